@@ -1,0 +1,158 @@
+"""Attention: who may see whom, the two kinds of weights, and the cache that makes generation cheap.
+
+Each kind has one fast path and one path that also returns its weights; a test holds them equal. Masks are boolean, True = may see.
+
+Letters: B batch, T tokens asking, S tokens seen, D width, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from warmstart.backbone.config import BackboneConfig
+from warmstart.backbone.positions import rotate
+from warmstart.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Which tokens each token may see: causal or not, and which of them are padding."""
+
+    causal: bool
+    real: Tensor | None = None
+    """(B, S) bool, True at real tokens; None where all are real"""
+    past: int = 0
+    """how many seen tokens stand before the first asking one (they are in the cache)"""
+
+    def __post_init__(self) -> None:
+        if self.real is not None and self.real.dtype is not torch.bool:
+            raise ModelError(f"a mask must be boolean, True at real tokens, but came as {self.real.dtype}; write `mask.bool()`")
+
+    @property
+    def plain(self) -> bool:
+        """True where the fused kernel needs no explicit mask."""
+        return self.real is None and (self.past == 0 or not self.causal)
+
+    def matrix(self, asking: int, device: torch.device) -> Tensor:
+        """(B or 1, 1, T, S) bool. A token always sees itself, so that padding rows stay finite numbers."""
+        seen = self.past + asking
+        places = torch.arange(seen, device=device)
+        here = places[self.past :, None]  # (T, 1)
+        allowed = (places <= here) if self.causal else torch.ones(asking, seen, dtype=torch.bool, device=device)  # (T, S)
+        if self.real is not None:
+            allowed = allowed & self.real[:, None, :]  # (B, T, S)
+            allowed = allowed | (places == here)
+        return allowed.view(-1, 1, asking, seen)
+
+
+@dataclass
+class Memory:
+    """Keys and values of the tokens one block has read, in room taken once: a step copies its own tokens only."""
+
+    room: int
+    keys: Tensor | None = None
+    values: Tensor | None = None
+    tokens: int = 0
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append (B, H, T, K); returns all that is kept, (B, H, S, K)."""
+        if self.keys is None or self.values is None:
+            shape = (*keys.shape[:2], self.room, keys.shape[3])
+            self.keys, self.values = keys.new_empty(shape), values.new_empty(shape)
+        start, self.tokens = self.tokens, self.tokens + keys.shape[2]
+        self.keys[:, :, start : self.tokens] = keys
+        self.values[:, :, start : self.tokens] = values
+        return self.keys[:, :, : self.tokens], self.values[:, :, : self.tokens]
+
+
+@dataclass
+class Cache:
+    """One ``Memory`` per block: give it to the backbone call after call, with the new tokens only."""
+
+    blocks: list[Memory]
+
+    @classmethod
+    def empty(cls, depth: int, room: int) -> Cache:
+        """A cache for a backbone of ``depth`` blocks and at most ``room`` tokens a row."""
+        return cls([Memory(room) for _ in range(depth)])
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens each row holds."""
+        return self.blocks[0].tokens if self.blocks else 0
+
+
+class Attention(nn.Module):
+    """Softmax(Q K^T / sqrt(K)) V over ``heads`` heads (Vaswani et al. 2017, equation 1)."""
+
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.drop = config.dropout
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.bias)
+        self.out = nn.Linear(config.width, config.width, bias=config.bias)
+
+    def forward(
+        self, x: Tensor, sight: Sight, turn: tuple[Tensor, Tensor] | None, memory: Memory | None, want_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, T, D) -> (B, T, D), and the weights (B, H, T, S) where they are wanted."""
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))  # (B, H, T, K)
+        if turn is not None:
+            q, k = rotate(q, turn), rotate(k, turn)
+        if memory is not None:
+            k, v = memory.extend(k, v)  # (B, H, S, K)
+        drop = self.drop if self.training else 0.0
+        if want_weights:
+            scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
+            mixed, weights = _weigh(scores, sight, v, drop)
+        else:
+            mask = None if sight.plain else sight.matrix(q.shape[2], q.device)
+            causal = sight.causal and sight.plain
+            mixed, weights = F.scaled_dot_product_attention(q, k, v, mask, drop, causal), None
+        return self.out(mixed.transpose(1, 2).flatten(2)), weights  # (B, T, D)
+
+
+class Synthesizer(nn.Module):
+    """Weights synthesised from each token alone: Softmax(ReLU(X A + a) B + b) V (Tay et al. 2020, "dense" form, equation 3).
+
+    Column s of B belongs to the s-th token of the row, so rows must begin with a real token (padding stands on the right).
+    """
+
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.drop = config.dropout
+        self.hidden = nn.Linear(config.width, config.width)
+        self.score = nn.Parameter(torch.empty(config.width // config.heads, config.max_tokens).uniform_(-0.001, 0.001))
+        self.score_bias = nn.Parameter(torch.zeros(config.max_tokens))
+        self.value = nn.Linear(config.width, config.width, bias=config.bias)
+        self.out = nn.Linear(config.width, config.width, bias=config.bias)
+
+    def forward(
+        self, x: Tensor, sight: Sight, turn: tuple[Tensor, Tensor] | None, memory: Memory | None, want_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, T, D) -> (B, T, D), and the weights (B, H, T, S) where they are wanted."""
+        if sight.real is not None and not bool(sight.real[:, 0].all()):
+            raise ModelError("synthesizer attention needs rows that begin with a real token; pad on the right")
+        hidden = F.relu(self.hidden(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        v = self.value(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        if memory is not None:
+            _, v = memory.extend(v, v)  # there are no keys: the values stand in for them
+        scores = (hidden @ self.score + self.score_bias)[..., : v.shape[2]]  # (B, H, T, S)
+        mixed, weights = _weigh(scores, sight, v, self.drop if self.training else 0.0)
+        return self.out(mixed.transpose(1, 2).flatten(2)), weights if want_weights else None
+
+
+def _weigh(scores: Tensor, sight: Sight, values: Tensor, drop: float) -> tuple[Tensor, Tensor]:
+    """Softmax of the scores (B, H, T, S) over what may be seen, applied to the values (B, H, S, K); also the weights."""
+    scores = scores.masked_fill(~sight.matrix(scores.shape[-2], scores.device), -math.inf)
+    weights = scores.softmax(dim=-1)
+    return F.dropout(weights, drop).to(values.dtype) @ values, weights
+
+
+ATTENTIONS: dict[str, type[Attention] | type[Synthesizer]] = {"dot-product": Attention, "synthesizer": Synthesizer}

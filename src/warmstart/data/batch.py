@@ -1,0 +1,151 @@
+"""Batches: which rows or texts a step reads, as a pure function of the step's number.
+
+Pretraining cuts the token store into full rows, so nothing is padded. Labelled texts are short and ragged: they are bucketed by
+length, so that the work is nearly proportional to their real tokens.
+
+Letters: B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from warmstart.data.corpus import Corpus
+from warmstart.objectives import OBJECTIVES, ObjectiveConfig
+from warmstart.seeding import rng
+from warmstart.tokenizer import Tokenizer
+from warmstart.types import Batch, Specials, Vocabulary
+
+BUCKET = 50
+"""batches that are shuffled together and then sorted by length"""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Texts as token ids, ready for a model."""
+
+    rows: tuple[np.ndarray, ...]
+    """each (T,) int64; every row holds at least its end-of-text token"""
+    cut: np.ndarray
+    """(N,) how many tokens of each text did not fit"""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int, *, appended: bool = False) -> Encoded:
+    """Each text between two end-of-text tokens, as documents stand in the token store: ``[EOS] text [EOS]``.
+
+    With ``appended`` the last one is ``[CLS]``. Texts that are too long lose their end, never these tokens.
+    """
+    specials = tokenizer.specials
+    last, room = (specials.cls if appended else specials.eos), max_tokens - 2
+    spelled = tokenizer.encode(texts)
+    rows = tuple(np.array([specials.eos, *ids[:room], last], dtype=np.int64) for ids in spelled)
+    return Encoded(rows, np.array([max(0, len(ids) - room) for ids in spelled], dtype=np.int64))
+
+
+def collate(rows: Sequence[np.ndarray], labels: np.ndarray | None, pad_id: int, *, causal: bool) -> Batch:
+    """Rows side by side, padded on the right to the longest: ids and mask (B, T), targets (B,)."""
+    lengths = np.array([len(row) for row in rows])
+    ids = np.full((len(rows), int(lengths.max())), pad_id, dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+    real = np.arange(ids.shape[1]) < lengths[:, None]
+    mask = None if real.all() else torch.from_numpy(real)
+    targets = None if labels is None else torch.from_numpy(labels)
+    return Batch(torch.from_numpy(ids), targets, mask, causal=causal, count=len(rows))
+
+
+def labelled_batches(
+    encoded: Encoded, labels: np.ndarray, batch: int, seed: int, specials: Specials, *, causal: bool
+) -> Callable[[int], list[Batch]]:
+    """``batches(step)`` for fine-tuning: each epoch is every text once, in batches of like length, in an order of its own."""
+    per_epoch = -(-len(encoded) // batch)
+    lengths = np.array([len(row) for row in encoded.rows])
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> list[np.ndarray]:
+        draw = rng(seed, "texts", epoch)
+        shuffled = draw.permutation(len(encoded))
+        size = BUCKET * batch
+        buckets = [shuffled[i : i + size] for i in range(0, len(shuffled), size)]
+        ranked = np.concatenate([bucket[np.argsort(lengths[bucket], kind="stable")] for bucket in buckets])
+        groups = [ranked[i : i + batch] for i in range(0, len(ranked), batch)]
+        return [groups[i] for i in draw.permutation(per_epoch)]
+
+    def batches(step: int) -> list[Batch]:
+        chosen = order(step // per_epoch)[step % per_epoch]
+        return [collate([encoded.rows[i] for i in chosen], labels[chosen], specials.pad, causal=causal)]
+
+    return batches
+
+
+def ordered_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Every text once, shortest first, in batches of at most ``tokens`` padded tokens; yields the texts' places and the batch."""
+    ranked = np.argsort([len(row) for row in encoded.rows], kind="stable")
+    start = 0
+    while start < len(ranked):
+        end = start + 1
+        while end < len(ranked) and (end + 1 - start) * len(encoded.rows[ranked[end]]) <= tokens:
+            end += 1
+        places = ranked[start:end]
+        yield places, collate([encoded.rows[i] for i in places], None, pad_id, causal=causal)
+        start = end
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How pretraining reads a token store."""
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    objective: ObjectiveConfig
+    tokens: int
+    """tokens of one model row (T)"""
+
+    @property
+    def stride(self) -> int:
+        """Fresh tokens of text per row."""
+        return OBJECTIVES[self.objective.name].stride(self.tokens, self.objective)
+
+    @property
+    def documents(self) -> bool:
+        """Whether a row is one document."""
+        return OBJECTIVES[self.objective.name].documents(self.objective)
+
+    def __len__(self) -> int:
+        return self.corpus.documents if self.documents else self.corpus.rows(self.stride)
+
+    def batch(self, places: np.ndarray, draw: np.random.Generator, *, ragged: bool = False) -> Batch:
+        """The batch of the rows at ``places`` (B,); ``ragged`` admits the last, short row of the store."""
+        pad = self.vocabulary.specials.pad
+        if self.documents:
+            rows, lengths = self.corpus.documents_block(places, self.tokens + 1, pad)
+        else:
+            rows, lengths = self.corpus.row_block(places, self.stride, pad, ragged=ragged)
+        return OBJECTIVES[self.objective.name].make(rows, lengths, draw, self.vocabulary, self.objective)
+
+
+def pretraining_batches(rows: Rows, batch: int, accumulate: int, seed: int) -> Callable[[int], list[Batch]]:
+    """``batches(step)`` for pretraining: each epoch is every row once, in an order of its own."""
+    count = len(rows)
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> np.ndarray:
+        return rng(seed, "rows", epoch).permutation(count)
+
+    def batches(step: int) -> list[Batch]:
+        made = []
+        for part in range(accumulate):
+            first = (step * accumulate + part) * batch
+            places = np.array([order(i // count)[i % count] for i in range(first, first + batch)])
+            made.append(rows.batch(places, rng(seed, "objective", step, part)))
+        return made
+
+    return batches

@@ -1,0 +1,61 @@
+"""Every error that a user can cause, as one tree.
+
+    WarmstartError
+    ├── ConfigError       a setting is unknown, missing or out of range
+    ├── DataError         a file, a label or a split is not what the task needs
+    ├── TokenizerError    a vocabulary cannot be trained, read or fitted to a model
+    ├── ModelError        shapes, lengths or weights do not fit each other
+    ├── BundleError       a saved model is incomplete or damaged
+    ├── CheckpointError   a run cannot be resumed from what its folder holds
+    └── StorageError      the disk refused (full, read-only, no permission)
+
+The command line prints the message alone and exits with code 2. A message says what must hold, what came, and what to do.
+A broken invariant of ours is an ``AssertionError`` and shows its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class WarmstartError(Exception):
+    """The root of all errors that a user can cause and mend."""
+
+
+class ConfigError(WarmstartError):
+    """A setting is unknown, missing or out of range."""
+
+
+class DataError(WarmstartError):
+    """A file, a label or a split is not what the task needs."""
+
+
+class TokenizerError(WarmstartError):
+    """A vocabulary cannot be trained, read or fitted to a model."""
+
+
+class ModelError(WarmstartError):
+    """Shapes, lengths or weights do not fit each other."""
+
+
+class BundleError(WarmstartError):
+    """A saved model is incomplete or damaged."""
+
+
+class CheckpointError(WarmstartError):
+    """A run cannot be resumed from what its folder holds."""
+
+
+class StorageError(WarmstartError):
+    """The disk refused: full, read-only or without permission."""
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """The tail of a message about an unknown name: the nearest known one, and all of them.
+
+    ``suggest("maskd", ["masked", "causal"])`` -> ``"did you mean 'masked'? known: causal, masked"``
+    """
+    names = sorted(known)
+    near = get_close_matches(word, names, n=1, cutoff=0.6)
+    return (f"did you mean '{near[0]}'? " if near else "") + f"known: {', '.join(names)}"

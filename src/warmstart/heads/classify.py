@@ -1,0 +1,49 @@
+"""The classification head: pool a text's states, then one linear layer.
+
+Letters: B batch, T tokens, D width, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from warmstart.config import Config
+from warmstart.heads.pooling import POOLINGS
+
+
+class ClassifyHeadConfig(Config):
+    """A head that gives each text one of ``classes`` labels."""
+
+    kind: Literal["classify"] = "classify"
+    """names this head in files"""
+    classes: int = Field(gt=1)
+    """number of labels (C)"""
+    pooling: str = "mean"
+    """which state of a text is read: mean, last, first, or appended (a classification token at the end)"""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """share of the pooled state dropped in training"""
+
+    @field_validator("pooling")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        POOLINGS[value]
+        return value
+
+
+class ClassifyHead(nn.Module):
+    """Pooling, dropout, one linear layer."""
+
+    def __init__(self, config: ClassifyHeadConfig, width: int, embedding: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.dropout = nn.Dropout(config.dropout)
+        self.score = nn.Linear(width, config.classes)
+        nn.init.normal_(self.score.weight, std=0.02)
+        nn.init.zeros_(self.score.bias)
+
+    def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, C) logits; padding never counts."""
+        return self.score(self.dropout(POOLINGS[self.config.pooling](states, mask)))

@@ -1,0 +1,9 @@
+"""A model, and the bundle that keeps it."""
+
+from warmstart.model.bundle import Bundle as Bundle
+from warmstart.model.bundle import load as load
+from warmstart.model.bundle import save as save
+from warmstart.model.model import Model as Model
+from warmstart.model.model import fresh_head as fresh_head
+from warmstart.model.model import parameter_counts as parameter_counts
+from warmstart.model.model import swap_head as swap_head

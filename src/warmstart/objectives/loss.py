@@ -1,0 +1,77 @@
+"""Cross-entropy over a big vocabulary without ever holding all its logits.
+
+Only positions with a target are scored (a masked objective has few), and those in chunks: the forward pass of each chunk also
+computes its gradients, so logits live for one chunk only. Peak memory is ``chunk x V`` instead of ``B T V``.
+
+Letters: N positions with a target, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from warmstart.types import IGNORE
+
+CHUNK = 1024
+"""positions scored at once; from 512 upwards chunking costs no time"""
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    """Summed cross-entropy of ``states @ weight.T + bias``, with gradients made in the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+        wants = ctx.needs_input_grad
+        kind = states.dtype
+        weight_k = weight.to(kind)  # bf16 under autocast: one cast for all chunks
+        total = torch.zeros((), dtype=torch.float32, device=states.device)
+        d_states = torch.empty_like(states) if wants[0] else None
+        d_weight = torch.zeros_like(weight) if wants[1] else None
+        d_bias = torch.zeros_like(bias) if bias is not None and wants[2] else None
+        for start in range(0, len(states), CHUNK):
+            x, y = states[start : start + CHUNK], targets[start : start + CHUNK]
+            logits = F.linear(x, weight_k).float()  # (chunk, V)
+            if bias is not None:
+                logits += bias
+            scale = logits.logsumexp(dim=-1, keepdim=True)  # (chunk, 1)
+            total += (scale.squeeze(-1) - logits.gather(-1, y[:, None]).squeeze(-1)).sum()
+            if not any(wants):
+                continue
+            error = logits.sub_(scale).exp_()  # softmax, in place
+            error.scatter_add_(-1, y[:, None], torch.full_like(y[:, None], -1, dtype=error.dtype))
+            if d_bias is not None:
+                d_bias += error.sum(dim=0)
+            error_k = error.to(kind)
+            if d_states is not None:
+                d_states[start : start + CHUNK] = error_k @ weight_k
+            if d_weight is not None:
+                d_weight += error_k.T @ x
+        ctx.save_for_backward(d_states, d_weight, d_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (grad,) = grads
+        return (*(None if part is None else part * grad.to(part.dtype) for part in ctx.saved_tensors), None)
+
+
+def language_loss(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    """Summed cross-entropy in nats of ``targets`` (B, T), ``IGNORE`` left out, given ``states`` (B, T, D); a scalar.
+
+    Equals ``F.cross_entropy(states @ weight.T + bias, targets, ignore_index=IGNORE, reduction="sum")`` and its gradients.
+    """
+    wanted = targets != IGNORE
+    states = states[wanted]  # (N, D)
+    if torch.is_autocast_enabled(states.device.type):
+        states = states.to(torch.get_autocast_dtype(states.device.type))
+    with torch.autocast(states.device.type, enabled=False):
+        return _ChunkedCrossEntropy.apply(states, weight, bias, targets[wanted])  # type: ignore[no-untyped-call]
+
+
+def class_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Summed cross-entropy in nats of class numbers (B,), given logits (B, C); a scalar."""
+    return F.cross_entropy(logits.float(), targets, reduction="sum")

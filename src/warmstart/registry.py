@@ -1,0 +1,29 @@
+"""Tables of named parts: a new objective, head or scheme is one file and one row; contract tests walk the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from warmstart.errors import ConfigError, suggest
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A read-only mapping from name to part whose missing keys are ``ConfigError`` with a suggestion."""
+
+    def __init__(self, noun: str, rows: Mapping[str, T]) -> None:
+        self.noun = noun
+        self._rows = dict(rows)
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._rows:
+            raise ConfigError(f"unknown {self.noun} '{name}'; {suggest(name, self._rows)}")
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)

@@ -1,0 +1,60 @@
+"""Small models and texts that many tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from warmstart.backbone import Backbone, BackboneConfig
+from warmstart.heads import LanguageHeadConfig
+from warmstart.model import Model, fresh_head
+from warmstart.seeding import seed_torch
+from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from warmstart.types import Specials, Vocabulary
+
+torch.set_num_threads(1)
+
+SENTENCES = [
+    "She holds the cat and rubs the dog.",
+    "He can hold a dog, and I can rub the cat!",
+    "Where was the river found in 1912?",
+    "They rub and hold: a cat, the dogs, the cats.",
+]
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real data sets, or a loud skip."""
+    place = Path(os.environ.get("WARMSTART_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+    if not place.is_dir():
+        pytest.skip(f"no folder of data sets at {place}; set WARMSTART_DATA to run this test")
+    return place
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    """A byte-level tokenizer of about 300 tokens."""
+    return train_tokenizer(SENTENCES * 20, TokenizerConfig(vocab_size=330, sentinels=16))
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    """Sixty tokens, of which 5 to 20 are sentinels and every third ordinary one begins a word."""
+    return Vocabulary(60, Specials(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), np.arange(60) % 3 == 0)
+
+
+def make_backbone(seed: int = 0, vocab_size: int = 60, **switches: object) -> Backbone:
+    """A tiny backbone with the given switches; its weights are spread wide, so that differences show."""
+    seed_torch(seed, "test")
+    settings = {"width": 16, "depth": 2, "heads": 2, "feedforward": 24, "max_tokens": 32, "init_std": 0.2} | switches
+    return Backbone(BackboneConfig.build(settings), vocab_size).eval()
+
+
+def make_language_model(seed: int = 0, vocab_size: int = 60, *, causal: bool = True, **switches: object) -> Model:
+    """A tiny language model."""
+    backbone = make_backbone(seed, vocab_size, **switches)
+    return Model(backbone, fresh_head(LanguageHeadConfig(), backbone, seed), causal=causal).eval()

@@ -1,0 +1,194 @@
+"""The backbone: equal to the references, blind to padding, the same with and without its cache."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from conftest import make_backbone
+from warmstart.backbone import PRESETS, Backbone, BackboneConfig, Cache, tapped
+from warmstart.backbone.positions import sinusoidal_table
+from warmstart.errors import ConfigError, ModelError
+
+SWITCHES = [
+    {},
+    {"norm": "post", "positions": "sinusoidal", "activation": "relu", "scale_embeddings": True},
+    {"positions": "learned", "activation": "gelu-tanh"},
+    {"norm_kind": "rms", "activation": "swiglu", "bias": False},
+    {"attention": "synthesizer", "positions": "learned"},
+]
+IDS = torch.tensor([[7, 31, 45, 12, 59, 30]])
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("causal", [True, False])
+def test_padding_on_the_right_and_batch_mates_change_nothing(switches: dict, causal: bool) -> None:
+    """A text's states are the same alone and padded beside a longer text."""
+    backbone = make_backbone(**switches)
+    alone = backbone(IDS, causal=causal).last
+    ids = torch.full((2, 9), 3)
+    ids[0, :6] = IDS
+    mask = torch.ones(2, 9, dtype=torch.bool)
+    mask[0, 6:] = False
+    together = backbone(ids, mask=mask, causal=causal).last
+    torch.testing.assert_close(together[:1, :6], alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("switches", SWITCHES[:4])
+@pytest.mark.parametrize("causal", [True, False])
+def test_padding_on_the_left_changes_nothing(switches: dict, causal: bool) -> None:
+    """Positions are counted over real tokens, so that a text may stand at the right end of its row."""
+    backbone = make_backbone(**switches)
+    ids = torch.cat([torch.full((1, 3), 9), IDS], dim=1)
+    mask = torch.tensor([[False] * 3 + [True] * 6])
+    padded = backbone(ids, mask=mask, causal=causal).last
+    torch.testing.assert_close(padded[:, 3:], backbone(IDS, causal=causal).last, atol=1e-5, rtol=1e-5)
+    assert padded.isfinite().all()
+
+
+def test_a_synthesizer_refuses_padding_on_the_left() -> None:
+    """Its scores belong to absolute places, so a shifted row would be silently wrong."""
+    mask = torch.tensor([[False] + [True] * 5])
+    with pytest.raises(ModelError, match="pad on the right"):
+        make_backbone(attention="synthesizer")(IDS, mask=mask)
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+def test_the_cache_gives_the_same_states(switches: dict) -> None:
+    """Reading a row in three pieces with a cache equals reading it at once."""
+    backbone = make_backbone(**switches)
+    cache = Cache.empty(2, 32)
+    pieces = [backbone(part, cache=cache).last for part in IDS.split([3, 1, 2], dim=1)]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), backbone(IDS).last, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_fast_path_equals_the_path_that_returns_weights(switches: dict, causal: bool) -> None:
+    """Asking for attention weights changes no state; the weights are a distribution over what may be seen."""
+    backbone = make_backbone(**switches)
+    mask = torch.tensor([[True] * 4 + [False] * 2])
+    slow = backbone(IDS, mask=mask, causal=causal, weights=True)
+    torch.testing.assert_close(slow.last, backbone(IDS, mask=mask, causal=causal).last, atol=1e-5, rtol=1e-5)
+    assert len(slow.weights) == 2
+    real = slow.weights[0][0, :, :4]  # (H, 4, 6)
+    torch.testing.assert_close(real.sum(-1), torch.ones(2, 4))
+    assert (real[..., 4:] == 0).all()
+    if causal:
+        assert (real[..., :4].triu(1) == 0).all()
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+def test_causal_states_do_not_see_the_future(switches: dict) -> None:
+    """Changing the last token changes only the last state; reading both ways, it changes the first."""
+    backbone = make_backbone(**switches)
+    other = IDS.clone()
+    other[0, -1] = 8
+    torch.testing.assert_close(backbone(IDS).last[:, :-1], backbone(other).last[:, :-1])
+    if switches.get("attention") != "synthesizer":
+        assert not torch.allclose(backbone(IDS, causal=False).last[:, 0], backbone(other, causal=False).last[:, 0])
+
+
+def test_equals_torchs_transformer_encoder() -> None:
+    """With the lab's switches and the same weights, states equal those of ``nn.TransformerEncoder``."""
+    ours = make_backbone(norm="post", positions="sinusoidal", activation="relu", scale_embeddings=True)
+    layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True)
+    theirs = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).train()  # the slow path, which honours any mask
+    for mine, other in zip(ours.blocks, theirs.layers, strict=True):
+        pairs = {
+            "self_attn.in_proj_weight": mine.attention.qkv.weight, "self_attn.in_proj_bias": mine.attention.qkv.bias,
+            "self_attn.out_proj.weight": mine.attention.out.weight, "self_attn.out_proj.bias": mine.attention.out.bias,
+            "linear1.weight": mine.feedforward.inner.weight, "linear1.bias": mine.feedforward.inner.bias,
+            "linear2.weight": mine.feedforward.out.weight, "linear2.bias": mine.feedforward.out.bias,
+            "norm1.weight": mine.norm_1.weight, "norm1.bias": mine.norm_1.bias,
+            "norm2.weight": mine.norm_2.weight, "norm2.bias": mine.norm_2.bias,
+        }  # fmt: skip
+        other.load_state_dict(pairs)
+    x = ours.embedding(IDS) * math.sqrt(16) + sinusoidal_table(6, 16)
+    blind = nn.Transformer.generate_square_subsequent_mask(6)
+    torch.testing.assert_close(ours(IDS).last, theirs(x, mask=blind), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours(IDS, causal=False).last, theirs(x), atol=1e-5, rtol=1e-5)
+
+
+def test_equals_gpt_2_of_transformers() -> None:
+    """With GPT-2's switches and the same weights, states equal those of ``transformers.GPT2Model``."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=60, n_positions=32, n_embd=16, n_layer=2, n_head=2, n_inner=24)
+    theirs = transformers.GPT2Model(config).eval()
+    ours = make_backbone(positions="learned", activation="gelu-tanh")
+    linear = {
+        "attention.qkv": "attn.c_attn",
+        "attention.out": "attn.c_proj",
+        "feedforward.inner": "mlp.c_fc",
+        "feedforward.out": "mlp.c_proj",
+    }
+    weights = {"embedding.weight": theirs.wte.weight, "positions.weight": theirs.wpe.weight}
+    weights |= {f"norm.{part}": getattr(theirs.ln_f, part) for part in ("weight", "bias")}
+    for i, block in enumerate(theirs.h):
+        for name, other in linear.items():
+            weights[f"blocks.{i}.{name}.weight"] = block.get_submodule(other).weight.T
+            weights[f"blocks.{i}.{name}.bias"] = block.get_submodule(other).bias
+        for k in (1, 2):
+            for part in ("weight", "bias"):
+                weights[f"blocks.{i}.norm_{k}.{part}"] = getattr(getattr(block, f"ln_{k}"), part)
+    ours.load_state_dict(weights)
+    torch.testing.assert_close(ours(IDS).last, theirs(IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
+
+
+def test_states_name_every_layer() -> None:
+    """States hold the embedding and each block's sum, and the last one normalised."""
+    backbone = make_backbone()
+    states = backbone(IDS)
+    assert len(states.layers) == 3
+    torch.testing.assert_close(backbone.norm(states.layers[-1]), states.last)
+
+
+def test_a_tap_reads_and_replaces() -> None:
+    """Erasing both branches of a block makes it the identity; afterwards the backbone is as before."""
+    backbone = make_backbone()
+    before = backbone(IDS)
+    erase = {"blocks.1.attention": torch.zeros_like, "blocks.1.feedforward": torch.zeros_like}
+    with tapped(backbone, erase):
+        states = backbone(IDS)
+    torch.testing.assert_close(states.layers[2], states.layers[1])
+    torch.testing.assert_close(backbone(IDS).last, before.last)
+    with pytest.raises(ModelError, match=r"did you mean 'blocks.1'"), tapped(backbone, {"block.1": lambda x: x}):
+        pass
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_builds_and_reads(preset: str) -> None:
+    """Every named setting is a valid one."""
+    backbone = Backbone(BackboneConfig.build(PRESETS[preset]), 60)
+    assert backbone(IDS).last.shape == (1, 6, backbone.config.width)
+
+
+def test_too_long_a_row_and_foreign_ids_are_refused() -> None:
+    """Errors name the limit, what came, and what to do."""
+    backbone = make_backbone()
+    with pytest.raises(ModelError, match=r"at most max_tokens=32 .* one of 33 came; cut the text"):
+        backbone(torch.zeros(1, 33, dtype=torch.long))
+    with pytest.raises(ModelError, match=r"must lie in 0..59, but came from 0 to 60"):
+        backbone(torch.tensor([[0, 60]]))
+    with pytest.raises(ModelError, match="must be boolean"):
+        backbone(IDS, mask=torch.ones(1, 6))
+
+
+def test_impossible_settings_are_refused() -> None:
+    """Errors of settings name the numbers."""
+    with pytest.raises(ConfigError, match="width is 10 and heads 4"):
+        BackboneConfig.build({"width": 10, "heads": 4})
+    with pytest.raises(ConfigError, match="even head width, but it is 5"):
+        BackboneConfig.build({"width": 10, "heads": 2})
+    with pytest.raises(ConfigError, match="unknown key 'widht'; did you mean 'width'"):
+        BackboneConfig.build({"widht": 10})
+
+
+def test_sinusoidal_positions_match_the_formula() -> None:
+    """Place 3, width 6: sin and cos of 3, 3/10000^(1/3), 3/10000^(2/3), in turn."""
+    rates = [1.0, 10_000 ** (-1 / 3), 10_000 ** (-2 / 3)]
+    expected = [value for rate in rates for value in (math.sin(3 * rate), math.cos(3 * rate))]
+    torch.testing.assert_close(sinusoidal_table(5, 6)[3], torch.tensor(expected))

@@ -1,0 +1,219 @@
+"""Objectives: what is hidden, what is predicted, by literal numbers and by properties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import make_language_model
+from warmstart.errors import ConfigError
+from warmstart.objectives import OBJECTIVES, ObjectiveConfig
+from warmstart.objectives.masked import hide
+from warmstart.objectives.span import prefix_suffix, sentinel_form, span_mask, span_stride
+from warmstart.seeding import rng
+from warmstart.types import IGNORE, Batch, Specials, Vocabulary
+
+WORDS = np.arange(60) % 3 == 0
+VOCABULARY = Vocabulary(60, Specials(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), WORDS)
+FORMS = [
+    ObjectiveConfig(name="causal"),
+    ObjectiveConfig(name="masked", mask_rate=0.3),
+    ObjectiveConfig(name="masked", mask_rate=0.3, whole_words=True),
+    ObjectiveConfig(name="span"),
+    ObjectiveConfig(name="span", form="prefix-suffix"),
+    ObjectiveConfig(name="hybrid"),
+]
+
+
+def make(config: ObjectiveConfig, rows: np.ndarray, lengths: np.ndarray | None = None, seed: int = 0) -> Batch:
+    lengths = np.full(len(rows), rows.shape[1]) if lengths is None else lengths
+    return OBJECTIVES[config.name].make(rows, lengths, rng(seed, "test"), VOCABULARY, config)
+
+
+def random_rows(config: ObjectiveConfig, tokens: int = 24, count: int = 4, seed: int = 0) -> np.ndarray:
+    return rng(seed, "rows").integers(21, 60, (count, OBJECTIVES[config.name].stride(tokens, config) + 1))
+
+
+@pytest.mark.parametrize("config", FORMS, ids=lambda c: f"{c.name}-{c.form}-{c.whole_words}")
+@pytest.mark.parametrize("seed", range(5))
+def test_every_objective_keeps_its_contract(config: ObjectiveConfig, seed: int) -> None:
+    """Batches fit the row, count their targets, never predict padding, never change their source, and repeat with the seed."""
+    rows = random_rows(config, seed=seed)
+    lengths = np.array([rows.shape[1], rows.shape[1] - 1, 12, 9])
+    before = rows.copy()
+    batch = make(config, rows, lengths, seed)
+    again = make(config, rows, lengths, seed)
+    assert batch.ids.shape == batch.targets.shape
+    assert batch.ids.shape[1] <= 24
+    assert batch.count == int((batch.targets != IGNORE).sum()) > 0
+    assert not (batch.targets == VOCABULARY.specials.pad).any()
+    if batch.mask is not None:
+        assert (batch.targets[~batch.mask] == IGNORE).all()
+    assert (rows == before).all()
+    assert torch.equal(batch.ids, again.ids)
+    assert torch.equal(batch.targets, again.targets)
+
+
+@pytest.mark.parametrize("config", FORMS, ids=lambda c: f"{c.name}-{c.form}-{c.whole_words}")
+def test_every_objective_can_be_learned(config: ObjectiveConfig) -> None:
+    """Sixty steps on one batch lower its loss by half."""
+    batch = make(config, random_rows(config))
+    model = make_language_model(causal=OBJECTIVES[config.name].causal, init_std=0.02).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(60):
+        loss = model.loss(batch) / batch.count
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0] / 2
+
+
+def test_causal_by_literal_numbers() -> None:
+    """Each token predicts the next; what lies past a row's length is never predicted."""
+    batch = make(ObjectiveConfig(name="causal"), np.array([[25, 26, 27, 28], [35, 36, 0, 0]]), np.array([4, 2]))
+    assert batch.ids.tolist() == [[25, 26, 27], [35, 36, 0]]
+    assert batch.targets.tolist() == [[26, 27, 28], [36, IGNORE, IGNORE]]
+    assert batch.causal
+
+
+def test_masked_hides_the_stated_shares() -> None:
+    """Of many tokens 15 % are chosen; of those 80 % become the mask, 10 % another token, 10 % stay; others are untouched."""
+    ids = rng(0, "ids").integers(21, 60, (400, 100))
+    config = ObjectiveConfig(name="masked")
+    hidden, chosen = hide(ids, np.ones_like(ids, bool), rng(0, "x"), VOCABULARY, config)
+    assert chosen.mean() == pytest.approx(0.15, abs=0.005)
+    assert (hidden[chosen] == VOCABULARY.specials.mask).mean() == pytest.approx(0.8, abs=0.02)
+    # a random token is the old one in 1 of 39 cases
+    assert (hidden[chosen] == ids[chosen]).mean() == pytest.approx(0.1 + 0.1 / 39, abs=0.02)
+    assert (hidden[~chosen] == ids[~chosen]).all()
+    assert not np.isin(hidden[chosen], [0, 1, 2, 4]).any()
+
+
+def test_special_tokens_are_never_hidden() -> None:
+    """End-of-text and padding stay, whatever the rate."""
+    ids = np.array([[2, 30, 31, 2, 32, 0]])
+    real = ids != 0
+    _, chosen = hide(ids, real, rng(0, "x"), VOCABULARY, ObjectiveConfig(name="masked", mask_rate=0.99))
+    assert not chosen[0, [0, 3, 5]].any()
+
+
+def test_at_least_one_token_is_hidden() -> None:
+    """A short batch at a small rate still has something to learn from."""
+    ids = np.array([[2, 30, 31, 2]])
+    for seed in range(20):
+        _, chosen = hide(ids, ids > 0, rng(seed, "x"), VOCABULARY, ObjectiveConfig(name="masked", mask_rate=0.01))
+        assert chosen.sum() >= 1
+
+
+@given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=50)
+def test_whole_words_are_hidden_whole(seed: int) -> None:
+    """With whole_words, all pieces of a word are chosen or none."""
+    ids = rng(seed, "ids").integers(21, 60, (2, 30))
+    config = ObjectiveConfig(name="masked", mask_rate=0.4, whole_words=True)
+    _, chosen = hide(ids, np.ones_like(ids, bool), rng(seed, "x"), VOCABULARY, config)
+    words = WORDS[ids].cumsum(axis=1)
+    for row, flags in zip(words, chosen, strict=True):
+        for word in set(row):
+            assert len(set(flags[row == word])) == 1
+
+
+def test_hybrid_is_causal_or_masked_next_token() -> None:
+    """In a masked batch a hidden token is predicted one place before it, and nothing else is."""
+    rows = random_rows(ObjectiveConfig(name="hybrid"))
+    causal = make(ObjectiveConfig(name="hybrid", causal_share=1), rows)
+    assert causal.causal
+    assert causal.ids.tolist() == rows[:, :-1].tolist()
+    both = make(ObjectiveConfig(name="hybrid", causal_share=0, mask_rate=0.3), rows)
+    assert not both.causal
+    wanted = (both.targets != IGNORE).numpy()
+    assert (both.targets.numpy()[wanted] == rows[:, 1:][wanted]).all()
+    changed = both.ids.numpy() != rows[:, :-1]
+    assert not (changed[:, 1:] & ~wanted[:, :-1]).any()
+    assert not changed[:, 0].any()
+
+
+def test_hybrid_chooses_at_the_stated_share() -> None:
+    """A quarter of the batches is causal."""
+    rows = random_rows(ObjectiveConfig(name="hybrid"))
+    config = ObjectiveConfig(name="hybrid", causal_share=0.25)
+    share = np.mean([make(config, rows, seed=seed).causal for seed in range(400)])
+    assert share == pytest.approx(0.25, abs=0.07)
+
+
+def test_sentinel_form_by_literal_numbers() -> None:
+    """The example of the docstring."""
+    hidden = np.array([False, True, True, False, True])
+    inputs, targets = sentinel_form(np.array([35, 36, 37, 38, 39]), hidden, (5, 6, 7))
+    assert inputs.tolist() == [35, 5, 38, 6]
+    assert targets.tolist() == [5, 36, 37, 6, 39, 7]
+
+
+@given(st.integers(3, 200), st.floats(0.05, 0.8), st.floats(1, 6), st.integers(0, 1000))
+@settings(deadline=None, max_examples=200)
+def test_spans_have_the_stated_rate_and_length(length: int, rate: float, mean: float, seed: int) -> None:
+    """The share of hidden tokens is exact (to one), the first token stays, and spans never touch."""
+    hidden = span_mask(length, rate, mean, rng(seed, "x"))
+    assert len(hidden) == length
+    assert hidden.sum() == min(max(1, round(length * rate)), length - 1)
+    assert not hidden[0]
+    spans = int((hidden[1:] & ~hidden[:-1]).sum())
+    assert spans == min(max(1, round(hidden.sum() / mean)), hidden.sum(), length - hidden.sum())
+
+
+@given(st.integers(3, 60), st.integers(0, 1000))
+@settings(deadline=None, max_examples=100)
+def test_span_corruption_loses_nothing(length: int, seed: int) -> None:
+    """Putting the predicted spans back in place of their sentinels gives the text back."""
+    ids = rng(seed, "ids").integers(21, 60, length)
+    inputs, targets = sentinel_form(ids, span_mask(length, 0.3, 2.0, rng(seed, "x")), tuple(range(5, 21)) + tuple(range(100, 130)))
+    spans: dict[int, list[int]] = {}
+    for token in targets:
+        if not 21 <= token < 60:
+            spans[current := int(token)] = []
+        else:
+            spans[current].append(int(token))
+    restored = [part for token in inputs for part in spans.get(int(token), [int(token)])]
+    assert restored == ids.tolist()
+
+
+@given(st.integers(8, 300), st.floats(0.05, 0.5), st.floats(1, 5))
+@settings(deadline=None, max_examples=100)
+def test_span_rows_fit_the_model(tokens: int, rate: float, mean: float) -> None:
+    """A corrupted row and its spans together never exceed the model's row."""
+    config = ObjectiveConfig(name="span", mask_rate=rate, mean_span=mean)
+    length = span_stride(tokens, config)
+    hidden = span_mask(length, rate, mean, rng(0, "x"))
+    spans = int((hidden[1:] & ~hidden[:-1]).sum())
+    assert length + 2 * spans <= tokens
+
+
+@given(st.integers(1, 40), st.integers(0, 1000))
+@settings(deadline=None, max_examples=100)
+def test_prefix_suffix_moves_one_span_to_the_end(length: int, seed: int) -> None:
+    """prefix M suffix M span: the text is found again, cut to at most 7/8 of a row."""
+    ids = rng(seed, "ids").integers(21, 60, length)
+    sequence, first = prefix_suffix(ids, 32, rng(seed, "x"), VOCABULARY)
+    a, b = np.flatnonzero(sequence == 3)
+    restored = [*sequence[:a], *sequence[b + 1 :], *sequence[a + 1 : b]]
+    assert restored == ids[: len(restored)].tolist()
+    assert len(restored) <= 28
+    assert first == 0
+
+
+def test_too_few_sentinels_are_named() -> None:
+    """The error says how many sentinels a row needs."""
+    config = ObjectiveConfig(name="span", mask_rate=0.5, mean_span=1)
+    with pytest.raises(ConfigError, match=r"needs \d+ sentinels, but the tokenizer has 16"):
+        make(config, random_rows(config, tokens=100))
+
+
+def test_an_unknown_objective_is_named() -> None:
+    """The error suggests the nearest name."""
+    with pytest.raises(ConfigError, match="unknown objective 'maskd'; did you mean 'masked'"):
+        OBJECTIVES["maskd"]
