@@ -19,7 +19,7 @@ from warmstart.data.corpus import Corpus
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
-from warmstart.types import Batch, Specials, Vocabulary
+from warmstart.types import Batch, Vocabulary
 
 BUCKET = 50
 """batches that are shuffled together and then sorted by length"""
@@ -63,7 +63,7 @@ def collate(rows: Sequence[np.ndarray], labels: np.ndarray | None, pad_id: int, 
 
 
 def labelled_batches(
-    encoded: Encoded, labels: np.ndarray, batch: int, seed: int, specials: Specials, *, causal: bool
+    encoded: Encoded, labels: np.ndarray, batch: int, seed: int, pad_id: int, *, causal: bool
 ) -> Callable[[int], list[Batch]]:
     """``batches(step)`` for fine-tuning: each epoch is every text once, in batches of like length, in an order of its own."""
     per_epoch = -(-len(encoded) // batch)
@@ -81,7 +81,7 @@ def labelled_batches(
 
     def batches(step: int) -> list[Batch]:
         chosen = order(step // per_epoch)[step % per_epoch]
-        return [collate([encoded.rows[i] for i in chosen], labels[chosen], specials.pad, causal=causal)]
+        return [collate([encoded.rows[i] for i in chosen], labels[chosen], pad_id, causal=causal)]
 
     return batches
 

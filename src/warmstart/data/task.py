@@ -1,0 +1,243 @@
+r"""A labelled task: three splits, label names and a metric, described by a small YAML manifest.
+
+    name: trec
+    source: {pattern: '^(?P<label>[A-Z]+):\S+ (?P<text>.*)$', encoding: latin-1}    # holds for every source below
+    train: train_5500.label                  # a path, {path: …, as_label: …} or a list of these; relative to the manifest
+    validation: 0.1                          # a share or a number of the training examples, stratified; or a source
+    test: TREC_10.label                      # the same
+    unlabelled: [wiki.txt]                   # more text of the kind, for going on with pretraining
+
+The same files and the same seed give the same splits, everywhere. Nothing is cleaned here: ``audit.py`` tells what is wrong
+with a task and ``drop_leaks`` mends it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from pydantic import ConfigDict, Field, model_validator
+
+from warmstart.config import Config, read_yaml
+from warmstart.data.read import Source, read_examples
+from warmstart.data.split import held_out_count, sample, stratified
+from warmstart.errors import ConfigError, DataError
+from warmstart.storage import whole_folder
+
+Metric = Literal["accuracy", "macro_f1"]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Texts and their labels."""
+
+    texts: tuple[str, ...]
+    labels: np.ndarray
+    """(N,) int64 places in the task's ``labels``"""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, indices: np.ndarray) -> Split:
+        """The examples at these places, in this order."""
+        return Split(tuple(self.texts[i] for i in indices), self.labels[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A labelled task, read and split."""
+
+    name: str
+    labels: tuple[str, ...]
+    """names of the classes; a class number is a place in here"""
+    train: Split
+    validation: Split
+    test: Split
+    metric: Metric = "accuracy"
+    """what a score means"""
+    unlabelled: tuple[Source, ...] = ()
+    """more text of the same kind"""
+
+    def splits(self) -> dict[str, Split]:
+        """The three splits by name."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    def with_train(self, train: Split) -> Task:
+        """The same task with other training examples."""
+        return replace(self, train=train)
+
+    def summary(self) -> dict[str, Any]:
+        """What a log or a report says of the task: name, metric, labels, and the size of each split."""
+        sizes = {name: len(split) for name, split in self.splits().items()}
+        return {"name": self.name, "metric": self.metric, "labels": list(self.labels), **sizes}
+
+
+class TaskSpec(Config):
+    """A task's manifest."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `labels: [0, 1]` as numbers
+
+    name: str
+    """what reports call the task"""
+    train: tuple[Source, ...]
+    """labelled text to learn from"""
+    validation: int | float | tuple[Source, ...]
+    """labelled text to choose by: sources, or the share (below 1) or number of training examples to hold out"""
+    test: int | float | tuple[Source, ...]
+    """labelled text to report on: sources, or the share (below 1) or number of training examples to hold out"""
+    unlabelled: tuple[Source, ...] = ()
+    """more text of the same kind"""
+    labels: tuple[str, ...] | None = None
+    """names of the classes in the order wanted; else they are sorted"""
+    metric: Metric = "accuracy"
+    """accuracy, or macro_f1 where classes are of very different size and each matters as much"""
+    limit: int | None = Field(default=None, gt=1)
+    """use only so many training examples, stratified"""
+    source: dict[str, Any] = Field(default_factory=dict)
+    """settings that hold for every source which does not say otherwise"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sources(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Write every form of source in full: a bare path, one mapping, or a list of these, over the common settings."""
+        common = values.get("source", {})
+        if not isinstance(common, dict):
+            raise ValueError(f"'source' must hold settings such as 'encoding: latin-1', common to all sources; got {common!r}")
+        if "test" not in values:
+            raise ValueError("key 'test' is required; to cut one from the training examples give a share, for instance test: 0.2")
+        full: dict[str, Any] = {
+            key: values[key] if _is_number(values[key]) else _full(key, values[key], common)
+            for key in ("train", "validation", "test", "unlabelled")
+            if key in values
+        }
+        return {**values, **full}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _full(key: str, value: Any, common: Mapping[str, Any]) -> tuple[Source, ...]:
+    entries = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(entry, str | dict | Source) for entry in entries) or (key != "unlabelled" and not entries):
+        number = ", a share or a number of examples" if key in ("validation", "test") else ""
+        raise ValueError(f"'{key}' must be a path, a source with a path, a list of these{number}; got {value!r}")
+    try:
+        return tuple(_one(entry, common, f"source of '{key}'") for entry in entries)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None  # so that the manifest's name comes before it, as before all other mistakes
+
+
+def _one(entry: str | dict[str, Any] | Source, common: Mapping[str, Any], where: str) -> Source:
+    if isinstance(entry, Source):
+        return entry
+    return Source.build({**common, **({"path": entry} if isinstance(entry, str) else entry)}, where)
+
+
+def load_task(path: str | Path, seed: int = 0) -> Task:
+    """The task in a manifest (or in the ``task.yaml`` of a folder); paths in it start at its own folder.
+
+    Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
+    """
+    file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
+    try:
+        return build_task(TaskSpec.build(read_yaml(file), str(file)), file.parent, seed)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+
+
+def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
+    """Read what a manifest in ``folder`` names, cut what it asks to be cut, number the labels, and check it all.
+
+    Test and validation are cut from the training examples in this order; a share is always one of all training examples given.
+    """
+    texts, names = _read(spec.train, folder)
+    labels = _label_names(names, spec.labels)
+    train = _numbered("train", texts, names, labels)
+    given, splits = len(train), {}
+    for name, wanted in (("test", spec.test), ("validation", spec.validation)):
+        if isinstance(wanted, tuple):
+            splits[name] = _numbered(name, *_read(wanted, folder), labels)
+        else:
+            kept, held_out = stratified(train.labels, held_out_count(given, wanted), seed)
+            train, splits[name] = train.take(kept), train.take(held_out)
+    _check_train_covers(train, splits, labels)
+    unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
+    task = Task(spec.name, labels, train, splits["validation"], splits["test"], spec.metric, unlabelled)
+    return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
+
+
+def subsample(task: Task, count: int, seed: int) -> Task:
+    """The task with only ``count`` training examples: stratified, at least one of each class. Other splits stay."""
+    return task.with_train(task.train.take(sample(task.train.labels, count, seed)))
+
+
+def save_task(task: Task, folder: str | Path) -> Path:
+    """Write a task as ``task.yaml`` and one ndjson file per split, which ``load_task`` reads back as it was."""
+    manifest: dict[str, Any] = {
+        "name": task.name,
+        **{name: f"{name}.ndjson" for name in task.splits()},
+        "unlabelled": [_at(source, Path.cwd()).plain() for source in task.unlabelled],
+        "labels": list(task.labels),
+        "metric": task.metric,
+    }
+    with whole_folder(Path(folder)) as aside:
+        for name, split in task.splits().items():
+            rows = zip(split.texts, split.labels, strict=True)
+            lines = [json.dumps({"text": text, "label": task.labels[label]}, ensure_ascii=False) + "\n" for text, label in rows]
+            (aside / f"{name}.ndjson").write_text("".join(lines), encoding="utf-8", newline="\n")
+        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return Path(folder) / "task.yaml"
+
+
+def _at(source: Source, folder: Path) -> Source:
+    """The source with its paths starting at ``folder``."""
+    labels_path = None if source.labels_path is None else str(folder / source.labels_path)
+    return source.model_copy(update={"path": str(folder / source.path), "labels_path": labels_path})
+
+
+def _read(sources: Sequence[Source], folder: Path) -> tuple[list[str], list[str]]:
+    parts = [read_examples(_at(source, folder)) for source in sources]
+    return [text for texts, _ in parts for text in texts], [label for _, labels in parts for label in labels]
+
+
+def _label_names(found: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The names of the classes: as wanted, else sorted, as numbers if all of them are (``"2"`` before ``"10"``)."""
+    present = set(found)
+    if len(present) < 2:
+        raise DataError(f"a task needs at least two labels, but all {len(found)} training examples have {present.pop()!r}")
+    if wanted is None:
+        numeric = all(name.removeprefix("-").isdecimal() for name in present)
+        return tuple(sorted(present, key=lambda name: (int(name) if numeric else 0, name)))
+    if len(set(wanted)) != len(wanted):
+        raise ConfigError(f"'labels' must name each label once, but repeats {Counter(wanted).most_common(1)[0][0]!r}")
+    return wanted
+
+
+def _numbered(name: str, texts: Sequence[str], found: Sequence[str], labels: tuple[str, ...]) -> Split:
+    """The split with labels as numbers; raises ``DataError`` for names outside ``labels``."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    strange = Counter(label for label in found if label not in numbers)
+    if strange:
+        listed = ", ".join(f"{label!r} ({count}×)" for label, count in strange.most_common(5))
+        raise DataError(
+            f"every label of the {name} split must be one of {', '.join(labels)}, but it has {listed}; "
+            "mend the labels, or add training examples of these"
+        )
+    return Split(tuple(texts), np.array([numbers[label] for label in found], dtype=np.int64))
+
+
+def _check_train_covers(train: Split, splits: Mapping[str, Split], labels: tuple[str, ...]) -> None:
+    """Raise ``DataError`` if a class has no training example (left)."""
+    for number in sorted(set(range(len(labels))) - set(train.labels.tolist())):
+        elsewhere = ", ".join(f"{name} {int((split.labels == number).sum())}" for name, split in splits.items())
+        raise DataError(
+            f"every label needs a training example, but {labels[number]!r} has none (examples elsewhere: {elsewhere}); "
+            "give some, or leave the label out"
+        )

@@ -1,0 +1,153 @@
+"""Sentencepiece ``.model`` files (Kudo & Richardson 2018), read without their library.
+
+A model file is one protocol-buffer message; only a few of its fields matter, and the wire format is small enough to
+read here. BPE and unigram models become the JSON of the ``tokenizers`` library. Word and character models are refused.
+Pieces that a user defined are not cut out of the text before the model sees it; ordinary text is split as by sentencepiece.
+https://protobuf.dev/programming-guides/encoding describes the wire format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from warmstart.errors import TokenizerError
+from warmstart.tokenizer.pieces import MARK
+
+UNIGRAM, BPE = 1, 2
+UNKNOWN, CONTROL = 2, 3
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """What matters of a model file."""
+
+    pieces: tuple[tuple[str, float, int], ...]
+    """spelling, score, type (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte) by id"""
+    model_type: int
+    """1 unigram, 2 BPE"""
+    byte_fallback: bool
+    """unknown characters are spelled as bytes"""
+    charsmap: bytes
+    """compiled table of the normalisation; empty means none"""
+    dummy_prefix: bool
+    """the text is given a leading blank"""
+    trim: bool
+    """blanks at the ends go, runs of blanks become one"""
+
+
+def parse_sentencepiece(data: bytes) -> SentencePiece:
+    """The model in the bytes of a file; raises ``TokenizerError`` if they are no sentencepiece BPE or unigram model."""
+    try:
+        model = _fields(data)
+        pieces = tuple(_piece(piece) for piece in model.get(1, []))
+        trainer = _fields(model[2][-1]) if 2 in model else {}
+        normalizer = _fields(model[3][-1]) if 3 in model else {}
+        found = SentencePiece(
+            pieces,
+            model_type=trainer.get(3, [UNIGRAM])[-1],
+            byte_fallback=bool(trainer.get(35, [0])[-1]),
+            charsmap=bytes(normalizer.get(2, [b""])[-1]),
+            dummy_prefix=bool(normalizer.get(3, [1])[-1]),
+            trim=bool(normalizer.get(4, [1])[-1]),
+        )
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error):
+        raise TokenizerError("this is not a sentencepiece model; give the .model file that spm_train wrote") from None
+    if not any(kind == UNKNOWN for _, _, kind in pieces) or found.model_type not in (UNIGRAM, BPE):
+        raise TokenizerError(
+            f"a sentencepiece model must be of type unigram (1) or BPE (2) and hold an unknown piece; got type "
+            f"{found.model_type} with {len(pieces)} pieces; train it with --model_type=unigram or bpe"
+        )
+    return found
+
+
+def _piece(data: bytes) -> tuple[str, float, int]:
+    fields = _fields(data)
+    score = struct.unpack("<f", fields[2][-1])[0] if 2 in fields else 0.0
+    return fields[1][-1].decode("utf-8"), score, fields.get(3, [1])[-1]
+
+
+def _fields(data: bytes) -> dict[int, list[Any]]:
+    """The fields of one message by number: integers for varints, bytes for the rest. ``08 96 01`` -> ``{1: [150]}``."""
+    fields: dict[int, list[Any]] = {}
+    for number, value in _wire(data):
+        fields.setdefault(number, []).append(value)
+    return fields
+
+
+def _wire(data: bytes) -> Iterator[tuple[int, Any]]:
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _varint(data, place)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            length, place = _varint(data, place)
+        else:
+            length = {1: 8, 5: 4}[kind]
+        if place + length > len(data):
+            raise ValueError("a field ends after the message")
+        yield key >> 3, data[place : place + length]
+        place += length
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Seven bits a byte, lowest first; a set top bit says that more follow."""
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
+
+
+def sentencepiece_json(model: SentencePiece) -> str:
+    """The same tokenizer as ``tokenizer.json``."""
+    unknown = next(id for id, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN)
+    if model.model_type == UNIGRAM:
+        scores = [(piece, score) for piece, score, _ in model.pieces]
+        inner: Any = models.Unigram(scores, unk_id=unknown, byte_fallback=model.byte_fallback)
+    else:
+        vocabulary = {piece: id for id, (piece, _, _) in enumerate(model.pieces)}
+        inner = models.BPE(
+            vocabulary,
+            _merges(model),
+            unk_token=model.pieces[unknown][0],
+            fuse_unk=True,
+            byte_fallback=model.byte_fallback,
+        )
+    backend = Backend(inner)
+    clean: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    if model.trim:
+        clean.append(normalizers.Replace(Regex(r"\A +| +\z| +(?= )"), ""))
+    backend.normalizer = normalizers.Sequence(clean)
+    scheme = "always" if model.dummy_prefix else "never"
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme)
+    blank = [decoders.Strip(" ", 1, 0)] if model.dummy_prefix else []
+    backend.decoder = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *blank])
+    text: str = backend.to_str()
+    return text
+
+
+def _merges(model: SentencePiece) -> list[tuple[str, str]]:
+    """The merges of a BPE model, which its file leaves out: every way to build a piece from two others, best piece first.
+
+    Pieces ``a b ab abb`` with falling scores -> ``(a, b)``, ``(ab, b)``.
+    """
+    known = {piece for piece, _, kind in model.pieces if kind not in (UNKNOWN, CONTROL)}
+    scores = {piece: score for piece, score, _ in model.pieces}
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in sorted(known, key=lambda piece: (-scores[piece], piece))
+        for cut in range(1, len(piece))
+        if piece[:cut] in known and piece[cut:] in known
+    ]

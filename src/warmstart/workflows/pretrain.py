@@ -1,0 +1,184 @@
+"""Pretraining: text in, a bundle with a language-model head out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+from tyro.conf import Positional, arg
+
+from warmstart.backbone import Backbone, BackboneConfig
+from warmstart.config import Config
+from warmstart.data import Corpus, Part, Source, prepare, read_documents
+from warmstart.data.batch import Rows, pretraining_batches
+from warmstart.engine import TrainConfig, Trained, Work, console, pick_device, train
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.evaluate.language import held_out
+from warmstart.heads import LanguageHead, LanguageHeadConfig
+from warmstart.model import Bundle, Model, fresh_head, parameter_counts, save
+from warmstart.objectives import OBJECTIVES, ObjectiveConfig
+from warmstart.seeding import seed_torch
+from warmstart.storage import sha256
+from warmstart.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
+from warmstart.workflows.run import load_model, open_run, print_table, provenance
+
+QUICK_TOKENS = 50_000
+"""held-out tokens read at each evaluation during training; the last one reads all of them"""
+
+
+class PretrainConfig(Config):
+    """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
+
+    text: Positional[tuple[str, ...]] = ()
+    """files or folders of text (also .gz, .xz), or tables with a text column"""
+    out: str = "runs/pretrain"
+    """folder of the run"""
+    resume: str | None = None
+    """folder of a run to go on with; everything else is read from there"""
+    start: str | None = None
+    """a model to start from, with its tokenizer and backbone"""
+    held_out: str = "0.02"
+    """held-out text: a file or folder, or a share of the documents"""
+    document: str = "paragraph"
+    """what one document is: paragraph, line or file"""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """the tokenizer to train on the text"""
+    tokenizer_file: str | None = None
+    """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, or a word list"""
+    objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
+    backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
+    head: LanguageHeadConfig = LanguageHeadConfig()
+    train: Annotated[TrainConfig, arg(name="")] = TrainConfig()
+    seed: int = Field(0, ge=0)
+    """start of every random choice"""
+    cache: str | None = None
+    """folder that keeps prepared text; default: the run's own folder"""
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What came of pretraining."""
+
+    bundle: Bundle
+    trained: Trained
+    figures: dict[str, Any]
+    """held-out figures at the end, over all held-out text, in float32"""
+
+
+def pretrain(config: PretrainConfig) -> Pretrained:
+    """Prepare text, train, evaluate, save the bundle, write the report; the ``pretrain`` command."""
+    from warmstart.workflows.pages import pretraining_page
+
+    if config.resume:
+        from warmstart.config import read_yaml
+
+        stored = read_yaml(Path(config.resume) / "config.yaml")
+        config = PretrainConfig.build({**stored, "out": config.resume, "resume": config.resume}, f"{config.resume}/config.yaml")
+    if not config.text:
+        raise ConfigError("name at least one file or folder of text: `warmstart pretrain TEXT ...`")
+    started = load_model(config.start) if config.start else None
+    folder = open_run(config.out, config, resume=bool(config.resume))
+    sources = [Source(path=path, document=config.document) for path in config.text]
+    cache = Path(config.cache) if config.cache else folder / "text"
+    tokenizer = started.tokenizer if started else make_tokenizer(config, sources, folder)
+    corpora = split_corpora(config, sources, tokenizer, cache)
+    done = pretrain_on(corpora, tokenizer, config, folder, started)
+    print_table("held out", sorted((k, f"{v:.4g}") for k, v in done.figures.items()), ("figure", "value"))
+    save(done.bundle, folder / "bundle")
+    page = pretraining_page(done, corpora, config, folder)
+    console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")
+    return done
+
+
+def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path) -> Tokenizer:
+    """Load the tokenizer that is named, or train one on the text; the run keeps it, so that a resume takes the same one."""
+    kept = folder / "tokenizer.json"
+    if kept.exists():
+        return load_tokenizer(kept)
+    if config.tokenizer_file:
+        tokenizer = load_tokenizer(config.tokenizer_file)
+    else:
+        console.print(f"training a tokenizer ({config.tokenizer.kind}, {config.tokenizer.vocab_size} tokens)")
+        tokenizer = train_tokenizer((text for source in sources for text in read_documents(source)), config.tokenizer)
+    tokenizer.save(kept)
+    return tokenizer
+
+
+def split_corpora(
+    config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path
+) -> tuple[Corpus, Corpus]:
+    """The token stores of training and held-out text."""
+    try:
+        share = float(config.held_out)
+    except ValueError:
+        held = [Source(path=config.held_out, document=config.document)]
+        return prepare(sources, tokenizer, cache), prepare(held, tokenizer, cache)
+    if not 0 < share < 1:
+        raise ConfigError(f"held_out must be a file, a folder or a share between 0 and 1, but is {config.held_out}")
+    parts = [Part(share=share, held_out=held, seed=config.seed) for held in (False, True)]
+    train_part, held_part = (prepare(sources, tokenizer, cache, part) for part in parts)
+    return train_part, held_part
+
+
+def pretrain_on(
+    corpora: tuple[Corpus, Corpus], tokenizer: Tokenizer, config: PretrainConfig, folder: Path | None, start: Bundle | None = None
+) -> Pretrained:
+    """Train on the first corpus, evaluate on the second; resumes what lies in ``folder``."""
+    model = _make_model(tokenizer, config, start).to(pick_device())
+    tokens = model.backbone.config.max_tokens
+    rows, held = (Rows(corpus, tokenizer.vocabulary(), config.objective, tokens) for corpus in corpora)
+    if not len(rows):
+        raise DataError(
+            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {len(corpora[0].tokens)}; "
+            "give more text, or a smaller max_tokens"
+        )
+    steps = config.train.count_steps(len(rows), rows.stride, epochs=1)
+    settings = config.model_dump_json(exclude={"out", "resume", "cache", "text"})
+    work = Work(
+        pretraining_batches(rows, config.train.batch, config.train.accumulate, config.seed),
+        steps,
+        config.seed,
+        title="pretraining",
+        identity=sha256("/".join([settings, corpora[0].digest, tokenizer.digest]).encode()),
+        evaluate=lambda: held_out(model, held, QUICK_TOKENS),
+    )
+    trained = train(model, work, config.train, folder)
+    figures = held_out(model, held)
+    entry = {
+        "command": "pretrain",
+        "objective": config.objective.plain(),
+        "generates": OBJECTIVES[config.objective.name].generates,
+        "train": config.train.plain(),
+        "seed": config.seed,
+        "corpus": corpora[0].digest,
+        "tokens": trained.tokens,
+        "seconds": round(trained.seconds, 1),
+        "held_out": figures,
+        "provenance": provenance(),
+    }
+    history = (*(start.history if start else ()), entry)
+    return Pretrained(Bundle(model.cpu().eval(), tokenizer, history=history), trained, figures)
+
+
+def _make_model(tokenizer: Tokenizer, config: PretrainConfig, start: Bundle | None) -> Model:
+    """A fresh model, or the saved one; a saved one keeps its language head where it has one."""
+    causal = OBJECTIVES[config.objective.name].causal
+    if start is None:
+        seed_torch(config.seed, "backbone")
+        backbone = Backbone(config.backbone, tokenizer.vocab_size)
+        return Model(backbone, fresh_head(config.head, backbone, config.seed), causal=causal)
+    if start.tokenizer.digest != tokenizer.digest:
+        raise ModelError("a model can only be trained further with its own tokenizer")
+    kept = isinstance(start.model.head, LanguageHead)
+    console.print("starting from its backbone" + (" and language head" if kept else "; its head is dropped, a language head is new"))
+    head = start.model.head if kept else fresh_head(config.head, start.model.backbone, config.seed)
+    return Model(start.model.backbone, head, causal=causal)
+
+
+def count_parameters(model: Model) -> str:
+    """One sentence on a model's size."""
+    counts = parameter_counts(model)
+    return f"{counts['total']:,} parameters: {counts['embedding']:,} embedding, {counts['blocks']:,} blocks, {counts['head']:,} head"

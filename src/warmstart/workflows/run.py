@@ -1,0 +1,87 @@
+"""A run's folder: what every workflow writes there, and how a later command finds a model in it.
+
+    config.yaml     the settings, whole
+    metrics.jsonl   the course of training
+    checkpoints/    to resume from
+    bundle/         the model
+    report.html     what came of it, with figures/ beside it
+"""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.table import Table
+
+from warmstart import __version__
+from warmstart.config import Config
+from warmstart.engine import busy, console, describe_machine, pick_device
+from warmstart.errors import BundleError, ConfigError, StorageError
+from warmstart.model import Bundle, load
+from warmstart.storage import write_forced
+
+
+def open_run(folder: str, config: Config, *, resume: bool) -> Path:
+    """Make the folder of a new run and keep its settings there, or find that of an old one.
+
+    Raises ``ConfigError`` where a run already lies there and is not to be resumed: nothing is ever overwritten.
+    """
+    place = Path(folder)
+    settings = place / "config.yaml"
+    if resume and not settings.exists():
+        raise ConfigError(f"there is no run to resume at {place} (no config.yaml there)")
+    if not resume:
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise ConfigError(f"{place} exists and is not empty; choose another --out, or continue it with --resume {place}")
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot make {place}: {error.strerror}") from None
+        write_forced(settings, yaml.safe_dump(config.plain(), sort_keys=False, allow_unicode=True).encode())
+    if warning := busy():
+        console.print(f"[yellow]note:[/yellow] {warning}")
+    return place
+
+
+def find_bundle(path: str | Path) -> Path:
+    """The bundle at ``path``: the folder itself, or the ``bundle`` inside a run's folder."""
+    place = Path(path)
+    inside = place / "bundle"
+    return inside if not (place / "bundle.json").exists() and inside.is_dir() else place
+
+
+def load_model(path: str | Path) -> Bundle:
+    """Load a bundle, or a run's bundle, and say in one line what came. Raises ``BundleError`` where there is none."""
+    place = find_bundle(path)
+    if not place.is_dir():
+        raise BundleError(f"there is no model at {path}: give the folder of a bundle, or of a run that has finished")
+    bundle = load(place)
+    total = sum(parameter.numel() for parameter in bundle.model.parameters())
+    head = bundle.model.head.config.kind
+    console.print(f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, hashes right")
+    return bundle
+
+
+def provenance() -> dict[str, str]:
+    """What a report says of where its figures come from: the command, the machine, the date, the version."""
+    return {
+        "command": shlex.join(["warmstart", *sys.argv[1:]]),
+        "machine": describe_machine(pick_device()),
+        "date": datetime.date.today().isoformat(),
+        "warmstart": __version__,
+    }
+
+
+def print_table(title: str, rows: list[tuple[Any, ...]], header: tuple[str, ...]) -> None:
+    """A table in the terminal; the first column is left-aligned, the others right."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for i, name in enumerate(header):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*map(str, row))
+    console.print(table)

@@ -1,0 +1,258 @@
+"""Sources: every format says the same, every broken file is refused with its place and the remedy."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.data.read import PIECE, Source, _documents, read_documents, read_examples, source_files
+from warmstart.errors import ConfigError, DataError
+
+TREC = r"^(?P<label>[A-Z]+):\S+ (?P<text>.*)$"
+TEXTS = ["the cat", 'a "quoted dog', "été, l'été"]
+LABELS = ["3", "10", "3"]
+
+
+def written(folder: Path, name: str, content: str | bytes) -> str:
+    """Write a file and return its path."""
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(file)
+
+
+def packed(name: str, content: bytes) -> bytes:
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix)
+    return pack(content) if pack else content
+
+
+def parquet(table: pl.DataFrame) -> bytes:
+    file = io.BytesIO()
+    table.write_parquet(file)
+    return file.getvalue()
+
+
+TSV = "label\ttext\n" + "".join(f"{label}\t{text}\n" for text, label in zip(TEXTS, LABELS, strict=True))
+NDJSON = "".join(json.dumps({"text": t, "label": int(n)}) + "\n" for t, n in zip(TEXTS, LABELS, strict=True))
+TABLE = pl.DataFrame({"text": TEXTS, "label": [3.0, 10.0, 3.0]})
+BODY = TSV.partition("\n")[2]
+
+SAME = {
+    "tsv": ("a.tsv", TSV.encode(), {}),
+    "tsv, CRLF, BOM": ("a.tsv", b"\xef\xbb\xbf" + TSV.replace("\n", "\r\n").encode(), {}),
+    "tsv in latin-1": ("a.tsv", TSV.encode("latin-1"), {"encoding": "latin-1"}),
+    "tsv in utf-16": ("a.tsv", TSV.encode("utf-16"), {"encoding": "utf-16"}),
+    "tsv without header": ("a.tsv", BODY.encode(), {"header": False, "label": 1, "text": 2}),
+    "tsv, packed": ("a.tsv.gz", TSV.encode(), {}),
+    "csv": ("a.csv", pl.DataFrame({"text": TEXTS, "label": LABELS}).write_csv().encode(), {}),
+    "csv, other columns": (
+        "a.csv.xz",
+        pl.DataFrame({"sentence": TEXTS, "mood": LABELS}).write_csv().encode(),
+        {"text": "sentence", "label": "mood"},
+    ),
+    "ndjson": ("a.ndjson", NDJSON.encode(), {}),
+    "jsonl, packed": ("a.jsonl.gz", NDJSON.encode(), {}),
+    "parquet, whole floats": ("a.parquet", parquet(TABLE), {}),
+    "named format": ("a.data", parquet(TABLE.cast({"label": pl.Int64})), {"format": "parquet"}),
+    "pattern": ("a.label", BODY.encode(), {"pattern": r"^(?P<label>\d+)\t(?P<text>.*)$"}),
+    "pattern, blank lines": ("a.tsv", b"\n" + BODY.encode() + b"\n\n", {"pattern": r"^(?P<label>\d+)\t(?P<text>.*)$"}),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "how"), SAME.values(), ids=SAME)
+def test_every_format_says_the_same(tmp_path: Path, name: str, content: bytes, how: dict[str, object]) -> None:
+    """The same examples come back whatever they were stored as, numbers as strings, stray quotes and all."""
+    source = Source.build({"path": written(tmp_path, name, packed(name, content)), **how})
+    assert read_examples(source) == (TEXTS, LABELS)
+    assert list(read_documents(source)) == TEXTS
+
+
+def test_trec_lines(tmp_path: Path) -> None:
+    """A TREC line in latin-1 is its coarse label and its question."""
+    path = written(tmp_path, "t.label", "DESC:manner What is caf\xe9 ?\nNUM:dist How far ?\n".encode("latin-1"))
+    source = Source(path=path, pattern=TREC, encoding="latin-1")
+    assert read_examples(source) == (["What is café ?", "How far ?"], ["DESC", "NUM"])
+
+
+def test_one_file_per_label(tmp_path: Path) -> None:
+    """With as_label every document of a file or folder has that label, in the unit that is asked for."""
+    written(tmp_path, "pos/b.txt", "so\ngood\n")
+    written(tmp_path, "pos/a.txt", "fine\n\nreally\n")
+    by_file = Source(path=str(tmp_path / "pos"), as_label="pos", document="file")
+    assert read_examples(by_file) == (["fine\n\nreally", "so\ngood"], ["pos", "pos"])
+    by_line = Source(path=str(tmp_path / "pos"), as_label="pos", document="line")
+    assert read_examples(by_line)[0] == ["fine", "really", "so", "good"]
+
+
+def test_labels_in_a_second_file(tmp_path: Path) -> None:
+    """Lines are paired with the lines of the second file; empty texts and stray carriage returns do not shift them."""
+    texts = written(tmp_path, "a.txt.gz", gzip.compress(b"one\n\nth\rree\r\n"))
+    labels = written(tmp_path, "a.label", "1\n0\n1\n")
+    assert read_examples(Source(path=texts, labels_path=labels)) == (["one", "", "th\rree"], ["1", "0", "1"])
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("paragraph", ["one\ntwo", " three", "four"]),
+        ("line", ["one", "two", " three", "four"]),
+        ("file", ["\none\ntwo\n\n \n three\n\nfour"]),
+    ],
+)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.xz"])
+def test_documents(tmp_path: Path, document: str, expected: list[str], ends: str, name: str) -> None:
+    """Paragraphs are runs of lines that are not blank, whatever ends the lines and however the file is packed."""
+    text = "\ufeff\none\ntwo\n\n \n three\n\nfour\n".replace("\n", ends)
+    path = written(tmp_path, name, packed(name, text.encode()))
+    assert list(read_documents(Source.build({"path": path, "document": document}))) == expected
+
+
+def test_folder(tmp_path: Path) -> None:
+    """A folder is read whole, in the order of names, without hidden files; a file in it may be a table."""
+    for name, content in (
+        ("b/z.txt", "3"),
+        ("b/a.tsv", "text\n2\n"),
+        ("a.txt", "1"),
+        (".hidden", "no"),
+        ("b/.git/x", "no"),
+    ):
+        written(tmp_path, name, content)
+    source = Source(path=str(tmp_path))
+    assert [file.name for file in source_files(source)] == ["a.txt", "a.tsv", "z.txt"]
+    assert list(read_documents(source)) == ["1", "2", "3"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.text(alphabet="ab \t", max_size=5), max_size=12))
+def test_no_words_are_lost(lines: list[str]) -> None:
+    """All three units hold the same words in the same order."""
+    words = " ".join(lines).split()
+    for document in ("paragraph", "line", "file"):
+        assert " ".join(_documents(lines, document)).split() == words
+
+
+@pytest.mark.parametrize("document", ["paragraph", "file"])
+def test_long_documents_come_in_pieces(tmp_path: Path, document: str) -> None:
+    """A document beyond a mebibyte is cut at line ends, and nothing is lost."""
+    text = "\n".join(f"line {n} of a long text" for n in range(150_000))
+    pieces = list(read_documents(Source.build({"path": written(tmp_path, "a.txt", text), "document": document})))
+    assert len(pieces) > 2
+    assert max(map(len, pieces)) <= PIECE
+    assert "\n".join(pieces) == text
+
+
+def test_long_lines_come_in_pieces(tmp_path: Path) -> None:
+    """A line beyond a mebibyte is cut at white space, or anywhere if it has none."""
+    line = "word " * 300_000 + "x" * (PIECE + 5)
+    pieces = list(read_documents(Source(path=written(tmp_path, "a.txt", line), document="line")))
+    assert max(map(len, pieces)) <= PIECE
+    assert "".join(" ".join(pieces).split()) == line.replace(" ", "")
+    assert set(pieces[0].split()) == {"word"}
+
+
+BROKEN = {
+    "wrong encoding": (
+        "a.txt",
+        b"fine\nca\xf1on\n",
+        {"document": "line"},
+        r"a\.txt must be text in utf-8, but is not at line 2 \(byte offset 7, value 0xf1\); .*'encoding: latin-1'",
+    ),
+    "wrong wide encoding": ("a.txt", b"abc", {"encoding": "utf-16"}, r"must be text in utf-16, but is not; name its encoding"),
+    "unknown encoding": ("a.txt", b"a", {"encoding": "latin1x"}, r"unknown encoding 'latin1x'; did you mean 'latin-1'"),
+    "no gzip": ("a.txt.gz", b"plain", {}, r"a\.txt\.gz is damaged or cut short .*; copy or download it again"),
+    "half a gzip": ("a.gz", gzip.compress(b"text " * 99)[:20], {}, r"a\.gz is damaged or cut short"),
+    "no xz": ("a.xz", b"plain", {}, r"a\.xz is damaged or cut short"),
+    "half an xz": ("a.xz", lzma.compress(b"text " * 99)[:40], {}, r"a\.xz is damaged or cut short"),
+    "no parquet": ("a.parquet", b"PAR1 but not really", {}, r"a\.parquet cannot be read as parquet: .*mend the file"),
+    "no json": ("a.ndjson", b"{text: no\n", {}, r"a\.ndjson cannot be read as ndjson"),
+    "ragged csv": ("a.csv", b"text,label\na,b,c,d\n", {}, r"a\.csv cannot be read as csv"),
+    "empty table": ("a.csv", b"\n", {}, r"a\.csv must hold a table, but is empty"),
+    "missing column": (
+        "a.csv",
+        b"texts,label\na,b\n",
+        {},
+        r"a\.csv has no column 'text'; did you mean 'texts'\? known: label, texts; name the one to read with 'text: …'",
+    ),
+    "nested column": ("a.ndjson", b'{"text": ["a"], "label": 1}\n', {}, r"column 'text' of .* must hold one text or number"),
+    "no regular expression": ("a", b"x", {"pattern": "("}, r"the pattern '\(' is no regular expression \(.*\); write one, for"),
+    "no text group": ("a", b"x", {"pattern": "(?P<label>.)"}, r"must have a group named 'text', but has none"),
+    "lines do not match": (
+        "a",
+        b"A:b ok\nwhat?\nA:b ok\nno",
+        {"pattern": TREC},
+        r"every line of .*a must match the pattern .*, but 2 do not, first line 2: 'what\?'; change the pattern",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "how", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_files(tmp_path: Path, name: str, content: bytes, how: dict[str, object], message: str) -> None:
+    """A file that is not what it claims is refused with its name, the place and the remedy."""
+    source = Source.build({"path": written(tmp_path, name, content), **how})
+    with pytest.raises(DataError, match=message):
+        list(read_documents(source))
+
+
+UNLABELLED = {
+    "plain text": ("a.txt", b"x", {}, r"plain text and names no labels; give a pattern .* or as_label, or labels_path"),
+    "empty pattern file": ("a.txt", b"", {"pattern": TREC}, r"must hold at least one labelled text, but it is empty"),
+    "empty class": ("a.txt", b"\n", {"as_label": "x"}, r"must hold at least one labelled text, but it is empty"),
+    "header alone": ("a.csv", b"text,label\n", {}, r"must hold at least one labelled text, but it is empty"),
+    "no label group": ("a", b"x", {"pattern": "(?P<text>.)"}, r"must have a group named 'label', but has none"),
+    "no label": ("a.tsv", b"text\tlabel\na\t1\nb\t\nc\n", {}, r"every row of .* must have a label, but 2 have none, first row 2;"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "how", "message"), UNLABELLED.values(), ids=UNLABELLED)
+def test_missing_labels(tmp_path: Path, name: str, content: bytes, how: dict[str, object], message: str) -> None:
+    """Labelled text without texts or labels is refused, with where labels may come from."""
+    with pytest.raises(DataError, match=message):
+        read_examples(Source.build({"path": written(tmp_path, name, content), **how}))
+
+
+def test_uneven_label_file(tmp_path: Path) -> None:
+    """Two files that are not equally long are refused with both lengths, and a gap with its line."""
+    texts, labels = written(tmp_path, "a", "1\n2\n3\n"), written(tmp_path, "b", "1\n2\n")
+    with pytest.raises(DataError, match=r"a and .*b must have as many lines, but have 3 and 2; pair the right files"):
+        read_examples(Source(path=texts, labels_path=labels))
+    with pytest.raises(DataError, match=r"every line of .*b must have a label, but 1 have none, first line 2"):
+        read_examples(Source(path=texts, labels_path=written(tmp_path, "b", "1\n\n2\n")))
+
+
+def test_null_text_is_empty(tmp_path: Path) -> None:
+    """A row without a text is an empty text: what to do about it is the audit's to say."""
+    path = written(tmp_path, "a.ndjson", '{"text": null, "label": true}\n{"text": "b", "label": false}\n')
+    assert read_examples(Source(path=path)) == (["", "b"], ["true", "false"])
+
+
+def test_missing_places(tmp_path: Path) -> None:
+    """A path that leads nowhere and a folder without files are named."""
+    with pytest.raises(DataError, match=r"no such file or folder: .*absent"):
+        list(read_documents(Source(path=str(tmp_path / "absent"))))
+    written(tmp_path, ".hidden", "x")
+    with pytest.raises(DataError, match="must hold at least one file that is not hidden, but holds none"):
+        list(read_documents(Source(path=str(tmp_path))))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"patern": "x"}, "unknown key 'patern'; did you mean 'pattern'"),
+        ({"as_label": "a", "labels_path": "b"}, "labels come from one place: give as_label or labels_path, not both"),
+        ({"format": "pattern"}, "format 'pattern' needs a pattern, for instance"),
+        ({"format": "xml"}, "'format' Input should be"),
+    ],
+)
+def test_wrong_settings(values: dict[str, str], message: str) -> None:
+    """Settings that contradict each other are refused before any file is opened."""
+    with pytest.raises(ConfigError, match=message):
+        Source.build({"path": "x", **values})

@@ -1,0 +1,206 @@
+"""Tasks: a manifest becomes the same splits every time, and says plainly what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.data.read import Source
+from warmstart.data.task import Split, Task, load_task, save_task, subsample
+from warmstart.errors import ConfigError, DataError, WarmstartError
+
+RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
+
+
+def tsv(folder: Path, name: str, labels: str) -> None:
+    """A table with one text per letter of ``labels``."""
+    rows = "".join(f"{label}\t{name} text {number}\n" for number, label in enumerate(labels))
+    (folder / f"{name}.tsv").write_text("label\ttext\n" + rows)
+
+
+def manifest(folder: Path, **changes: object) -> Path:
+    """A manifest over 30 training and 6 test examples, with changes (None leaves a key out)."""
+    tsv(folder, "train", "aab" * 10)
+    tsv(folder, "test", "ababab")
+    values = {"name": "toy", "train": "train.tsv", "validation": 0.2, "test": "test.tsv"} | changes
+    file = folder / "toy.yaml"
+    file.write_text(yaml.safe_dump({key: value for key, value in values.items() if value is not None}))
+    return file
+
+
+def same(one: Task, other: Task) -> bool:
+    pairs = zip(one.splits().values(), other.splits().values(), strict=True)
+    named = (one.name, one.labels, one.metric, one.unlabelled) == (other.name, other.labels, other.metric, other.unlabelled)
+    return named and all(a.texts == b.texts and (a.labels == b.labels).all() for a, b in pairs)
+
+
+def test_a_manifest_becomes_a_task(tmp_path: Path) -> None:
+    """A share is cut from the training examples, stratified; paths start at the manifest's folder."""
+    task = load_task(manifest(tmp_path, unlabelled=["more.txt", {"path": "/else/where.txt", "document": "line"}]))
+    assert task.summary() == {
+        "name": "toy", "metric": "accuracy", "labels": ["a", "b"], "train": 24, "validation": 6, "test": 6,
+    }  # fmt: skip
+    assert np.bincount(task.validation.labels).tolist() == [4, 2]
+    assert task.test.labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert task.test.texts[1] == "test text 1"
+    assert not set(task.train.texts) & set(task.validation.texts)
+    assert [source.path for source in task.unlabelled] == [str(tmp_path / "more.txt"), "/else/where.txt"]
+    assert task.unlabelled[1].document == "line"
+
+
+def test_the_same_seed_gives_the_same_task(tmp_path: Path) -> None:
+    """Splits depend on content and seed alone."""
+    file = manifest(tmp_path, validation=5, test=0.2, limit=10)
+    task = load_task(file, seed=3)
+    assert [len(split) for split in task.splits().values()] == [10, 5, 6]
+    assert same(task, load_task(file, seed=3))
+    assert not same(task, load_task(file, seed=4))
+
+
+def test_every_form_of_source(tmp_path: Path) -> None:
+    """A path, a mapping and a list of both say the same; common settings hold where a source says nothing else."""
+    tsv(tmp_path, "b", "xyxy")
+    (tmp_path / "x.txt").write_text("one\ntwo\n")
+    task = load_task(
+        manifest(
+            tmp_path,
+            source={"document": "line", "text": "nothing"},
+            train=[{"path": "b.tsv", "text": "text"}, {"path": "x.txt", "as_label": "x"}],
+            validation={"path": "b.tsv", "text": "text"},
+            test=[{"path": "x.txt", "as_label": "y"}],
+        )
+    )
+    assert task.train.texts == ("b text 0", "b text 1", "b text 2", "b text 3", "one", "two")
+    assert task.train.labels.tolist() == [0, 1, 0, 1, 0, 0]
+    assert task.test.labels.tolist() == [1, 1]
+
+
+def test_paths_take_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """${NAME:-default} in a manifest is replaced from the environment."""
+    file = manifest(tmp_path, test="${TOY_TEST:-test.tsv}")
+    assert len(load_task(file).test) == 6
+    tsv(tmp_path, "other", "ab")
+    monkeypatch.setenv("TOY_TEST", str(tmp_path / "other.tsv"))
+    assert len(load_task(file).test) == 2
+
+
+def test_order_of_labels(tmp_path: Path) -> None:
+    """Labels are sorted, as numbers where they are numbers, unless the manifest orders them."""
+    file = manifest(tmp_path, labels=["b", "a"])
+    assert load_task(file).labels == ("b", "a")
+    assert load_task(file).test.labels.tolist() == [1, 0, 1, 0, 1, 0]
+    (tmp_path / "train.tsv").write_text("label\ttext\n" + "10\tx\n2\ty\n-1\tz\n" * 3)
+    assert load_task_with(tmp_path, "train.tsv").labels == ("-1", "2", "10")
+
+
+def load_task_with(folder: Path, train: str) -> Task:
+    (folder / "numbers.yaml").write_text(f"{{name: numbers, train: {train}, validation: 3, test: 3}}")
+    return load_task(folder / "numbers.yaml")
+
+
+def test_subsample(tmp_path: Path) -> None:
+    """A subsample is part of the training examples, with some of every label; other splits stay as they are."""
+    task = load_task(manifest(tmp_path))
+    small = subsample(task, 3, seed=1)
+    assert len(small.train) == 3
+    assert set(small.train.labels.tolist()) == {0, 1}
+    assert set(small.train.texts) < set(task.train.texts)
+    assert small.test is task.test
+    with pytest.raises(DataError, match="at least one example of each of the 2 classes"):
+        subsample(task, 1, seed=1)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(TEXT, min_size=2, max_size=6), st.sets(st.text("ab0:é-", min_size=1, max_size=4), min_size=2, max_size=4))
+def test_saved_tasks_come_back(tmp_path_factory: pytest.TempPathFactory, texts: list[str], names: set[str]) -> None:
+    """save_task and load_task are inverse for any text and any label, even for names that YAML would read as numbers."""
+    folder = tmp_path_factory.mktemp("saved")
+    texts = texts * 2  # at least one example of every label
+    split = Split(tuple(texts), np.arange(len(texts)) % len(names))
+    source = Source(path="/some/text.txt", document="line")
+    task = Task("2024", tuple(sorted(names, reverse=True)), split, split.take(np.array([1, 0])), split, "macro_f1", (source,))
+    assert same(load_task(save_task(task, folder / "task").parent), task)
+    lines = (folder / "task" / "validation.ndjson").read_text("utf-8").split("\n")
+    assert json.loads(lines[0]) == {"text": texts[1], "label": task.labels[1]}
+    assert sorted(path.name for path in folder.iterdir()) == ["task"]
+
+
+WRONG = {
+    "no test": ({"test": None}, ConfigError, r"toy\.yaml: key 'test' is required; .* give a share, for instance test: 0\.2"),
+    "no train": ({"train": None}, ConfigError, r"toy\.yaml: key 'train' is required"),
+    "unknown key": ({"validate": 1}, ConfigError, r"toy\.yaml: unknown key 'validate'; did you mean 'validation'\?"),
+    "unknown source key": (
+        {"train": {"path": "train.tsv", "lable": "x"}},
+        ConfigError,
+        r"toy\.yaml: source of 'train': unknown key 'lable'; did you mean 'label'\?",
+    ),
+    "unknown common key": ({"source": {"lable": "x"}}, ConfigError, "source of 'train': unknown key 'lable'"),
+    "source is no mapping": ({"source": "latin-1"}, ConfigError, "'source' must hold settings such as .* got 'latin-1'"),
+    "split of no kind": ({"validation": True}, ConfigError, "'validation' must be a path, .* a share .*; got True"),
+    "empty list": ({"train": []}, ConfigError, r"'train' must be a path, a source with a path, a list of these; got \[\]"),
+    "metric": ({"metric": "f1"}, ConfigError, r"'metric' Input should be 'accuracy' or 'macro_f1' \(got 'f1'\)"),
+    "limit": ({"limit": 1}, ConfigError, "'limit' Input should be greater than 1"),
+    "repeated label": ({"labels": ["a", "b", "a"]}, ConfigError, "must name each label once, but repeats 'a'"),
+    "share": ({"validation": 1.5}, DataError, r"toy\.yaml: a held-out part must be a share .* got 1\.5 of 30 examples"),
+    "nothing left": ({"validation": 15, "test": 15}, DataError, r"leave some on both sides; got 15 of 15 examples"),
+    "one label": ({"train": "one.tsv"}, DataError, r"toy\.yaml: a task needs at least two labels, but all 4 .* have 'a'"),
+    "new label": (
+        {"test": "new.tsv"},
+        DataError,
+        r"every label of the test split must be one of a, b, but it has 'c' \(2×\), 'd' \(1×\); mend",
+    ),
+    "label left out": ({"labels": ["a", "c"]}, DataError, r"every label of the train split must be .* has 'b' \(10×\)"),
+    "label never seen": (
+        {"labels": ["a", "b", "c"]},
+        DataError,
+        r"every label needs a training example, but 'c' has none \(examples elsewhere: test 0, validation 0\)",
+    ),
+    "no such file": ({"test": "absent.tsv"}, DataError, r"toy\.yaml: no such file or folder: .*absent\.tsv"),
+    "empty": ({"test": "empty.tsv"}, DataError, r"empty\.tsv must hold at least one labelled text, but it is empty"),
+}
+
+
+@pytest.mark.parametrize(("changes", "kind", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_manifests(tmp_path: Path, changes: dict[str, object], kind: type[WarmstartError], message: str) -> None:
+    """A mistake in a manifest or in its files is told with the manifest, the place and the remedy."""
+    for name, labels in (("one", "aaaa"), ("new", "abccd"), ("empty", "")):
+        tsv(tmp_path, name, labels)
+    with pytest.raises(kind, match=message):
+        load_task(manifest(tmp_path, **changes))
+
+
+RECIPE_SIZES = {
+    "trec": (6, 5452, 545, 500, True),
+    "sst2": (2, 6920, 872, 1821, False),
+    "ag_news": (4, 4999, 500, 7600, True),
+    "cls_books": (2, 1600, 400, 2000, False),
+    "mr": (2, 10662, 1066, 1066, True),
+}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", RECIPE_SIZES)
+def test_recipes(name: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every shipped task loads, with the published number of labels and examples."""
+    monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
+    classes, read, validation, test, cut = RECIPE_SIZES[name]
+    task = load_task(RECIPES / f"{name}.yaml")
+    held_out = (validation if cut else 0) + (test if name == "mr" else 0)
+    assert task.name == name
+    assert len(task.labels) == classes
+    assert [len(split) for split in task.splits().values()] == [read - held_out, validation, test]
+    assert all(text and text == text.strip("\r\n") for split in task.splits().values() for text in split.texts)
+
+
+def test_all_recipes_are_tested() -> None:
+    """A new recipe must be added to the table above."""
+    assert {file.stem for file in RECIPES.glob("*.yaml")} == set(RECIPE_SIZES)
