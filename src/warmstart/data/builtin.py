@@ -37,7 +37,7 @@ AREAS: dict[str, str] = {
     "geometry": "scipy.spatial sympy.geometry sympy.vector",
     "graph theory": "networkx",
     "integration and interpolation": "mpmath.calculus numpy.polynomial scipy.integrate scipy.interpolate sympy.integrals",
-    "linear algebra": "mpmath.matrices numpy.linalg scipy.linalg sympy.matrices",
+    "linear algebra": "mpmath.matrices numpy.linalg scipy.linalg scipy.sparse sympy.matrices torch.sparse",
     "machine learning": "sklearn.cluster sklearn.decomposition sklearn.ensemble sklearn.gaussian_process sklearn.linear_model "
     "sklearn.metrics sklearn.mixture sklearn.model_selection sklearn.neighbors sklearn.svm sklearn.tree",
     "networking": "ftplib http imaplib ipaddress poplib smtplib socket socketserver ssl urllib webbrowser wsgiref xmlrpc",
@@ -45,23 +45,24 @@ AREAS: dict[str, str] = {
     "optimisation": "scipy.optimize",
     "physics": "sympy.physics",
     "signal and image processing": "numpy.fft scipy.fft scipy.ndimage scipy.signal torch.signal",
-    "sparse matrices": "scipy.sparse torch.sparse",
     "statistics": "scipy.stats statistics sympy.stats torch.distributions",
     "text processing": "difflib gettext html jinja2 re shlex sklearn.feature_extraction.text string textwrap tokenize",
     "user interface": "cmd curses idlelib rich tkinter turtle",
 }
 """Area -> the modules that speak of it, with all that lies in them; the longest dotted path decides."""
 
-QUOTA = {"test": 70, "validation": 20, "train": 80}
+QUOTA = {"test": 66, "validation": 19, "train": 80}
 """Examples of each area in each split, filled in this order; only training may get less, down to ``FEWEST``."""
 FEWEST = 32
 """An area that leaves fewer training examples than this is left out."""
-PER_MODULE = 20
+PER_MODULE = 15
 """Examples that one module may give, so that no big file is an area's face."""
 SHORTEST, LONGEST = 10, 40
 """Words of an example: shorter texts are no examples, longer ones lose their end."""
 MASK = "_"
 """Stands where a name was."""
+COPIED = 8
+"""So many words in a row that a text shares with a held-out one make it a near copy."""
 
 _AREA_OF = {module: area for area, modules in AREAS.items() for module in modules.split()}
 
@@ -74,7 +75,7 @@ class _Example:
 
 
 def docstring_task(found: Sequence[Passage], seed: int = 0) -> Task:
-    """The task "which area does this passage document?", with about 80 / 20 / 70 examples of each of some 15 areas.
+    """The task "which area does this passage document?", with 80 / 19 / 66 examples (``QUOTA``) of each of some 15 areas.
 
     The seed decides which modules are trained and which are tested on; the areas depend on the passages alone. Raises
     ``DataError`` if fewer than two areas have enough passages.
@@ -99,12 +100,13 @@ def docstring_task(found: Sequence[Passage], seed: int = 0) -> Task:
 def pretraining_text(found: Sequence[Passage], task: Task) -> list[str]:
     """The passages, areas or not, without any from a module that ``task`` validates or tests on.
 
-    Passages that begin with the same sentence as a held-out one are left out too, whatever module they stand in.
+    A passage elsewhere whose opening repeats a held-out one, or ``COPIED`` words of it in a row, is left out too.
     """
     asked = {*task.validation.texts, *task.test.texts}
     modules = {example.module for example in _examples(found) if example.text in asked}
-    held_out = {_key(_opening(passage)) for passage in found if passage.module in modules}
-    return [passage.text for passage in found if passage.module not in modules and _key(_opening(passage)) not in held_out]
+    held_out = {run for passage in found if passage.module in modules for run in _runs(_opening(passage))}
+    others = (passage for passage in found if passage.module not in modules)
+    return [passage.text for passage in others if held_out.isdisjoint(_runs(_opening(passage)))]
 
 
 def _examples(found: Sequence[Passage]) -> list[_Example]:
@@ -169,6 +171,12 @@ _GIVEAWAY = _stems(" ".join((*AREAS, *AREAS.values())))
 def _key(text: str) -> str:
     """What near copies share: the letters."""
     return re.sub(r"[\W_\d]+", " ", text.lower()).strip()
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    """Every ``COPIED`` words in a row, or all words of a shorter text."""
+    words = _key(text).split()
+    return {tuple(words[i : i + COPIED]) for i in range(max(1, len(words) - COPIED + 1))}
 
 
 def _is_enough(modules: Mapping[str, Sequence[str]]) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -100,7 +98,9 @@ def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
     return pretrained_causal if config.reading == "as pretrained" else config.reading == "causal"
 
 
-def fine_tune(model: Model, splits: Splits, config: FineTuneConfig, seed: int, title: str = "fine-tuning", folder: Any = None) -> FineTuned:
+def fine_tune(
+    model: Model, splits: Splits, config: FineTuneConfig, seed: int, title: str = "fine-tuning", folder: Any = None
+) -> FineTuned:
     """Fit ``model`` (with its classification head) to the training split, in place.
 
     Which weights are kept is decided on the validation split; the test split is scored once, at the end.
@@ -120,9 +120,7 @@ def fine_tune(model: Model, splits: Splits, config: FineTuneConfig, seed: int, t
     def note(step: int, figures: dict[str, Any]) -> None:
         keeper.offer(step, figures[task.metric])
 
-    batches = labelled_batches(
-        splits.train, task.train.labels, config.train.batch, seed, splits.pad_id, causal=model.causal
-    )
+    batches = labelled_batches(splits.train, task.train.labels, config.train.batch, seed, splits.pad_id, causal=model.causal)
     trained = train(model, Work(batches, steps, seed, title, evaluate=validate, observers=[note], groups=groups), settings)
     keeper.restore()
     said = probabilities(model, splits.test, splits.pad_id)

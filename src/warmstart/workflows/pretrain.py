@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,9 +107,7 @@ def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Pa
     return tokenizer
 
 
-def split_corpora(
-    config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path
-) -> tuple[Corpus, Corpus]:
+def split_corpora(config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path) -> tuple[Corpus, Corpus]:
     """The token stores of training and held-out text."""
     try:
         share = float(config.held_out)
@@ -173,7 +171,9 @@ def _make_model(tokenizer: Tokenizer, config: PretrainConfig, start: Bundle | No
     if start.tokenizer.digest != tokenizer.digest:
         raise ModelError("a model can only be trained further with its own tokenizer")
     kept = isinstance(start.model.head, LanguageHead)
-    console.print("starting from its backbone" + (" and language head" if kept else "; its head is dropped, a language head is new"))
+    console.print(
+        "starting from its backbone" + (" and language head" if kept else "; its head is dropped, a language head is new")
+    )
     head = start.model.head if kept else fresh_head(config.head, start.model.backbone, config.seed)
     return Model(start.model.backbone, head, causal=causal)
 
@@ -181,4 +181,6 @@ def _make_model(tokenizer: Tokenizer, config: PretrainConfig, start: Bundle | No
 def count_parameters(model: Model) -> str:
     """One sentence on a model's size."""
     counts = parameter_counts(model)
-    return f"{counts['total']:,} parameters: {counts['embedding']:,} embedding, {counts['blocks']:,} blocks, {counts['head']:,} head"
+    return (
+        f"{counts['total']:,} parameters: {counts['embedding']:,} embedding, {counts['blocks']:,} blocks, {counts['head']:,} head"
+    )

@@ -1,10 +1,10 @@
 """A run's folder: what every workflow writes there, and how a later command finds a model in it.
 
-    config.yaml     the settings, whole
-    metrics.jsonl   the course of training
-    checkpoints/    to resume from
-    bundle/         the model
-    report.html     what came of it, with figures/ beside it
+config.yaml     the settings, whole
+metrics.jsonl   the course of training
+checkpoints/    to resume from
+bundle/         the model
+report.html     what came of it, with figures/ beside it
 """
 
 from __future__ import annotations
