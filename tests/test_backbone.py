@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from conftest import make_backbone
-from warmstart.backbone import PRESETS, Backbone, BackboneConfig, Cache, tapped
+from warmstart.backbone import PRESETS, Backbone, BackboneConfig, Cache, attention, tapped
 from warmstart.backbone.positions import sinusoidal_table
 from warmstart.errors import ConfigError, ModelError
 
@@ -57,8 +57,10 @@ def test_a_synthesizer_refuses_padding_on_the_left() -> None:
 
 
 @pytest.mark.parametrize("switches", SWITCHES)
-def test_the_cache_gives_the_same_states(switches: dict) -> None:
-    """Reading a row in three pieces with a cache equals reading it at once."""
+@pytest.mark.parametrize("explicit", [0, 512])
+def test_the_cache_gives_the_same_states(switches: dict, explicit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a row in three pieces with a cache equals reading it at once, on either path."""
+    monkeypatch.setattr(attention, "EXPLICIT", explicit)
     backbone = make_backbone(**switches)
     cache = Cache.empty(2, 32)
     pieces = [backbone(part, cache=cache).last for part in IDS.split([3, 1, 2], dim=1)]
@@ -67,8 +69,9 @@ def test_the_cache_gives_the_same_states(switches: dict) -> None:
 
 @pytest.mark.parametrize("switches", SWITCHES)
 @pytest.mark.parametrize("causal", [True, False])
-def test_the_fast_path_equals_the_path_that_returns_weights(switches: dict, causal: bool) -> None:
+def test_the_fused_path_equals_the_path_that_returns_weights(switches: dict, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking for attention weights changes no state; the weights are a distribution over what may be seen."""
+    monkeypatch.setattr(attention, "EXPLICIT", 0)
     backbone = make_backbone(**switches)
     mask = torch.tensor([[True] * 4 + [False] * 2])
     slow = backbone(IDS, mask=mask, causal=causal, weights=True)

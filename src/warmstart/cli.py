@@ -32,7 +32,7 @@ COMMANDS = {
     "evaluate": Command("use", "EvaluateConfig", "evaluate", "score an adapted model on a task's test split"),
     "predict": Command("use", "PredictConfig", "predict", "label texts"),
     "generate": Command("use", "GenerateCommand", "generate", "write text"),
-    "audit": Command("use", "AuditConfig", "audit", "look for leakage, duplicates and conflicts in a task's data"),
+    "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
     "doctor": Command("use", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
 }
 

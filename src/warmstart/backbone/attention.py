@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -18,12 +19,18 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.positions import rotate
 from warmstart.errors import ModelError
 
+EXPLICIT = 512
+"""on a processor, plain matrix products are faster than torch's fused kernel up to about this many tokens"""
+
 
 @dataclass(frozen=True)
 class Sight:
     """Which tokens each token may see: causal or not, and which of them are padding."""
 
     causal: bool
+    asking: int
+    """T, the number of asking tokens"""
+    device: torch.device
     real: Tensor | None = None
     """(B, S) bool, True at real tokens; None where all are real"""
     past: int = 0
@@ -31,23 +38,34 @@ class Sight:
 
     def __post_init__(self) -> None:
         if self.real is not None and self.real.dtype is not torch.bool:
-            raise ModelError(f"a mask must be boolean, True at real tokens, but came as {self.real.dtype}; write `mask.bool()`")
+            came = self.real.dtype
+            raise ModelError(f"a mask must be boolean, True at real tokens, but came as {came}; write `mask.bool()`")
 
-    @property
+    @cached_property
+    def everything(self) -> bool:
+        """Every token sees every other: no mask is needed."""
+        return self.real is None and (not self.causal or self.asking == 1)
+
+    @cached_property
     def plain(self) -> bool:
-        """True where the fused kernel needs no explicit mask."""
-        return self.real is None and (self.past == 0 or not self.causal)
+        """The fused kernel needs no explicit mask."""
+        return self.everything or (self.real is None and self.past == 0)
 
-    def matrix(self, asking: int, device: torch.device) -> Tensor:
+    @cached_property
+    def matrix(self) -> Tensor:
         """(B or 1, 1, T, S) bool. A token always sees itself, so that padding rows stay finite numbers."""
-        seen = self.past + asking
-        places = torch.arange(seen, device=device)
+        seen = self.past + self.asking
+        places = torch.arange(seen, device=self.device)
         here = places[self.past :, None]  # (T, 1)
-        allowed = (places <= here) if self.causal else torch.ones(asking, seen, dtype=torch.bool, device=device)  # (T, S)
+        allowed = places <= here if self.causal else (places >= 0).expand(self.asking, -1)  # (T, S)
         if self.real is not None:
-            allowed = allowed & self.real[:, None, :]  # (B, T, S)
-            allowed = allowed | (places == here)
-        return allowed.view(-1, 1, asking, seen)
+            allowed = allowed & self.real[:, None, :] | (places == here)  # (B, T, S)
+        return allowed.view(-1, 1, self.asking, seen)
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """What is added to scores: 0 where a token may see, minus infinity where not; (B or 1, 1, T, S)."""
+        return torch.zeros_like(self.matrix, dtype=torch.float32).masked_fill(~self.matrix, -math.inf)
 
 
 @dataclass
@@ -107,14 +125,12 @@ class Attention(nn.Module):
         if memory is not None:
             k, v = memory.extend(k, v)  # (B, H, S, K)
         drop = self.drop if self.training else 0.0
-        if want_weights:
-            scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
-            mixed, weights = _weigh(scores, sight, v, drop)
+        if want_weights or (q.device.type == "cpu" and k.shape[2] <= EXPLICIT):
+            mixed, weights = _weigh(q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1), sight, v, drop)
         else:
-            mask = None if sight.plain else sight.matrix(q.shape[2], q.device)
-            causal = sight.causal and sight.plain
-            mixed, weights = F.scaled_dot_product_attention(q, k, v, mask, drop, causal), None
-        return self.out(mixed.transpose(1, 2).flatten(2)), weights  # (B, T, D)
+            mask = None if sight.plain else sight.matrix
+            mixed, weights = F.scaled_dot_product_attention(q, k, v, mask, drop, sight.plain and not sight.everything), None
+        return self.out(mixed.transpose(1, 2).flatten(2)), weights if want_weights else None  # (B, T, D)
 
 
 class Synthesizer(nn.Module):
@@ -150,7 +166,8 @@ class Synthesizer(nn.Module):
 
 def _weigh(scores: Tensor, sight: Sight, values: Tensor, drop: float) -> tuple[Tensor, Tensor]:
     """Softmax of the scores (B, H, T, S) over what may be seen, applied to the values (B, H, S, K); also the weights."""
-    scores = scores.masked_fill(~sight.matrix(scores.shape[-2], scores.device), -math.inf)
+    if not sight.everything:
+        scores = scores + sight.bias.to(scores.dtype)
     weights = scores.softmax(dim=-1)
     return F.dropout(weights, drop).to(values.dtype) @ values, weights
 

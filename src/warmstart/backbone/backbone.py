@@ -64,7 +64,7 @@ class Backbone(nn.Module):
         """
         past = cache.tokens if cache else 0
         self._check(ids, past)
-        sight = Sight(causal, mask, past)
+        sight = Sight(causal, ids.shape[1], ids.device, mask, past)
         x, turn = self._embed(ids, self._places(ids, mask, past))  # (B, T, D)
         layers, seen = [x], []
         for i, block in enumerate(self.blocks):

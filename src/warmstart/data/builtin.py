@@ -1,7 +1,7 @@
-"""A task and its pretraining text without a data file: which area does this passage of documentation speak of?
+"""A task and its pretraining text without a data file: to tell which area a passage of documentation speaks of.
 
-    sympy.physics.wave: "Add two waves and      ->   text   "Add two waves and return the resulting _ ."  (its module's
-    return the resulting wave."                      label  physics                                         name masked)
+    sympy.physics.optics.waves: "Superpose two waves of     ->   text   "Superpose two _ of equal frequency and return
+    equal frequency and return the sum, a third wave."                   the sum, a third _."     label  physics
 
 Notable:
 
@@ -100,17 +100,17 @@ def docstring_task(found: Sequence[Passage], seed: int = 0) -> Task:
 def pretraining_text(found: Sequence[Passage], task: Task) -> list[str]:
     """The passages, areas or not, without any from a module that ``task`` validates or tests on.
 
-    A passage elsewhere whose opening repeats a held-out one, or ``COPIED`` words of it in a row, is left out too.
+    A passage elsewhere that repeats ``COPIED`` words in a row of a held-out opening, or all of a shorter one, is left out too.
     """
     asked = {*task.validation.texts, *task.test.texts}
     modules = {example.module for example in _examples(found) if example.text in asked}
     held_out = {run for passage in found if passage.module in modules for run in _runs(_opening(passage))}
-    others = (passage for passage in found if passage.module not in modules)
-    return [passage.text for passage in others if held_out.isdisjoint(_runs(_opening(passage)))]
+    others = (passage.text for passage in found if passage.module not in modules)
+    return [text for text in others if held_out.isdisjoint(_runs(text))]
 
 
 def _examples(found: Sequence[Passage]) -> list[_Example]:
-    """Every passage about a public name that is long enough, in order; copies count once, and not at all if two areas share them."""
+    """Every passage about a public name that is long enough, in order; copies count once, or not at all if areas share them."""
     kept: dict[str, _Example] = {}
     disputed = set()
     for passage in found:
@@ -137,7 +137,7 @@ def _area(module: str) -> str | None:
 
 
 def _opening(passage: Passage) -> str:
-    """The prose that begins a passage, on one line and without its mark-up.
+    r"""The prose that begins a passage, on one line and without its mark-up.
 
     ``"Add two waves.\n\nThey may differ.\n\n>>> add(a, b)"`` -> ``"Add two waves. They may differ."``
     """
@@ -146,7 +146,7 @@ def _opening(passage: Passage) -> str:
     return re.sub(r":[a-z:]+:(?=`)|[`*]", "", " ".join(" ".join((paragraphs[0], *more)).split()))
 
 
-_NOT_PROSE = re.compile(r"\s|>>>|\.\. |[-*] |[:@]\w|[A-Z][\w ]*:?\s*$|.*\n[-=~^]{3,}")
+_NOT_PROSE = re.compile(r"\s|>>>|\.\. |[-*] |[:@]\w|[A-Z][\w ]*(?::?\s*$|:\s*\n)|.*\n[-=~^]{3,}")
 """How an example, a list, a table of parameters or a heading begins."""
 
 
@@ -154,7 +154,7 @@ def _masked(passage: Passage) -> str:
     """The opening of at most ``LONGEST`` words, with names that give the area away as ``MASK``."""
     names = _GIVEAWAY | _stems(passage.module)
     text = re.sub("[A-Za-z]+", lambda word: MASK if _stem(word[0]) in names else word[0], _opening(passage))
-    return " ".join(re.sub(r"_+(?:\._+)+", MASK, text).split()[:LONGEST])
+    return " ".join(re.sub(r"(?<!\w)_[._]*_(?!\w)", MASK, text).split()[:LONGEST])
 
 
 def _stem(word: str) -> str:
@@ -174,9 +174,9 @@ def _key(text: str) -> str:
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
-    """Every ``COPIED`` words in a row, or all words of a shorter text."""
+    """Every ``COPIED`` words in a row, and all words of a shorter text."""
     words = _key(text).split()
-    return {tuple(words[i : i + COPIED]) for i in range(max(1, len(words) - COPIED + 1))}
+    return set(zip(*(words[i:] for i in range(COPIED)), strict=False)) or {tuple(words)}
 
 
 def _is_enough(modules: Mapping[str, Sequence[str]]) -> bool:

@@ -112,11 +112,12 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 def _sentence(uniform: Callable[[], float]) -> str:
-    words, state = [], START
+    words: list[str] = []
+    state = START
     while not words or state != START:
         choices = _step(state)
         ladder = list(accumulate(p for p, _ in choices.values()))
-        word = list(choices)[bisect(ladder, uniform() * ladder[-1])]
+        word = list(choices)[bisect(ladder, uniform(), hi=len(ladder) - 1)]
         words.append(word)
         state = choices[word][1]
     return " ".join(words)

@@ -1,9 +1,9 @@
 """Held-out loss of a language model, and the figures that let tokenizers be compared.
 
 A sub-word's loss depends on how the tokenizer cuts. The same loss per word and per byte does not: word-level perplexity is
-``exp(nats of the whole text / its words)``, where words are what white space separates plus one end per document (as WikiText counts
-its ``<eos>``), and bits per byte are ``nats / ln 2 / bytes``. Unknown tokens make a text look easier than it is, so their share is
-given too.
+``exp(nats of the whole text / its words)``, where words are what white space separates plus one end per document (as WikiText
+counts its ``<eos>``), and bits per byte are ``nats / ln 2 / bytes``. Unknown tokens make a text look easier than it is, so their
+share is given too.
 """
 
 from __future__ import annotations

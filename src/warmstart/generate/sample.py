@@ -96,4 +96,5 @@ def _continue(model: Model, ids: list[int], config: GenerateConfig, banned: Tens
 
 def _pick(shares: Tensor, draw: np.random.Generator) -> int:
     """One index, drawn with these probabilities."""
-    return int(min(np.searchsorted(shares.cumsum(dim=-1).numpy(), draw.random(), side="right"), len(shares) - 1))
+    place = int(np.searchsorted(shares.cumsum(dim=-1).numpy(), draw.random(), side="right"))
+    return min(place, len(shares) - 1)

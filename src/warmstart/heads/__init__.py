@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor
 
 from warmstart.errors import ModelError
 from warmstart.heads.classify import ClassifyHead as ClassifyHead
@@ -27,7 +27,7 @@ HEADS: Registry[tuple[type[HeadConfig], type[Head]]] = Registry(
 """Each head's settings and its module."""
 
 
-def make_head(config: HeadConfig, width: int, embedding: nn.Parameter) -> Head:
+def make_head(config: HeadConfig, width: int, embedding: Tensor) -> Head:
     """A freshly initialised head for states of ``width``; a tied one shares ``embedding`` (V, D)."""
     return HEADS[config.kind][1](config, width, embedding)  # type: ignore[arg-type]
 

@@ -36,7 +36,7 @@ class ClassifyHeadConfig(Config):
 class ClassifyHead(nn.Module):
     """Pooling, dropout, one linear layer."""
 
-    def __init__(self, config: ClassifyHeadConfig, width: int, embedding: nn.Parameter | None = None) -> None:
+    def __init__(self, config: ClassifyHeadConfig, width: int, embedding: Tensor | None = None) -> None:
         super().__init__()
         self.config = config
         self.dropout = nn.Dropout(config.dropout)

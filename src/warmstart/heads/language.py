@@ -31,7 +31,7 @@ class LanguageHeadConfig(Config):
 class LanguageHead(nn.Module):
     """Linear scores over the vocabulary, with a weight of its own or the embedding's."""
 
-    def __init__(self, config: LanguageHeadConfig, width: int, embedding: nn.Parameter) -> None:
+    def __init__(self, config: LanguageHeadConfig, width: int, embedding: Tensor) -> None:
         super().__init__()
         if embedding.shape[1] != width:
             raise ModelError(f"an embedding of width {width} was expected, but one of {tuple(embedding.shape)} came")

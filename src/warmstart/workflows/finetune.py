@@ -84,8 +84,8 @@ class Splits:
     @classmethod
     def of(cls, task: Task, model: Model, tokenizer: Tokenizer) -> Splits:
         """Encode all three splits as ``model`` reads them."""
-        parts = [encode_for(model, tokenizer, part.texts) for part in (task.train, task.validation, task.test)]
-        return cls(task, *parts, tokenizer.specials.pad)
+        train_, validation, test = (encode_for(model, tokenizer, part.texts) for part in (task.train, task.validation, task.test))
+        return cls(task, train_, validation, test, tokenizer.specials.pad)
 
 
 def head_for(task: Task, config: FineTuneConfig) -> ClassifyHeadConfig:

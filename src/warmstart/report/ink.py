@@ -1,0 +1,58 @@
+"""How every figure looks: one theme, and one colour and shape per method, the same in every figure of every report.
+
+The colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart; shapes say the same again, for
+grey print. A method that is not in the table takes the next free colour.
+
+Source: M. Okabe, K. Ito, Color Universal Design (2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+INK, QUIET, FAINT = "#1f2933", "#52606d", "#e4e7eb"
+BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7b8794"
+SKY, ORANGE, PINK = "#56b4e9", "#e69f00", "#cc79a7"
+
+COLOURS = {
+    "pretrained": BLUE, "from scratch": RED, "TF-IDF": GREEN, "majority": GREY,
+    "training": GREY, "held out": BLUE,
+    "train": BLUE, "validation": SKY, "test": ORANGE,
+}  # fmt: skip
+"""colour by the beginning of a name"""
+SPARE = (ORANGE, PINK, SKY, INK, GREEN, RED, BLUE)
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+
+THEME: dict[str, Any] = {
+    "background": "white",
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK, "labelFontSize": 12, "labelLimit": 200,
+        "titleColor": QUIET, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 10,
+        "labelFlush": False, "gridColor": FAINT, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1",
+    },
+    "legend": {
+        "labelColor": INK, "labelFontSize": 12, "labelLimit": 220,
+        "symbolSize": 90, "symbolOpacity": 1, "rowPadding": 4, "title": None,
+    },
+}  # fmt: skip
+
+
+def colours(names: Sequence[str]) -> list[str]:
+    """A colour for each name: its own where it has one, else the next that no other takes.
+
+    ``colours(["TF-IDF + logistic regression", "LoRA"])`` -> ``["#009e73", "#e69f00"]``
+    """
+    own = [next((colour for start, colour in COLOURS.items() if name.startswith(start)), None) for name in names]
+    free = [colour for colour in SPARE if colour not in own] or list(SPARE)
+    others = iter(range(len(names)))
+    return [colour or free[next(others) % len(free)] for colour in own]
+
+
+def shapes(names: Sequence[str]) -> list[str]:
+    """A point's shape for each name, by its place."""
+    return [SHAPES[place % len(SHAPES)] for place in range(len(names))]

@@ -1,0 +1,168 @@
+"""Adaptation: a bundle and a labelled task in; a bundle for the task, an honest comparison and a report out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+from tyro.conf import Positional, arg
+
+from warmstart.backbone import Backbone
+from warmstart.config import Config
+from warmstart.data import Audit, Task, audit, drop_leaks, load_task
+from warmstart.engine import console
+from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, classification, collapsed
+from warmstart.model import Bundle, Model, fresh_head, save, swap_head
+from warmstart.seeding import seed_torch
+from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune, head_for, looks_back_only
+from warmstart.workflows.run import load_model, open_run, print_table, provenance
+
+PRETRAINED, SCRATCH = "pretrained", "from scratch"
+
+
+class AdaptConfig(Config):
+    """Swap a model's head, fine-tune it on labels over several seeds, and compare it with what needs no pretraining."""
+
+    model: Positional[str]
+    """the pretrained model: a bundle, or a run's folder"""
+    task: Positional[str]
+    """the task's manifest (YAML)"""
+    out: str = "runs/adapt"
+    """folder of the run"""
+    tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
+    seeds: int = Field(3, gt=0)
+    """how many seeds; fewer than three say little"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    scratch: bool = True
+    """also train the same network from scratch"""
+    baselines: bool = True
+    """also run the majority label and TF-IDF + logistic regression"""
+    drop_leaks: bool = False
+    """drop training texts that also occur in validation or test, and validation texts that occur in test"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything a comparison on one task found."""
+
+    task: Task
+    comparison: Comparison
+    runs: dict[str, tuple[FineTuned, ...]]
+    """the runs of each trained method"""
+    baselines: dict[str, Scores]
+    audit: Audit
+
+    @property
+    def best(self) -> FineTuned:
+        """The pretrained run with the best validation score: the one that is saved. The test split has no say in it."""
+        return max(self.runs[PRETRAINED], key=lambda run: run.validation)
+
+
+def adapt(config: AdaptConfig) -> Outcome:
+    """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command."""
+    from warmstart.workflows.pages import adaptation_page
+
+    bundle = load_model(config.model)
+    task = load_task(config.task, config.seed)
+    if config.drop_leaks:
+        task = drop_leaks(task)
+    folder = open_run(config.out, config, resume=False)
+    outcome = compare(bundle, task, config)
+    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", outcome.comparison.table(), TABLE_HEADER)
+    for sentence in outcome.comparison.sentences():
+        console.print(sentence)
+    best = adapted_bundle(bundle, outcome, config)
+    save(best, folder / "bundle")
+    page = adaptation_page(outcome, best, config, folder)
+    console.print(f"bundle: {folder / 'bundle'} (seed {outcome.best.seed}, best on validation)\nreport: {page}")
+    return outcome
+
+
+TABLE_HEADER = ("method", "score (95 % interval)", "seconds", "trained parameters", "note")
+
+
+def compare(bundle: Bundle, task: Task, config: AdaptConfig) -> Outcome:
+    """Run every method on the same splits and seeds."""
+    found = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_tokens)
+    for finding in found.findings():
+        console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
+    for line in describe_swap(bundle, task, config.tune):
+        console.print(line)
+    seeds = range(config.seed, config.seed + config.seeds)
+    methods = [PRETRAINED, SCRATCH] if config.scratch else [PRETRAINED]
+    # a frozen backbone that was never trained is no from-scratch run: all of it must train
+    settings = {PRETRAINED: config.tune, SCRATCH: config.tune.model_copy(update={"scheme": "full"})}
+    runs = {name: tuple(_run(name, bundle, task, settings[name], seed) for seed in seeds) for name in methods}
+    baselines = run_baselines(task) if config.baselines else {}
+    floor = float(np.bincount(task.test.labels, minlength=len(task.labels)).max() / len(task.test))
+    rows = [_row(name, done, task.metric, floor) for name, done in runs.items()]
+    rows += [Row(name, (scores.score(task.metric),), note=note) for name, (scores, note) in baselines.items()]
+    reference = {name: scores for name, (scores, _) in baselines.items()}
+    return Outcome(task, Comparison(task.metric, tuple(rows)), runs, reference, found)
+
+
+def run_baselines(task: Task) -> dict[str, tuple[Scores, str]]:
+    """Scores of every baseline on the test split, and the settings it chose."""
+    train, validation = (Labelled(part.texts, part.labels) for part in (task.train, task.validation))
+    results = {name: run(train, validation, task.test.texts, len(task.labels)) for name, run in BASELINES.items()}
+    return {name: (classification(task.test.labels, r.probabilities, task.labels), r.settings) for name, r in results.items()}
+
+
+def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *, scratch: bool) -> Model:
+    """A model for the task: the bundle's backbone (a copy) or a fresh one of the same shape, under a fresh head."""
+    origin = bundle.model.backbone
+    seed_torch(seed, "backbone")
+    backbone = Backbone(origin.config, origin.vocab_size)
+    if not scratch:
+        backbone.load_state_dict(origin.state_dict())
+    head = fresh_head(head_for(task, config), backbone, seed)
+    return Model(backbone, head, causal=looks_back_only(bundle.model.causal, config))
+
+
+def describe_swap(bundle: Bundle, task: Task, config: FineTuneConfig) -> list[str]:
+    """What of the pretrained model comes along, what is new and what is dropped, one line each."""
+    before = bundle.model
+    after = swap_head(before, head_for(task, config), seed=0)
+    kept = [name for name in before.weights() if name.startswith("backbone.")]
+    new = [name for name in after.weights() if name not in kept]
+    dropped = [name for name in before.weights() if name not in kept] or ["no tensor (the language head is the embedding itself)"]
+    count = sum(parameter.numel() for parameter in before.backbone.parameters())
+    return [
+        f"came:    {len(kept)} tensors of the backbone, {count:,} parameters",
+        f"new:     {', '.join(new)} ({sum(after.weights()[name].numel() for name in new):,} parameters)",
+        f"dropped: {', '.join(dropped)}",
+    ]
+
+
+def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig) -> Bundle:
+    """The best run as a bundle, with its history."""
+    best = outcome.best
+    entry: dict[str, Any] = {
+        "command": "adapt",
+        "task": outcome.task.summary(),
+        "tune": config.tune.plain(),
+        "seed": best.seed,
+        "test": best.test.plain(),
+        "comparison": outcome.comparison.plain(),
+        "provenance": provenance(),
+    }
+    return Bundle(best.model, origin.tokenizer, outcome.task.labels, (*origin.history, entry))
+
+
+def _run(name: str, bundle: Bundle, task: Task, config: FineTuneConfig, seed: int) -> FineTuned:
+    model = task_model(bundle, task, config, seed, scratch=name == SCRATCH)
+    done = fine_tune(model, Splits.of(task, model, bundle.tokenizer), config, seed, title=f"{name}, seed {seed}")
+    score = done.test.score(task.metric)
+    console.print(f"{name}, seed {seed}: {task.metric} {100 * score:.1f} % in {done.trained.seconds:.0f} s")
+    return done
+
+
+def _row(name: str, runs: Sequence[FineTuned], metric: str, floor: float) -> Row:
+    scores = tuple(run.test.score(metric) for run in runs)
+    lost = collapsed([run.test.accuracy for run in runs], floor)
+    note = f"{len(lost)} of {len(runs)} runs collapsed" if lost else ""
+    return Row(name, scores, float(np.mean([run.trained.seconds for run in runs])), runs[0].trainable, note)

@@ -1,0 +1,196 @@
+"""The reports of the workflows: which figures and sentences stand on the page of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from warmstart.config import Config
+from warmstart.data import Corpus
+from warmstart.model import Bundle, parameter_counts
+from warmstart.report import Figure, Report, Section, Table, charts, write_report
+from warmstart.workflows.run import provenance
+
+if TYPE_CHECKING:
+    from warmstart.workflows.adapt import AdaptConfig, Outcome
+    from warmstart.workflows.pretrain import PretrainConfig, Pretrained
+
+
+def pretraining_page(done: Pretrained, corpora: tuple[Corpus, Corpus], config: PretrainConfig, folder: Path) -> Path:
+    """Write the report of a pretraining run; returns its path."""
+    figures = done.figures
+    name, best = headline_figure(figures)
+    sections = (curves_section(done), text_section(corpora), size_section(done.bundle, done), *closing_sections(config))
+    report = Report(
+        f"Pretraining: {config.objective.name}",
+        f"After {done.trained.tokens:,} tokens in {done.trained.seconds / 60:.1f} minutes, {name} on held-out text is {best}.",
+        tuple((key, f"{value:.4g}") for key, value in figures.items()),
+        sections,
+        footer(),
+    )
+    return write_report(report, folder)
+
+
+def adaptation_page(outcome: Outcome, bundle: Bundle, config: AdaptConfig, folder: Path) -> Path:
+    """Write the report of an adaptation run; returns its path."""
+    first = outcome.comparison.rows[0]
+    task = outcome.task
+    report = Report(
+        f"Adaptation: {task.name}",
+        first_sentence(outcome),
+        (
+            (f"{task.metric}, pretrained", f"{100 * first.interval.mean:.1f} %"),
+            ("training texts", f"{len(task.train):,}"),
+            ("test texts", f"{len(task.test):,}"),
+            ("labels", str(len(task.labels))),
+            ("seeds", str(config.seeds)),
+        ),
+        (*comparison_sections(outcome), audit_section(outcome), size_section(bundle, None), *closing_sections(config)),
+        footer(),
+    )
+    return write_report(report, folder)
+
+
+def first_sentence(outcome: Outcome) -> str:
+    """What transfer bought, as a sentence that begins with a capital."""
+    said = "; ".join(outcome.comparison.sentences())
+    return (
+        said[:1].upper() + said[1:] + "." if said else f"{outcome.comparison.rows[0].name}: {outcome.comparison.rows[0].interval}."
+    )
+
+
+def headline_figure(figures: dict[str, Any]) -> tuple[str, str]:
+    """The figure that lets tokenizers compare, where the objective has one."""
+    for key in ("word_perplexity", "causal word_perplexity"):
+        if key in figures:
+            return "word-level perplexity", f"{figures[key]:.1f}"
+    return "the loss", f"{figures['loss']:.3f} nats"
+
+
+def curves_section(done: Pretrained) -> Section:
+    """The course of training."""
+    return Section(
+        "Course of pretraining",
+        (f"{done.trained.steps:,} steps, {done.trained.tokens_per_second:,.0f} tokens per second.",),
+        (Figure("loss", "Loss in nats per predicted token: training, and held-out text.", charts.loss_curves(done.trained.rows)),),
+    )
+
+
+def text_section(corpora: tuple[Corpus, Corpus]) -> Section:
+    """What was read."""
+    rows = [
+        (
+            name,
+            f"{c.documents:,}",
+            f"{c.words:,}",
+            f"{len(c.tokens):,}",
+            f"{c.predicted / c.words:.2f}",
+            f"{100 * c.unknown / c.predicted:.2f} %",
+        )
+        for name, c in zip(("training", "held out"), corpora, strict=True)
+    ]
+    return Section("Text", items=(Table(("text", "documents", "words", "tokens", "tokens per word", "unknown"), rows),))
+
+
+def comparison_sections(outcome: Outcome) -> Iterator[Section]:
+    """The comparison, the course of fine-tuning, the classes and the confusions."""
+    comparison, metric, task = outcome.comparison, outcome.task.metric, outcome.task
+    rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
+    yield Section(
+        "Comparison",
+        tuple(sentence[:1].upper() + sentence[1:] + "." for sentence in comparison.sentences()),
+        (
+            Figure(
+                "comparison", f"{metric} on the test split: each seed, mean and 95 % interval.", charts.comparison(rows, metric)
+            ),
+            Table(("method", "score (95 % interval)", "seconds", "trained parameters", "note"), comparison.table()),
+        ),
+    )
+    curves = [
+        (name, run.seed, score, epoch)
+        for name, runs in outcome.runs.items()
+        for run in runs
+        for epoch, (_, score) in enumerate(run.curve, 1)
+    ]
+    yield Section(
+        "Course of fine-tuning",
+        (f"{metric} on the validation split after each epoch; the best epoch's weights are kept.",),
+        (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", charts.tuning_curves(curves, metric)),),
+    )
+    methods = {name: runs[0].test for name, runs in outcome.runs.items()} | outcome.baselines
+    classes = [(name, row.name, row.f1) for name, scores in methods.items() if name != "majority" for row in scores.per_class]
+    best = outcome.best.test
+    table = [(row.name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}", f"{row.support:,}") for row in best.per_class]
+    yield Section(
+        "Labels",
+        (f"Of the saved model (seed {outcome.best.seed}, best on validation); beside it each other method's first seed.",),
+        (
+            Figure("classes", "F1 of each label on the test split.", charts.per_class(classes)),
+            Table(("label", "precision", "recall", "F1", "texts"), table),
+            Figure("confusion", "Rows: true label; columns: predicted label.", charts.confusion(best.confusion, task.labels)),
+        ),
+    )
+
+
+def audit_section(outcome: Outcome) -> Section:
+    """What the audit found before training."""
+    lines = tuple(f"{finding.severity}: {finding.sentence}" for finding in outcome.audit.findings())
+    rows = [(str(row["split"]), str(row["label"]), int(row["count"])) for row in outcome.audit.balance()]
+    figure = Figure("balance", "Texts of each label in each split.", charts.class_balance(rows))
+    return Section("Audit of the data", lines or ("Nothing to report.",), (figure,))
+
+
+def size_section(bundle: Bundle, done: Pretrained | None) -> Section:
+    """Parameters, and time where there was pretraining."""
+    rows = [(name, f"{count:,}") for name, count in parameter_counts(bundle.model).items()]
+    text = (f"{done.trained.seconds:.0f} seconds of training.",) if done else ()
+    return Section("Parameters", text, (Table(("part", "parameters"), rows),))
+
+
+def closing_sections(config: Config) -> Sequence[Section]:
+    """Settings and the exact command."""
+    settings = yaml.safe_dump(config.plain(), sort_keys=False, allow_unicode=True)
+    return (Section("Command", pre=provenance()["command"]), Section("Settings", pre=settings, folded=True))
+
+
+def footer() -> str:
+    """Where the figures come from."""
+    origin = provenance()
+    return f"Measured on {origin['machine']}, {origin['date']}, with warmstart {origin['warmstart']}."
+
+
+def quickstart_page(
+    pretrained: Pretrained, corpora: tuple[Corpus, Corpus], outcomes: Sequence[Outcome], config: Config, folder: Path
+) -> Path:
+    """Write the report of the quickstart; returns its path."""
+    last = outcomes[-1]
+    rows = [
+        (row.name, len(outcome.task.train), row.interval.mean, row.interval.low, row.interval.high)
+        for outcome in outcomes
+        for row in outcome.comparison.rows
+    ]
+    metric = last.task.metric
+    curve = Figure("by-labels", f"{metric} on the test split against the number of labels.", charts.by_labels(rows, metric))
+    pairs = [(f"{name}, {count} labels", f"{100 * mean:.1f} %") for name, count, mean, _, _ in rows if name != "majority"]
+    by_labels = [
+        f"{len(outcome.task.train)} labels: {sentence}." for outcome in outcomes for sentence in outcome.comparison.sentences()
+    ]
+    report = Report(
+        "What transfer bought: documentation areas",
+        f"With {len(last.task.train)} labels: {last.comparison.sentences()[0]}.",
+        tuple(pairs),
+        (
+            Section("By number of labels", tuple(by_labels), (curve,)),
+            *comparison_sections(last),
+            curves_section(pretrained),
+            text_section(corpora),
+            audit_section(last),
+            size_section(pretrained.bundle, pretrained),
+            *closing_sections(config),
+        ),
+        footer(),
+    )
+    return write_report(report, folder)

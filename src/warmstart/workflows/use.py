@@ -1,0 +1,154 @@
+"""Using a model: predict, evaluate, generate; and the two checks, of data (audit) and of a saved model (doctor)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from tyro.conf import Positional, arg
+
+from warmstart.config import Config
+from warmstart.data import Source, audit, drop_leaks, load_task, read_documents
+from warmstart.engine import console
+from warmstart.errors import DataError
+from warmstart.evaluate import Scores, bootstrap, classification
+from warmstart.evaluate import predict as probabilities_of
+from warmstart.generate import GenerateConfig
+from warmstart.generate import generate as write
+from warmstart.model import load
+from warmstart.storage import write_forced
+from warmstart.workflows.run import find_bundle, load_model, print_table
+
+
+class PredictConfig(Config):
+    """Label texts with an adapted model: one JSON line a text, on standard output or in a file."""
+
+    model: Positional[str]
+    """an adapted model: a bundle, or a run's folder"""
+    texts: Positional[tuple[str, ...]] = ()
+    """the texts themselves"""
+    file: str | None = None
+    """a file of texts: one a line, or a table with a text column"""
+    column: str = "text"
+    """the table's column that holds the texts"""
+    out: str | None = None
+    """file to write; default: standard output"""
+    top: int = Field(3, gt=0)
+    """how many of the likeliest labels to give"""
+
+
+class EvaluateConfig(Config):
+    """Score an adapted model on a task's test split."""
+
+    model: Positional[str]
+    """an adapted model: a bundle, or a run's folder"""
+    task: Positional[str]
+    """the task's manifest (YAML)"""
+
+
+class GenerateCommand(Config):
+    """Continue prompts with a language model."""
+
+    model: Positional[str]
+    """a pretrained model: a bundle, or a run's folder"""
+    prompts: Positional[tuple[str, ...]] = ("",)
+    """texts to continue; none: begin a new text"""
+    options: Annotated[GenerateConfig, arg(name="")] = GenerateConfig()
+
+
+class AuditConfig(Config):
+    """Look for what makes results wrong before training: leakage, duplicates, conflicting labels, empty rows."""
+
+    task: Positional[str]
+    """the task's manifest (YAML)"""
+    model: str | None = None
+    """also count what this model would cut off"""
+    drop_leaks: bool = False
+    """audit what is left after dropping leaks"""
+
+
+class DoctorConfig(Config):
+    """Check that a saved model is whole: every hash, every tensor, and the outputs it had when it was saved."""
+
+    model: Positional[str]
+    """a bundle, or a run's folder"""
+
+
+def predict(config: PredictConfig) -> None:
+    """The ``predict`` command."""
+    bundle = load_model(config.model)
+    texts = list(config.texts) + _texts_of(config)
+    if not texts:
+        raise DataError("there is nothing to label: give texts, or a file of texts with --file")
+    said = probabilities_of(bundle, texts)
+    lines = []
+    for text, row in zip(texts, said, strict=True):
+        best = (-row).argsort(kind="stable")[: config.top]
+        shares = {bundle.labels[i]: round(float(row[i]), 4) for i in best}
+        lines.append(json.dumps({"label": bundle.labels[best[0]], "probabilities": shares, "text": text}, ensure_ascii=False))
+    data = "\n".join(lines) + "\n"
+    if config.out:
+        write_forced(Path(config.out), data.encode())
+    else:
+        sys.stdout.write(data)
+
+
+def evaluate(config: EvaluateConfig) -> Scores:
+    """The ``evaluate`` command."""
+    bundle = load_model(config.model)
+    task = load_task(config.task)
+    if unknown := sorted(set(task.labels) - set(bundle.labels)):
+        known = ", ".join(bundle.labels)
+        raise DataError(f"the model must know every label of the task, but {', '.join(unknown)} came; it knows {known}")
+    places = {name: i for i, name in enumerate(bundle.labels)}
+    labels = task.test.labels.copy()
+    for i, name in enumerate(task.labels):
+        labels[task.test.labels == i] = places[name]
+    said = probabilities_of(bundle, task.test.texts)
+    scores = classification(labels, said, bundle.labels)
+    around = bootstrap(said.argmax(axis=1) == labels)
+    rows = [(row.name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}", row.support) for row in scores.per_class]
+    print_table(f"{task.name}, {len(task.test)} test texts", rows, ("label", "precision", "recall", "F1", "texts"))
+    console.print(f"accuracy {around} over test texts, macro F1 {100 * scores.macro_f1:.1f} %, log loss {scores.log_loss:.3f} nats")
+    return scores
+
+
+def generate(config: GenerateCommand) -> None:
+    """The ``generate`` command: each prompt with its continuation."""
+    bundle = load_model(config.model)
+    for prompt, text in zip(config.prompts, write(bundle, config.prompts, config.options), strict=True):
+        sys.stdout.write(prompt + text + "\n")
+
+
+def audit_task(config: AuditConfig) -> None:
+    """The ``audit`` command."""
+    task = load_task(config.task)
+    if config.drop_leaks:
+        task = drop_leaks(task)
+    bundle = load_model(config.model) if config.model else None
+    found = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_tokens) if bundle else audit(task)
+    rows = [(row["split"], row["label"], row["count"], f"{100 * float(row['share']):.1f} %") for row in found.balance()]
+    print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "share"))
+    for finding in found.findings():
+        console.print(f"{finding.severity}: {finding.sentence}", markup=False)
+
+
+def doctor(config: DoctorConfig) -> None:
+    """The ``doctor`` command; raises ``BundleError`` where something is wrong."""
+    place = find_bundle(config.model)
+    bundle = load(place, selftest=True)
+    console.print(
+        f"{place} is whole: every file and all {len(bundle.model.weights())} tensors match their hashes, it gives the outputs "
+        "that it gave when it was saved, and padding changes none of them"
+    )
+
+
+def _texts_of(config: PredictConfig) -> list[str]:
+    """The texts of the file that is named, in its order; blank lines are passed over."""
+    if config.file is None:
+        return []
+    source = Source(path=config.file, text=config.column, document="line")
+    return list(read_documents(source))
