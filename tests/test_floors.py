@@ -14,7 +14,7 @@ FLOORS = [
     {"types", "config", "seeding", "registry", "storage"},
     {"tokenizer", "backbone", "heads", "objectives"},
     {"data", "model"},
-    {"adapt", "engine", "interop", "generate"},
+    {"schemes", "engine", "interop", "generation"},
     {"evaluate", "analysis", "report"},
     {"estimator"},
     {"workflows"},
@@ -23,7 +23,7 @@ FLOORS = [
 ]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 ROOT = Path(warmstart.__file__).parent
-ABOVE = [("adapt", "engine")]
+ABOVE = [("schemes", "engine")]
 """Neighbours on one floor of which the first may use the second: a scheme hands the loop its groups of parameters."""
 
 

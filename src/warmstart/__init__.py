@@ -1,3 +1,82 @@
-"""warmstart: pretrain on your text, adapt to your labels, and know what transfer bought you."""
+"""warmstart: pretrain on your text, adapt to your labels, and know what transfer bought you.
+
+    import warmstart as ws
+    ws.pretrain(ws.PretrainConfig(text=("books/",), out="runs/lm"))
+    outcome = ws.adapt(ws.AdaptConfig(model="runs/lm", task="task.yaml", out="runs/topics"))
+    ws.predict(ws.load("runs/topics/bundle"), ["which label fits this?"])
+
+Names are looked up when they are used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "AdaptConfig": "workflows.adapt",
+    "BackboneConfig": "backbone",
+    "Bundle": "model",
+    "GenerateConfig": "generation",
+    "ObjectiveConfig": "objectives",
+    "PretrainConfig": "workflows.pretrain",
+    "QuickstartConfig": "workflows.quickstart",
+    "Source": "data",
+    "Task": "data",
+    "TokenizerConfig": "tokenizer",
+    "TrainConfig": "engine",
+    "WarmstartError": "errors",
+    "adapt": "workflows.adapt",
+    "audit": "data",
+    "generate": "generation",
+    "load": "model",
+    "load_task": "data",
+    "load_tokenizer": "tokenizer",
+    "predict": "evaluate",
+    "pretrain": "workflows.pretrain",
+    "quickstart": "workflows.quickstart",
+    "save": "model",
+    "train_tokenizer": "tokenizer",
+    "vocabulary_report": "tokenizer",
+}
+"""Where each public name lives."""
+
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from warmstart.backbone import BackboneConfig as BackboneConfig
+    from warmstart.data import Source as Source
+    from warmstart.data import Task as Task
+    from warmstart.data import audit as audit
+    from warmstart.data import load_task as load_task
+    from warmstart.engine import TrainConfig as TrainConfig
+    from warmstart.errors import WarmstartError as WarmstartError
+    from warmstart.evaluate.predict import predict as predict
+    from warmstart.generation import GenerateConfig as GenerateConfig
+    from warmstart.generation import generate as generate
+    from warmstart.model import Bundle as Bundle
+    from warmstart.model import load as load
+    from warmstart.model import save as save
+    from warmstart.objectives import ObjectiveConfig as ObjectiveConfig
+    from warmstart.tokenizer import TokenizerConfig as TokenizerConfig
+    from warmstart.tokenizer import load_tokenizer as load_tokenizer
+    from warmstart.tokenizer import train_tokenizer as train_tokenizer
+    from warmstart.tokenizer import vocabulary_report as vocabulary_report
+    from warmstart.workflows.adapt import AdaptConfig as AdaptConfig
+    from warmstart.workflows.adapt import adapt as adapt
+    from warmstart.workflows.pretrain import PretrainConfig as PretrainConfig
+    from warmstart.workflows.pretrain import pretrain as pretrain
+    from warmstart.workflows.quickstart import QuickstartConfig as QuickstartConfig
+    from warmstart.workflows.quickstart import quickstart as quickstart
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'warmstart' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"warmstart.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -49,6 +49,7 @@ def paired(one: Row, other: Row) -> Paired:
     -> ``"pretrained is better than from scratch by 9.1 points (95 % interval 6.2 to 12.0, 5 seeds)"``
     """
     count = max(len(one.scores), len(other.scores))
+    assert {len(one.scores), len(other.scores)} <= {1, count}, "the same seeds on both sides, or a method without chance"
     a, b = (np.broadcast_to(row.scores, count) if len(row.scores) == 1 else np.array(row.scores) for row in (one, other))
     gap = interval([float(value) for value in a - b])
     points = f"{abs(100 * gap.mean):.1f} points"
@@ -81,11 +82,20 @@ class Comparison:
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Name, score with interval, seconds, trained parameters and note of each row, best first."""
         return [
-            (row.name, str(row.interval), f"{row.seconds:.1f}", f"{row.trainable:,}" if row.trainable else "-", row.note)
+            (
+                row.name,
+                str(row.interval),
+                f"{row.seconds:.1f}" if row.seconds else "-",
+                f"{row.trainable:,}" if row.trainable else "-",
+                row.note,
+            )
             for row in self.ranked()
         ]
 
     def plain(self) -> dict[str, Any]:
-        """All figures as plain values, fit for JSON."""
-        rows = [vars(row) | {"mean": row.interval.mean, "low": row.interval.low, "high": row.interval.high} for row in self.rows]
+        """All figures as plain values, fit for JSON: the ends of an interval that does not exist are None, not nan."""
+        rows = []
+        for row in self.rows:
+            ends = {"low": row.interval.low, "high": row.interval.high} if len(row.scores) > 1 else {"low": None, "high": None}
+            rows.append(vars(row) | {"scores": list(row.scores), "mean": row.interval.mean} | ends)
         return {"metric": self.metric, "rows": rows, "sentences": self.sentences()}

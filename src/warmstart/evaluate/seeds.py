@@ -48,8 +48,9 @@ def bootstrap(values: np.ndarray, seed: int = 0, draws: int = 2000, confidence: 
     ``values`` (N,): one number a text, for example whether it was answered rightly.
     """
     values = np.asarray(values, dtype=float)
-    places = rng(seed, "bootstrap").integers(0, len(values), (draws, len(values)))
-    means = values[places].mean(axis=1)
+    chance = rng(seed, "bootstrap")
+    # one draw at a time: all of them at once would need draws × N numbers
+    means = np.array([values[chance.integers(0, len(values), len(values))].mean() for _ in range(draws)])
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(values.mean()), float(low), float(high), float(means.std(ddof=1)), len(values))
 

@@ -10,7 +10,6 @@ from pydantic import field_validator
 from torch import Tensor
 from tyro.conf import arg
 
-from warmstart.adapt import SCHEMES, apply_scheme
 from warmstart.config import Config
 from warmstart.data import Task
 from warmstart.data.batch import Encoded, labelled_batches
@@ -19,6 +18,7 @@ from warmstart.evaluate import Scores, classification
 from warmstart.evaluate.predict import encode_for, probabilities
 from warmstart.heads import POOLINGS, ClassifyHeadConfig
 from warmstart.model import Model
+from warmstart.schemes import SCHEMES, apply_scheme
 from warmstart.tokenizer import Tokenizer
 
 

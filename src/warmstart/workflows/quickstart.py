@@ -1,7 +1,7 @@
 """The main job on built-in input: pretrain, swap the head, adapt, compare, report. No data file, no network.
 
-It reads the documentation strings of the libraries that are installed anyway, pretrains a small backbone on them, and asks of held-out
-passages which area they document, with a few labels and with more.
+It reads the documentation strings of the libraries that are installed anyway, pretrains a small backbone on them, and asks of
+held-out passages which area they document, with a few labels and with more.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from warmstart.engine import console
 from warmstart.errors import DataError
 from warmstart.evaluate import Scores, bootstrap, classification
 from warmstart.evaluate import predict as probabilities_of
-from warmstart.generate import GenerateConfig
-from warmstart.generate import generate as write
+from warmstart.generation import GenerateConfig
+from warmstart.generation import generate as write
 from warmstart.model import load
 from warmstart.storage import write_forced
 from warmstart.workflows.run import find_bundle, load_model, print_table

@@ -1,0 +1,34 @@
+# Each target makes its own virtual environment first, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: setup quickstart test lint bench clean
+
+setup: $(VENV)/.ready
+
+# torch first: on a machine without a GPU a CPU build, where one is at hand, saves gigabytes
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+quickstart: setup
+	rm -rf runs/quickstart
+	$(BIN)/warmstart quickstart --out runs/quickstart
+
+test: setup
+	$(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) runs build *.egg-info src/*.egg-info
