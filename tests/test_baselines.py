@@ -54,12 +54,14 @@ def test_tfidf_learns() -> None:
 
 
 def test_validation_texts_are_not_trained_on() -> None:
-    """Validation labels choose the strength and nothing else: with all strengths tied, turning them round changes nothing."""
+    """Validation chooses the strength and nothing else: a label that only it has is never learned, and its words change nothing."""
     train, test = made_up(60, 0), made_up(30, 2)
-    blank = [Labelled(["zzz"] * 4, np.full(4, label)) for label in (0, 2)]  # unknown words: every strength answers alike
-    first, second = (BASELINES[TFIDF](train, part, test.texts, 3) for part in blank)
+    # label 1 is never predicted, so every strength scores 0, and the first one is taken
+    parts = [Labelled([word] * 4, np.full(4, 1)) for word in ("cat", "zzz")]
+    first, second = (BASELINES[TFIDF](train, part, test.texts, 3) for part in parts)
     assert first.settings == second.settings == f"C = {STRENGTHS[0]:g}, chosen on validation"
     assert (first.probabilities == second.probabilities).all()
+    assert (first.probabilities[:, 1] == 0).all()
 
 
 def test_unknown_texts_still_get_an_answer() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,8 +59,7 @@ def test_equal_to_the_paired_t_test(seeds: int, seed: int) -> None:
 
 def test_pairing_sees_what_means_hide() -> None:
     """Seeds that are hard for both methods cancel out: a steady gain shows through a large spread."""
-    hard = np.array([0.4, 0.6, 0.8])
-    assert paired(Row("a", tuple(hard + [0.020, 0.021, 0.019])), Row("b", tuple(hard))).seen
+    assert paired(Row("a", (0.420, 0.621, 0.819)), Row("b", (0.4, 0.6, 0.8))).seen
 
 
 def test_unequal_seeds_are_our_mistake() -> None:

@@ -1,4 +1,4 @@
-"""The page of a run: it needs no network, no text breaks out of it, and its figures are whole."""
+"""Reports: one page that opens anywhere, asks the network for nothing, and lets no text break out of its place."""
 
 from __future__ import annotations
 
@@ -7,272 +7,245 @@ import hashlib
 import json
 import math
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from warmstart.errors import StorageError
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
+from warmstart.report.ink import BLUE, COLOURS, GREEN, SPARE, colours
 
-NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes\" 'too' <!-- {{ 7 * 7 }}"
-LABELS = ("integration and interpolation", "signal processing", "linear algebra")
-METHODS = ("pretrained", "from scratch", "majority")
+EVIL = "</script><img src=x onerror=alert(1)> & \"'"
+LABELS = ("plain", EVIL, "日本", "")
+RUNS = [(name, seed, 0.5 + 0.1 * seed, epoch) for name in ("pretrained", "from scratch") for seed in (0, 1) for epoch in (1, 2)]
+LOG = [{"step": 10 * n, "tokens": 1000 * n, "loss": 5 / n} for n in range(1, 5)]
+HELD = [{"step": 20, "held_out": {"loss": 3.0, "perplexity": 20.0}}, {"step": 40, "held_out": {"loss": 1.5, "perplexity": 4.5}}]
 
-LOSS: list[dict[str, Any]] = [
-    {"step": 1, "tokens": 64, "loss": 5.0, "rate": 1e-3},
-    {"step": 2, "tokens": 128, "loss": 4.0, "rate": 1e-3},
-    {"step": 2, "held_out": {"causal loss": 4.5, "causal perplexity": 90.0, "masked loss": 4.25}},
-]
-COMPARISON = [
-    ("pretrained", (0.80, 0.84), 0.82, 0.79, 0.85),
-    ("from scratch", (0.61,), 0.61, 0.58, 0.64),
-    ("majority", (0.12,), 0.12, math.nan, math.nan),
-]
-TUNING = [(name, seed, 0.5 + 0.1 * epoch + 0.01 * seed, epoch) for name in METHODS for seed in (0, 1) for epoch in (1, 2)]
-BY_LABELS = [
-    (name, count, 0.6, *((math.nan,) * 2 if name == "majority" else (0.5, 0.7))) for name in METHODS for count in (50, 500)
-]
-CLASSES = [(name, label, 0.25 * (1 + place)) for name in METHODS for place, label in enumerate(LABELS)]
-BALANCE = [(split, label, 7 + place) for split in ("train", "test") for place, label in enumerate(LABELS)]
-COUNTS = np.array([[5, 1, 0], [0, 0, 0], [2, 0, 9]])
-
-DRAWN: dict[str, Callable[[], Any]] = {
-    "loss": lambda: charts.loss_curves(LOSS),
-    "comparison": lambda: charts.comparison(COMPARISON, "macro_f1"),
-    "tuning": lambda: charts.tuning_curves(TUNING, "accuracy"),
-    "by-labels": lambda: charts.by_labels(BY_LABELS, "accuracy"),
-    "classes": lambda: charts.per_class(CLASSES),
-    "confusion": lambda: charts.confusion(COUNTS, LABELS),
-    "balance": lambda: charts.class_balance(BALANCE),
+CHARTS: dict[str, Callable[[], charts.Chart]] = {
+    "loss": lambda: charts.loss_curves([*LOG, *HELD]),
+    "comparison": lambda: charts.comparison(
+        [("pretrained", (0.8, 0.9), 0.85, 0.2, 1.4), (EVIL, (0.7,), 0.7, math.nan, math.nan)], "accuracy"
+    ),
+    "tuning": lambda: charts.tuning_curves(RUNS, "macro_f1"),
+    "by-labels": lambda: charts.by_labels(
+        [("pretrained", 10, 0.5, 0.4, 0.6), ("majority", 40, 0.1, math.nan, math.nan)], "accuracy"
+    ),
+    "classes": lambda: charts.per_class([(name, label, 0.3) for name in ("pretrained", "majority") for label in LABELS]),
+    "confusion": lambda: charts.confusion(np.arange(16).reshape(4, 4), LABELS),
+    "balance": lambda: charts.class_balance([(split, label, 3) for split in ("train", "test") for label in LABELS]),
+    "lengths": lambda: charts.text_lengths([("train", 12, 40, 99), ("test", 11, 38, 80)]),
 }
 
 
-class Page(HTMLParser):
-    """What a browser would find: elements with their attributes, the text outside scripts, and the scripts."""
+def made_up() -> Report:
+    """A report that holds every chart and a hostile text in every place."""
+    figures = [Figure(name, f"{name} {EVIL}", chart()) for name, chart in CHARTS.items()]
+    table = Table(("method", "score", EVIL), [("ours", "85.0 % (82.5 to 87.5)", EVIL), ("theirs", "-", "")])
+    sections = (
+        Section("What was compared", (EVIL, "A second paragraph."), (table, *figures)),
+        Section("Settings", pre=f"seed: 0\nname: {EVIL}", folded=True),
+        Section(EVIL),
+    )
+    return Report(f"A report {EVIL}", f"Ours won. {EVIL}", ((EVIL, "85.0 %"),), sections, EVIL)
 
-    def __init__(self, html: str) -> None:
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page, in a folder with its figures."""
+    return write_report(made_up(), tmp_path_factory.mktemp("report"))
+
+
+class Reader(HTMLParser):
+    """Collects a page's elements, its visible text and its scripts."""
+
+    def __init__(self, page: str) -> None:
         super().__init__()
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.text, self.scripts, self.within = "", [], ""
-        self.feed(html)
-        self.close()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self.inside = ""
+        self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self.elements.append((tag, dict(attrs)))
+        self.inside = tag
         if tag == "script":
-            self.scripts.append((dict(attrs).get("type"), ""))
-        self.within = tag
+            self.scripts.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        self.within = ""
+        self.inside = ""
 
     def handle_data(self, data: str) -> None:
-        if self.within == "script":
-            kind, text = self.scripts[-1]
-            self.scripts[-1] = (kind, text + data)
-        else:
+        if self.inside == "script":
+            self.scripts[-1] += data
+        elif self.inside != "style":
             self.text += data
 
-    def values(self, name: str) -> list[str]:
-        return [attributes[name] for _, attributes in self.elements if name in attributes]
 
-
-def make_report(label: str = "linear algebra") -> Report:
-    """A report with every chart, a table, folded settings, and ``label`` wherever text can stand."""
-    figures = tuple(Figure(name, f"Caption of {name}", draw()) for name, draw in DRAWN.items())
-    nasty = Figure("nasty", label, charts.per_class([(label, label, 0.5), ("pretrained", label, 0.75)]))
-    table = Table(("method", "score", "note"), [(label, "81.2 %", "a few words"), ("majority", "9.0 %", "")])
-    sections = (
-        Section("Figures", (label, "A paragraph."), (*figures, nasty)),
-        Section("Numbers", items=(table,)),
-        Section(f"Settings {label}", pre=f"key: {label}\n", folded=True),
+def test_nothing_is_loaded(written: Path) -> None:
+    """No address leaves the page, the policy forbids it, and allows only the script that stands there."""
+    reader = Reader(written.read_text(encoding="utf-8"))
+    targets = [value or "" for _, attributes in reader.elements for name, value in attributes.items() if name in ("src", "href")]
+    assert targets
+    assert all(target.startswith(("#", "data:image/svg+xml;base64,")) for target in targets)
+    assert not [tag for tag, _ in reader.elements if tag in ("link", "iframe", "object", "embed", "form", "base")]
+    policy = (
+        next(attributes["content"] for tag, attributes in reader.elements if tag == "meta" and "http-equiv" in attributes) or ""
     )
-    return Report(f"Title {label}", f"Sentence {label}", ((label, label), ("texts", "12,345")), sections, f"Footer {label}")
+    digest = base64.b64encode(hashlib.sha256(reader.scripts[-1].encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ")
+    assert re.findall(r"script-src [^;]*", policy) == [f"script-src 'sha256-{digest}'"]
+    assert "http" not in (written.parent / "figures" / "loss.svg").read_text().replace("http://www.w3.org/", "")
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a harmless report."""
-    return write_report(make_report(), tmp_path_factory.mktemp("plain"))
+def test_no_text_breaks_out(written: Path) -> None:
+    """A label that looks like markup stays text, in sentences, tables, captions and the data of charts."""
+    reader = Reader(written.read_text(encoding="utf-8"))
+    assert not [attributes for _, attributes in reader.elements if "onerror" in attributes]
+    assert len([tag for tag, _ in reader.elements if tag == "img"]) == len(CHARTS)
+    assert len(reader.scripts) == len(CHARTS) + 1
+    assert reader.text.count(EVIL) >= 9
+    specs = [json.loads(script) for script in reader.scripts[:-1]]
+    assert any(EVIL in json.dumps(spec, ensure_ascii=False).replace('\\"', '"') for spec in specs)
 
 
-@pytest.fixture(scope="module")
-def nasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a report whose labels are an attack."""
-    return write_report(make_report(NASTY), tmp_path_factory.mktemp("nasty"))
+def test_every_section_is_there(written: Path) -> None:
+    """Sections have anchors that the list of contents leads to; folded ones are folded; sentences are in place."""
+    reader = Reader(written.read_text(encoding="utf-8"))
+    anchors = [attributes["id"] for tag, attributes in reader.elements if tag == "section"]
+    links = [attributes["href"] for tag, attributes in reader.elements if tag == "a"]
+    assert anchors[:2] == ["what-was-compared", "settings"]
+    assert links == [f"#{anchor}" for anchor in anchors]
+    assert len([tag for tag, _ in reader.elements if tag == "details"]) == 1
+    assert all(words in reader.text for words in ("Ours won.", "A second paragraph.", "seed: 0", "85.0 %"))
 
 
-def numbers(value: Any) -> list[float]:
-    """Every number inside a piece of JSON."""
-    if isinstance(value, dict | list):
-        return [number for part in (value.values() if isinstance(value, dict) else value) for number in numbers(part)]
-    return [value] if isinstance(value, int | float) else []
+@pytest.mark.parametrize("name", CHARTS)
+def test_figures_are_svg(name: str, written: Path) -> None:
+    """Each figure lies beside the page as a well-formed picture, and the page shows the same one before any script runs."""
+    picture = (written.parent / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+    assert ET.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "nan" not in picture.lower().replace("dominant", "")
+    assert base64.b64encode(picture.encode()).decode() in written.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_every_chart_is_whole_json(name: str) -> None:
-    """A chart of few rows, nan intervals included, becomes JSON that holds finite numbers only."""
-    spec = DRAWN[name]().to_dict()
-    assert all(math.isfinite(number) for number in numbers(spec))
-    json.dumps(spec, allow_nan=False)
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_every_figure_is_a_picture_beside_the_page(plain: Path, name: str) -> None:
-    """Each figure is an SVG file that parses as XML, says something and draws something."""
-    root = ElementTree.parse(plain.parent / "figures" / f"{name}.svg").getroot()
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert "".join(root.itertext()).strip()
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 3
-    assert "NaN" not in ElementTree.tostring(root, encoding="unicode")
-
-
-def test_a_figure_shows_what_its_rows_say(plain: Path) -> None:
-    """Names of methods and labels, means in percent and counts stand in the pictures."""
-    said = {name: " ".join(ElementTree.parse(plain.parent / "figures" / f"{name}.svg").getroot().itertext()) for name in DRAWN}
-    assert all(method in said["comparison"] for method in METHODS)
-    assert "82.0" in said["comparison"]
-    assert "macro F1" in said["comparison"]
-    assert all(label in said["confusion"] for label in LABELS)
-    assert all(label in said["balance"] for label in LABELS)
-    assert "masked" in said["loss"]
-    assert "perplexity" not in said["loss"]
-
-
-@pytest.mark.parametrize("rows", [LOSS[:2], LOSS[2:], []])
-def test_a_loss_curve_may_lack_either_line(rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    """A run without evaluations, without logged steps, or without anything still has a figure."""
-    report = Report("t", "s", (), (Section("c", items=(Figure("loss", "", charts.loss_curves(rows)),)),))
-    assert write_report(report, tmp_path).exists()
-
-
-def test_one_method_has_one_colour_in_every_figure() -> None:
-    """Known methods are coloured alike in every chart; no two methods of a chart share a colour."""
-    found: dict[str, set[str]] = {}
-    for name in ("comparison", "tuning", "by-labels", "classes"):
-        scales = re.findall(r'"scale": (\{"domain": \["pretrained".*?\})', json.dumps(DRAWN[name]().to_dict()))
-        coloured = [json.loads(scale) for scale in scales if "#" in scale]
-        assert coloured, name
-        for scale in coloured:
-            assert len(set(scale["range"])) == len(scale["domain"])
-            for method, colour in zip(scale["domain"], scale["range"], strict=True):
-                found.setdefault(method, set()).add(colour)
-    assert found.keys() == set(METHODS)
-    assert all(len(colours) == 1 for colours in found.values()), found
-
-
-def test_the_page_asks_the_network_for_nothing(plain: Path) -> None:
-    """No element loads anything but data that the page itself holds, and a policy forbids the rest."""
-    page = Page(plain.read_text(encoding="utf-8"))
-    assert all(value.startswith("data:") for value in page.values("src"))
-    assert not [value for value in page.values("href") if re.match(r"\w+:|//", value)]
-    assert not [tag for tag, _ in page.elements if tag in ("link", "iframe", "object", "embed", "base", "form")]
-    style = "".join(re.findall(r"<style>(.*?)</style>", plain.read_text(encoding="utf-8"), re.DOTALL))
-    assert "url(" not in style
-    assert "@import" not in style
-    (policy,) = (a["content"] for tag, a in page.elements if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
-    assert "default-src 'none'" in policy
-    assert "http" not in policy
-    assert "unsafe-eval" not in policy
-
-
-def test_the_policy_knows_the_scripts_by_their_hashes(plain: Path) -> None:
-    """Every script that runs is named by the policy, so that no other can."""
-    html = plain.read_text(encoding="utf-8")
-    scripts = [text for kind, text in Page(html).scripts if kind != "application/json"]
-    assert scripts
-    for script in scripts:
-        assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in html
-    assert "script-src 'unsafe-inline'" not in html
-
-
-def test_the_page_says_everything(plain: Path) -> None:
-    """Title, sentence, tiles, titles of sections, paragraphs, captions, cells, settings and footer all stand on the page."""
-    text = Page(plain.read_text(encoding="utf-8")).text
-    for words in ("Title linear", "Sentence linear", "12,345", "Figures", "Numbers", "Settings linear", "A paragraph.", "81.2 %",
-                  "a few words", "key: linear algebra", "Footer linear", *(f"Caption of {name}" for name in DRAWN)):  # fmt: skip
-        assert words in text, words
-
-
-def test_a_folded_section_can_be_opened(plain: Path) -> None:
-    """Only the folded section stands inside a details element."""
-    folded = re.findall(r"<details>.*?</details>", plain.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(folded) == 1
-    assert "key: linear algebra" in folded[0]
-
-
-def test_no_text_breaks_out(plain: Path, nasty: Path) -> None:
-    """Labels that spell markup add no element and no handler, and are read as they were written."""
-    tame, wild = (Page(path.read_text(encoding="utf-8")) for path in (plain, nasty))
-    assert [tag for tag, _ in wild.elements] == [tag for tag, _ in tame.elements]
-    assert not wild.values("onerror")
-    assert len(wild.scripts) == len(tame.scripts)
-    assert NASTY in wild.text
-    assert any(NASTY in words for words in strings([json.loads(text) for kind, text in wild.scripts if kind]))
-
-
-def strings(value: Any) -> list[str]:
-    """Every string inside a piece of JSON."""
-    if isinstance(value, dict | list):
-        return [words for part in (value.values() if isinstance(value, dict) else value) for words in strings(part)]
-    return [value] if isinstance(value, str) else []
-
-
-def test_no_label_breaks_out_of_a_picture(nasty: Path) -> None:
-    """A label that spells markup is text in the SVG."""
-    root = ElementTree.parse(nasty.parent / "figures" / "nasty.svg").getroot()
-    assert not [element.tag for element in root.iter() if element.tag.endswith(("script", "img", "foreignObject"))]
-
-
-@pytest.mark.parametrize(
-    "label", ["", " ", "a.b[0]", "tab\there", "two\nlines", "ünïcødé 漢字 🙂", "\x00\x1f", "constructor", "%s"]
-)
-def test_any_label_can_be_drawn(label: str, tmp_path: Path) -> None:
-    """Whatever a data set calls a class, the page is written and its pictures parse."""
-    rows = [("train", label, 3), ("train", "other", 2)]
-    chart = charts.class_balance(rows)
-    write_report(Report("t", label, ((label, "1"),), (Section("c", (label,), (Figure("balance", label, chart),)),)), tmp_path)
-    ElementTree.parse(tmp_path / "figures" / "balance.svg")
-
-
-def test_the_same_report_gives_the_same_bytes(plain: Path, tmp_path: Path) -> None:
-    """A report made twice from the same rows is the same, page and pictures."""
-    again = write_report(make_report(), tmp_path)
-    assert again.read_bytes() == plain.read_bytes()
-    for picture in sorted((plain.parent / "figures").iterdir()):
+def test_same_report_same_bytes(written: Path, tmp_path: Path) -> None:
+    """Writing a report again gives the same files, byte for byte."""
+    again = write_report(made_up(), tmp_path)
+    assert again.read_bytes() == written.read_bytes()
+    for picture in (written.parent / "figures").iterdir():
         assert (tmp_path / "figures" / picture.name).read_bytes() == picture.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("cells", "right"),
-    [
-        (("81.2 %", "9.0 %"), True),
-        (("12,345", "7"), True),
-        (("80.1 % (78.0 % to 82.2 %)", "9.0 %"), True),
-        (("a few words", "12"), False),
-        (("always the commonest label", ""), False),
-    ],
-)
-def test_columns_of_numbers_are_right_aligned(cells: tuple[str, str], right: bool) -> None:
-    """A column is right-aligned when it holds numbers; the first column of names never is."""
-    assert Table(("name", "value"), [("one", cells[0]), ("two", cells[1])]).numeric() == [False, right]
+def test_only_the_report_is_replaced(tmp_path: Path) -> None:
+    """An older report gives way with its figures; a run's other files stay, and nothing half-written is left."""
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    first = Report("One", "One.", (), (Section("A", items=(Figure("old", "Old.", CHARTS["lengths"]()),)),))
+    second = Report("Two", "Two.", (), (Section("A", items=(Figure("new", "New.", CHARTS["lengths"]()),)),))
+    write_report(first, tmp_path)
+    write_report(second, tmp_path)
+    names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert names == ["figures", "figures/new.svg", "metrics.jsonl", "report.html"]
+    assert "Two." in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_two_figures_of_one_name_are_refused(tmp_path: Path) -> None:
-    """Two figures cannot share a file."""
-    figure = Figure("same", "", charts.class_balance(BALANCE))
-    with pytest.raises(AssertionError, match="same"):
-        write_report(Report("t", "s", (), (Section("c", items=(figure, figure)),)), tmp_path)
+def test_a_disk_that_refuses(tmp_path: Path) -> None:
+    """Where no folder can be, the error says so."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"cannot write .*; free some space or choose another folder"):
+        write_report(Report("One", "One.", (), ()), tmp_path / "file")
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """Where the disk refuses, the error names the place and what to do."""
-    (tmp_path / "file").write_text("in the way")
-    report = Report("t", "s", (), (Section("c", items=(Figure("balance", "", charts.class_balance(BALANCE)),)),))
-    with pytest.raises(StorageError, match="choose another folder"):
-        write_report(report, tmp_path / "file")
+def test_figures_have_names_of_their_own(tmp_path: Path) -> None:
+    """Two figures of one name would overwrite each other."""
+    figure = Figure("same", "", CHARTS["lengths"]())
+    with pytest.raises(AssertionError, match="a name of its own"):
+        write_report(Report("One", "One.", (), (Section("A", items=(figure, figure)),)), tmp_path)
+
+
+def test_numbers_stand_right() -> None:
+    """Columns of numbers, with units, intervals or gaps, are numeric; names, notes and empty columns are not."""
+    rows = [
+        ("a1", "1,234", "85.0 % (82.5 to 87.5)", "-0.5", "12.3 s", "", "3 of 3"),
+        ("22", "-", "75.1 % (one seed, no interval)", "", "4 min", "", "7"),
+    ]
+    assert Table(("name", "n", "score", "gap", "time", "nothing", "note"), rows).numeric() == [
+        False, True, True, True, True, False, False,
+    ]  # fmt: skip
+    assert Table(("a",), []).numeric() == [False]
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x07", "\x0b", "\x1b", "\ud800", "\uffff"])
+def test_forbidden_characters_leave_pictures_whole(character: str, tmp_path: Path) -> None:
+    """Characters that XML or UTF-8 forbid, in a label or a command, leave a well-formed picture and page, and a living process."""
+    chart = charts.class_balance([("train", f"a{character}b", 3), ("train", "c", 1)])
+    page = write_report(Report("One", character, (), (Section("A", items=(Figure("odd", "", chart),)),)), tmp_path)
+    assert "a\ufffdb" in "".join(ET.parse(tmp_path / "figures" / "odd.svg").getroot().itertext())
+    assert page.read_text(encoding="utf-8")
+
+
+def values(chart: charts.Chart) -> list[list[dict[str, Any]]]:
+    """The data sets of a chart."""
+    spec = chart.to_dict()
+    parts = [spec.get("data"), *(layer.get("data") for layer in spec.get("layer", []))]
+    return [spec["datasets"][part["name"]] if "name" in part else part["values"] for part in parts if part]
+
+
+def test_loss_curves_place_held_out_points() -> None:
+    """Held-out losses stand at the tokens read by then; figures that are no loss are left out."""
+    rows = values(CHARTS["loss"]())[0]
+    held = [row for row in rows if row["line"] == "held out"]
+    assert [(row["tokens"], row["loss"]) for row in held] == [(2000, 3.0), (4000, 1.5)]
+    assert [row["loss"] for row in rows if row["line"] == "training"] == pytest.approx([5, 2.5, 5 / 3, 1.25])
+
+
+def test_long_curves_are_thinned() -> None:
+    """A long run is drawn with a few hundred points, each a mean, up to the last step."""
+    rows = values(charts.loss_curves({"step": n, "tokens": n, "loss": float(n % 2)} for n in range(1, 10_001)))[0]
+    assert len(rows) == charts.POINTS
+    assert rows[-1]["tokens"] == 10_000
+    assert all(row["loss"] == pytest.approx(0.5, abs=0.05) for row in rows)
+
+
+def test_hybrid_objectives_have_a_line_each() -> None:
+    """Each view of the held-out text is named by its objective."""
+    rows = values(
+        charts.loss_curves([*LOG, {"step": 40, "held_out": {"causal loss": 2.0, "masked loss": 1.0, "masked perplexity": 3.0}}])
+    )
+    assert {row["line"] for row in rows[0]} == {"training", "held out causal", "held out masked"}
+
+
+def test_tuning_bands_span_the_seeds() -> None:
+    """Each epoch of each method has its mean, lowest and highest seed."""
+    rows = values(CHARTS["tuning"]())[0]
+    assert rows[0] == {"method": "pretrained", "epoch": 1, "mean": pytest.approx(0.55), "low": 0.5, "high": 0.6, "seeds": 2}
+    assert len(rows) == 4
+
+
+def test_a_missing_interval_is_null() -> None:
+    """A single seed's interval is not drawn, and not said."""
+    rows = [row for part in values(CHARTS["comparison"]()) for row in part if "mean" in row]
+    assert (rows[1]["low"], rows[1]["high"], rows[1]["said"]) == (None, None, "70.0")
+    assert rows[0]["said"] == "85.0 (20.0 to 140.0)"
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_charts_go_through_strict_json(name: str) -> None:
+    """No chart holds nan, which JSON cannot; none takes a name from a counter, which would differ from run to run."""
+    text = json.dumps(CHARTS[name]().to_dict(), allow_nan=False)
+    assert text == json.dumps(CHARTS[name]().to_dict(), allow_nan=False)
+
+
+def test_colours_stay_with_names() -> None:
+    """A method has its colour wherever it stands; unknown ones take colours that no other has."""
+    assert colours(["TF-IDF + logistic regression", "pretrained"]) == [GREEN, BLUE]
+    mixed = colours(["LoRA", "pretrained", "probe", "from scratch", "majority"])
+    assert len(set(mixed)) == 5
+    assert mixed[1] == COLOURS["pretrained"]
+    assert len(colours([str(n) for n in range(20)])) == 20
+    assert set(colours(["a", "b"])) <= set(SPARE)

@@ -42,8 +42,8 @@ for (const place of document.querySelectorAll(".drawing")) {
 """
 """Puts the live drawing in the picture's place. ``ast``: expressions are interpreted, so the policy need not allow ``eval``."""
 
-FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-"""characters that XML cannot hold"""
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""characters that XML cannot hold; the drawing library ends the whole process when it meets one"""
 NUMBER = re.compile(r"[-+−]?[\d.,]+(\s?(%|s|ms|min|points))?(\s\(.*\))?|-|–|nan")
 """what stands right-aligned in a table: a number, with its unit or interval"""
 
@@ -115,19 +115,29 @@ def write_report(report: Report, folder: Path) -> Path:
     """
     names = [figure.name for figure in report.figures()]
     assert len(set(names)) == len(names), f"each figure needs a name of its own: {names}"
-    specs = {figure.name: figure.chart.to_dict() for figure in report.figures()}
+    specs = {figure.name: drawable(figure.chart.to_dict()) for figure in report.figures()}
     pictures = {name: svg(spec) for name, spec in specs.items()}
     page = folder / "report.html"
     with whole_folder(folder / "figures") as aside:
         for name, picture in pictures.items():
             (aside / f"{name}.svg").write_text(picture, encoding="utf-8")
-    write_forced(page, render(report, specs, pictures).encode())
+    write_forced(page, render(report, specs, pictures).encode(errors="replace"))  # a command line may hold what is no text
     return page
 
 
 def svg(spec: dict[str, Any]) -> str:
     """A Vega-Lite spec as an SVG picture; nothing is fetched."""
-    return FORBIDDEN.sub("\ufffd", vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
+    picture: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return picture
+
+
+def drawable(value: Any) -> Any:
+    """A spec, or a part of one, with U+FFFD for each forbidden character in its texts."""
+    if isinstance(value, str):
+        return FORBIDDEN.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {key: drawable(part) for key, part in value.items()}
+    return [drawable(part) for part in value] if isinstance(value, list) else value
 
 
 def render(report: Report, specs: dict[str, dict[str, Any]], pictures: dict[str, str]) -> str:
@@ -135,7 +145,7 @@ def render(report: Report, specs: dict[str, dict[str, Any]], pictures: dict[str,
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     images = {name: base64.b64encode(picture.encode()).decode() for name, picture in pictures.items()}
-    # "<" is written \\u003c inside strings of JSON, so that no text can close the script element
+    # "<" is written \u003c inside strings of JSON, so that no text can close the script element
     drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in specs.items()}
     return _template().render(report=report, drawings=drawings, images=images, script=script, digest=digest)
 

@@ -1,0 +1,234 @@
+"""A bundle cannot lose, exchange or damage anything unnoticed, and proves itself before it takes its place."""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from conftest import make_backbone, make_language_model
+from warmstart.errors import BundleError, ModelError, StorageError
+from warmstart.heads import HEADS, POOLINGS, ClassifyHeadConfig, LanguageHeadConfig
+from warmstart.model import Bundle, Model, fresh_head, load, parameter_counts, save, swap_head
+from warmstart.model import bundle as bundle_file
+from warmstart.tokenizer import Tokenizer
+
+HEAD_CASES = [
+    LanguageHeadConfig(),
+    LanguageHeadConfig(tied=False, bias=True),
+    *(ClassifyHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
+]
+
+
+def make_bundle(tokenizer: Tokenizer, head: LanguageHeadConfig | ClassifyHeadConfig, *, causal: bool = True) -> Bundle:
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    model = Model(backbone, fresh_head(head, backbone, 0), causal=causal)
+    return Bundle(model, tokenizer, tuple("abc") if isinstance(head, ClassifyHeadConfig) else ())
+
+
+@pytest.fixture(scope="module")
+def saved(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved classifier."""
+    folder = tmp_path_factory.mktemp("bundle") / "whole"
+    return save(make_bundle(tokenizer, ClassifyHeadConfig(classes=3)), folder)
+
+
+@pytest.fixture
+def copy(saved: Path, tmp_path: Path) -> Path:
+    """A copy that a test may hurt."""
+    place = tmp_path / "copy"
+    place.mkdir()
+    for file in saved.iterdir():
+        (place / file.name).write_bytes(file.read_bytes())
+    return place
+
+
+@pytest.mark.parametrize("head", HEAD_CASES, ids=str)
+def test_every_head_comes_back_with_the_same_outputs(
+    tokenizer: Tokenizer, head: LanguageHeadConfig | ClassifyHeadConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Save, load, self-test: the same logits to the bit, the same tokenizer, labels and history."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+    before = replace(make_bundle(tokenizer, head), history=({"command": "test"},))
+    after = load(save(before, tmp_path / "b"), selftest=True)
+    ids = torch.tensor([[5, 9, 2, 7]])
+    with torch.no_grad():
+        assert torch.equal(before.model(ids), after.model(ids))
+    assert after.tokenizer.digest == tokenizer.digest
+    assert (after.labels, after.history, after.model.causal) == (before.labels, before.history, before.model.causal)
+
+
+def test_every_registered_head_is_tested() -> None:
+    """A new head joins the cases above."""
+    assert {case.kind for case in HEAD_CASES} == set(HEADS)
+
+
+def test_saving_really_reloads_in_a_fresh_process(saved: Path) -> None:
+    """The fixture's save ran it; nothing temporary is left beside the bundle."""
+    assert sorted(file.name for file in saved.iterdir()) == [
+        "bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors",
+    ]  # fmt: skip
+    assert [place.name for place in saved.parent.iterdir()] == ["whole"]
+
+
+@pytest.mark.parametrize("name", ["bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors"])
+@pytest.mark.parametrize("damage", ["delete", "cut", "flip", "empty"])
+def test_hurting_any_file_makes_loading_fail(copy: Path, name: str, damage: str) -> None:
+    """The error names the file."""
+    file = copy / name
+    data = bytearray(file.read_bytes())
+    if damage == "delete":
+        file.unlink()
+    elif damage == "flip":
+        data[len(data) // 2] ^= 0x10
+        file.write_bytes(data)
+    else:
+        file.write_bytes(data[: len(data) // 2] if damage == "cut" else b"")
+    with pytest.raises(BundleError, match=r"copy"):
+        load(copy)
+
+
+def names_of(folder: Path) -> list[str]:
+    return sorted(load_file(folder / "weights.safetensors"))
+
+
+@pytest.mark.parametrize("damage", ["delete", "permute", "change", "rename", "reshape"])
+def test_hurting_any_tensor_makes_loading_fail_and_names_it(copy: Path, damage: str) -> None:
+    """Every single tensor is guarded, also in a file that is otherwise valid."""
+    whole = load_file(copy / "weights.safetensors")
+    for name, tensor in whole.items():
+        hurt = dict(whole)
+        if damage == "delete":
+            del hurt[name]
+        elif damage == "rename":
+            hurt[f"{name}_"] = hurt.pop(name)
+        elif damage == "reshape":
+            hurt[name] = tensor.flatten()[None].clone()
+        elif damage == "permute":
+            if tensor.unique().numel() < 2:
+                continue  # all values alike: turning it round changes nothing
+            hurt[name] = tensor.flip(0).clone() if tensor.ndim == 1 else tensor.flip(0, 1).contiguous().clone()
+        else:
+            hurt[name] = tensor.clone()
+            hurt[name].view(-1)[0] += 1e-3
+        save_file(hurt, copy / "weights.safetensors")
+        with pytest.raises(BundleError, match=name.replace(".", r"\.")):
+            load(copy)
+
+
+def test_exchanging_two_tensors_is_noticed(copy: Path) -> None:
+    """Two blocks' weights have the same shapes; their places are guarded too."""
+    tensors = load_file(copy / "weights.safetensors")
+    one, two = (f"backbone.blocks.{i}.attention.qkv.weight" for i in (0, 1))
+    tensors[one], tensors[two] = tensors[two].clone(), tensors[one].clone()
+    save_file(tensors, copy / "weights.safetensors")
+    with pytest.raises(BundleError, match=r"blocks\.0\.attention\.qkv\.weight is changed; .*blocks\.1"):
+        load(copy)
+
+
+def test_an_edited_manifest_is_noticed(copy: Path) -> None:
+    """Swapping two label names would swap all answers."""
+    manifest = json.loads((copy / "bundle.json").read_text())
+    manifest["labels"] = ["b", "a", "c"]
+    (copy / "bundle.json").write_text(json.dumps(manifest))
+    with pytest.raises(BundleError, match="damaged or was edited"):
+        load(copy)
+
+
+def test_the_self_test_notices_other_outputs(copy: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load whose arithmetic differs fails on request, with the size of the difference."""
+    monkeypatch.setattr(Model, "forward", lambda self, ids, mask=None: None)
+    bundle = load(copy)
+    with torch.no_grad():
+        bundle.model.head.score.bias += 1.0
+    from safetensors.torch import load as parse
+
+    from warmstart.model.selftest import failures
+
+    stored = parse((copy / "selftest.safetensors").read_bytes())
+    assert "outputs differ from the stored ones" in failures(bundle.model, tokenizer, stored)[0]
+
+
+def test_saving_over_something_else_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """A folder with other files is never replaced."""
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(BundleError, match="exists and is not a bundle"):
+        save(make_bundle(tokenizer, LanguageHeadConfig()), tmp_path)
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_a_full_disk_leaves_the_old_bundle(copy: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to do; the old bundle still loads; nothing half-written stays."""
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(StorageError, match=r"No space left on device; free some space"):
+            save(make_bundle(tokenizer, LanguageHeadConfig()), copy)
+    assert load(copy).labels == ("a", "b", "c")
+    assert [place.name for place in copy.parent.iterdir()] == ["copy"]
+
+
+def test_a_bundle_that_does_not_reproduce_itself_is_not_put_in_place(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the stored outputs are wrong, the fresh process says so and the folder stays empty."""
+    wrong = bundle_file.make_selftest
+
+    def lie(model: Model, tokenizer: Tokenizer) -> dict[str, torch.Tensor]:
+        stored = wrong(model, tokenizer)
+        return stored | {"answers": stored["answers"] + 1}
+
+    monkeypatch.setattr(bundle_file, "make_selftest", lie)
+    with pytest.raises(BundleError, match="does not reproduce itself in a fresh process.*outputs differ"):
+        save(make_bundle(tokenizer, LanguageHeadConfig()), tmp_path / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_that_does_not_fit_the_weights_is_refused(tokenizer: Tokenizer) -> None:
+    """The error names both sizes."""
+    with pytest.raises(ModelError, match=rf"tokenizer has {tokenizer.vocab_size} tokens, but the backbone's embedding has 60"):
+        Bundle(make_language_model(), tokenizer)
+
+
+def test_labels_must_match_the_head(tokenizer: Tokenizer) -> None:
+    """The error names both numbers."""
+    model = make_bundle(tokenizer, ClassifyHeadConfig(classes=3)).model
+    with pytest.raises(ModelError, match="head has 3 classes, but 2 label names came"):
+        Bundle(model, tokenizer, ("a", "b"))
+
+
+def test_no_folder_no_bundle(tmp_path: Path) -> None:
+    """The errors say what was expected."""
+    with pytest.raises(BundleError, match="there is no bundle at"):
+        load(tmp_path / "nothing")
+    with pytest.raises(BundleError, match="not a bundle, or has lost its bundle.json"):
+        load(tmp_path)
+
+
+def test_swapping_the_head_keeps_the_backbone_itself() -> None:
+    """The very same object, and the parameters add up part by part."""
+    model = make_language_model()
+    swapped = swap_head(model, ClassifyHeadConfig(classes=3), seed=0)
+    assert swapped.backbone is model.backbone
+    counts = parameter_counts(swapped)
+    assert counts["embedding"] == 60 * 16
+    assert counts["head"] == 3 * 16 + 3
+    assert counts["total"] == sum(p.numel() for p in swapped.parameters()) == sum(counts.values()) - counts["total"]
+
+
+def test_a_tied_head_is_saved_once() -> None:
+    """Its weight is the embedding; a free head's is its own."""
+    tied = make_language_model()
+    assert not any(name.startswith("head.") for name in tied.weights())
+    free = swap_head(tied, LanguageHeadConfig(tied=False), seed=0)
+    assert "head.weight" in free.weights()
+    assert parameter_counts(tied)["head"] == 0
+    assert parameter_counts(free)["head"] == 60 * 16

@@ -1,0 +1,104 @@
+"""Writing: the cache changes nothing, choices follow their probabilities, and what cannot write says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import make_backbone
+from warmstart.errors import ModelError
+from warmstart.generation import GenerateConfig, generate, keep_likeliest
+from warmstart.generation.sample import _pick
+from warmstart.heads import LanguageHeadConfig
+from warmstart.model import Bundle, Model, fresh_head
+from warmstart.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def bundle(tokenizer: Tokenizer) -> Bundle:
+    """A random language model that writes."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    return Bundle(
+        Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=True), tokenizer, history=({"generates": True},)
+    )
+
+
+def test_greedy_writing_equals_reading_all_again(bundle: Bundle) -> None:
+    """With the cache, each chosen token is the likeliest one after reading the whole text so far without it."""
+    text = generate(bundle, ["She holds"], GenerateConfig(tokens=12, greedy=True))[0]
+    specials = bundle.tokenizer.specials
+    ids = [specials.eos, *bundle.tokenizer.encode(["She holds"])[0]]
+    start = len(ids)
+    for _ in range(12):
+        logits = bundle.model(torch.tensor([ids]))[0, -1]
+        logits[sorted(specials.all() - {specials.eos})] = -torch.inf
+        if (chosen := int(logits.argmax())) == specials.eos:
+            break
+        ids.append(chosen)
+    assert text == bundle.tokenizer.decode(ids[start:])
+
+
+def test_writing_goes_on_past_the_window(bundle: Bundle) -> None:
+    """The window holds 32 tokens; 100 are written."""
+    banned = bundle.tokenizer.specials.eos
+    with torch.no_grad():
+        bundle.model.backbone.embedding.weight[banned] = 0
+    config = GenerateConfig(tokens=100, seed=3)
+    assert generate(bundle, ["I"], config) == generate(bundle, ["I"], config)
+
+
+def test_the_seed_decides(bundle: Bundle) -> None:
+    """The same seed writes the same text, another one another."""
+    one, two, three = (generate(bundle, ["She"], GenerateConfig(seed=seed)) for seed in (1, 1, 2))
+    assert one == two != three
+
+
+def test_special_tokens_are_never_written(bundle: Bundle) -> None:
+    """Masks, padding and unknown tokens are no text."""
+    specials = bundle.tokenizer.specials
+    with torch.no_grad():  # make the mask by far the likeliest token
+        bundle.model.backbone.embedding.weight[specials.mask] = 10 * bundle.model.backbone.embedding.weight[100]
+    assert "[MASK]" not in "".join(generate(bundle, ["She"], GenerateConfig(tokens=30)))
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=20), st.floats(0.1, 3), st.integers(1, 20), st.floats(0.05, 1))
+@settings(deadline=None)
+def test_what_is_kept_is_a_distribution(logits: list[float], temperature: float, top_k: int, top_p: float) -> None:
+    """It sums to one, never has more than k entries, and always has the likeliest."""
+    config = GenerateConfig(temperature=temperature, top_k=top_k, top_p=top_p)
+    shares = keep_likeliest(torch.tensor(logits), config)
+    assert float(shares.sum()) == pytest.approx(1)
+    assert float(shares[int(torch.tensor(logits).argmax())]) > 0
+    if len(set(logits)) == len(logits):
+        assert int((shares > 0).sum()) <= top_k
+
+
+def test_top_p_by_literal_numbers() -> None:
+    """The example of the docstring."""
+    shares = keep_likeliest(torch.tensor([0.5, 0.3, 0.2]).log(), GenerateConfig(top_p=0.6))
+    assert shares.tolist() == pytest.approx([0.625, 0.375, 0])
+    cold = keep_likeliest(torch.tensor([0.5, 0.3, 0.2]).log(), GenerateConfig(temperature=0.5))
+    assert cold.tolist() == pytest.approx([0.25 / 0.38, 0.09 / 0.38, 0.04 / 0.38])
+
+
+def test_draws_follow_their_probabilities() -> None:
+    """Of 4,000 draws each outcome has its share, and what has none never comes."""
+    shares = torch.tensor([0.5, 0.0, 0.3, 0.2], dtype=torch.float64)
+    draw = np.random.default_rng(0)
+    seen = Counter(_pick(shares, draw) for _ in range(4000))
+    assert [seen[i] / 4000 for i in range(4)] == pytest.approx(shares.tolist(), abs=0.03)
+    assert seen[1] == 0
+
+
+def test_a_model_that_does_not_write_says_so(tokenizer: Tokenizer) -> None:
+    """A masked language model has no next word."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=False)
+    bundle = Bundle(model, tokenizer, history=({"generates": False},))
+    with pytest.raises(ModelError, match="does not write text"):
+        generate(bundle, ["x"])

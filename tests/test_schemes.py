@@ -1,0 +1,92 @@
+"""Every registered scheme through its whole life: apply, step, move what it should and nothing else, save, load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import SENTENCES, make_backbone
+from warmstart.data import Split, Task
+from warmstart.data.batch import encode, labelled_batches
+from warmstart.engine import TrainConfig, Work, train
+from warmstart.heads import ClassifyHeadConfig
+from warmstart.model import Bundle, Model, fresh_head, load, save
+from warmstart.model import bundle as bundle_file
+from warmstart.schemes import SCHEMES, apply_scheme
+from warmstart.tokenizer import Tokenizer
+from warmstart.workflows.finetune import FineTuneConfig, Splits, fine_tune
+
+
+def make_task() -> Task:
+    """Sentences about cats against sentences about other things; easy."""
+    texts = tuple(
+        f"{who} {does} the {what}." for who in ("She", "He", "I") for does in ("holds", "rubs") for what in ("cat", "river")
+    )
+    labels = np.array(["cat" not in text for text in texts], dtype=np.int64)
+    split = Split(texts, labels)
+    return Task("cats", ("cat", "other"), split, split, split, "accuracy")
+
+
+def classifier(tokenizer: Tokenizer) -> Model:
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    return Model(backbone, fresh_head(ClassifyHeadConfig(classes=2), backbone, 0), causal=False)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_scheme_lives_a_whole_life(name: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss falls, exactly the intended parameters move, the others are equal to the bit, and the bundle says the same."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+    model = classifier(tokenizer)
+    before = {key: tensor.detach().clone() for key, tensor in model.weights().items()}
+    scheme = SCHEMES[name]
+    groups = apply_scheme(model, scheme)
+    encoded = encode(tokenizer, SENTENCES, 32)
+    batches = labelled_batches(encoded, np.array([0, 0, 1, 0]), 4, 0, 0, causal=False)
+    with torch.no_grad():
+        first = float(model.loss(batches(0)[0]))
+    train(model, Work(batches, 30, 0, groups=groups, show=False), TrainConfig(learning_rate=1e-2, precision="float32"))
+    with torch.no_grad():
+        assert float(model.loss(batches(0)[0])) < first
+    for key, tensor in model.weights().items():
+        frozen = key.startswith("backbone.") and scheme.backbone_rate == 0
+        assert torch.equal(tensor, before[key]) == frozen, key
+    after = load(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"))
+    ids = torch.tensor([[5, 9, 2]])
+    with torch.no_grad():
+        assert torch.equal(model(ids), after.model(ids))
+
+
+def test_a_frozen_backbone_wakes_again(tokenizer: Tokenizer) -> None:
+    """After a probe, applying ``full`` makes the backbone's parameters really move."""
+    model = classifier(tokenizer)
+    apply_scheme(model, SCHEMES["probe"])
+    before = model.backbone.embedding.weight.detach().clone()
+    batches = labelled_batches(encode(tokenizer, SENTENCES, 32), np.array([0, 0, 1, 0]), 4, 0, 0, causal=False)
+    train(model, Work(batches, 3, 0, groups=apply_scheme(model, SCHEMES["full"]), show=False), TrainConfig())
+    assert not torch.equal(model.backbone.embedding.weight, before)
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_weights_kept_are_those_that_were_scored(keep: str, tokenizer: Tokenizer) -> None:
+    """The validation score of the run is that of its kept weights, and the test split is scored with them."""
+    task, model = make_task(), classifier(tokenizer)
+    config = FineTuneConfig(keep=keep, train=TrainConfig(learning_rate=5e-3, epochs=8, batch=4))
+    done = fine_tune(model, Splits.of(task, model, tokenizer), config, seed=0)
+    scores = [score for _, score in done.curve]
+    assert done.validation == (max(scores) if keep == "best" else scores[-1])
+    assert done.test.accuracy == done.validation  # here validation and test are the same texts
+    assert len(scores) == 8
+
+
+def test_one_seed_one_result(tokenizer: Tokenizer) -> None:
+    """The same seed gives the same probabilities to the bit."""
+    task = make_task()
+    config = FineTuneConfig(train=TrainConfig(epochs=2, batch=4))
+    said = []
+    for _ in range(2):
+        model = classifier(tokenizer)
+        said.append(fine_tune(model, Splits.of(task, model, tokenizer), config, seed=3).probabilities)
+    assert (said[0] == said[1]).all()
