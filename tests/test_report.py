@@ -242,10 +242,10 @@ def test_charts_go_through_strict_json(name: str) -> None:
 
 
 def test_colours_stay_with_names() -> None:
-    """A method has its colour wherever it stands; unknown ones take colours that no other has."""
+    """A method has its colour wherever it stands; others take colours that no one has, as long as there are any."""
     assert colours(["TF-IDF + logistic regression", "pretrained"]) == [GREEN, BLUE]
-    mixed = colours(["LoRA", "pretrained", "probe", "from scratch", "majority"])
+    mixed = colours(["LoRA", "pretrained", "pretrained, probe", "from scratch", "majority"])
     assert len(set(mixed)) == 5
     assert mixed[1] == COLOURS["pretrained"]
-    assert len(colours([str(n) for n in range(20)])) == 20
+    assert len(colours([*COLOURS, *map(str, range(20))])) == len(COLOURS) + 20
     assert set(colours(["a", "b"])) <= set(SPARE)

@@ -24,6 +24,8 @@ WIDTH = 780
 """pixels of a whole figure, axes and legend included; narrower screens get a narrower figure"""
 BARE: dict[str, Any] = {"ticks": False, "domain": False, "labelPadding": 8}
 """an axis of names"""
+BILLIONS = "replace(format(datum.value, '~s'), 'G', 'B')"
+"""2,000,000,000 as 2B, where the metric prefix would be 2G"""
 POINTS = 400
 """a line of more points than this is thinned: nobody can see more"""
 _SUMMARY: list[alt.Tooltip] = [
@@ -56,7 +58,9 @@ def loss_curves(rows: Iterable[Mapping[str, Any]]) -> Chart:
         for step, token, loss in points
     ]
     base = _base(values).encode(
-        x=alt.X("tokens:Q", title="tokens read", axis=alt.Axis(format="~s", grid=False, tickCount=8), scale=alt.Scale(nice=False)),
+        x=alt.X(
+            "tokens:Q", title="tokens read", axis=alt.Axis(labelExpr=BILLIONS, grid=False, tickCount=8), scale=alt.Scale(nice=False)
+        ),
         y=alt.Y("loss:Q", title="loss (nats)", scale=alt.Scale(zero=False)),
         color=_colour("line", list(lines)),
         tooltip=[
@@ -85,7 +89,7 @@ def comparison(rows: Sequence[tuple[str, Sequence[float], float, float, float]],
     spans = base.transform_filter("isValid(datum.low)")
     stroke = spans.mark_rule(strokeWidth=9, opacity=0.3).encode(x=alt.X("low:Q", scale=x), x2="high:Q")
     mean = base.mark_tick(thickness=3, size=24, opacity=1).encode(
-        x=alt.X("mean:Q", title=_title(metric), scale=x, axis=alt.Axis(format=".0%", tickCount=8))
+        x=alt.X("mean:Q", title=_title(metric), scale=x, axis=alt.Axis(format=".0%", tickMinStep=0.01, tickCount=8))
     )
     rings = (
         _base(seeds)
@@ -232,13 +236,10 @@ def _banded(values: Sequence[dict[str, Any]], x: alt.X, metric: str) -> Chart:
     methods = _distinct(row["method"] for row in values)
     y = alt.Scale(zero=False)
     base = _base(values).encode(x=x, color=_colour("method", methods))
-    band = (
-        base.transform_filter("isValid(datum.low)")
-        .mark_area(opacity=0.16, line=False)
-        .encode(y=alt.Y("low:Q", scale=y), y2="high:Q", color=_colour("method", methods))
-    )
+    known = base.transform_filter("isValid(datum.low)").encode(y=alt.Y("low:Q", scale=y), y2="high:Q")
+    band = known.mark_area(opacity=0.16, line=False) + known.mark_rule(opacity=0.4)
     tooltip = [alt.Tooltip(x.shorthand, format=","), *_SUMMARY]
-    mean = alt.Y("mean:Q", title=_title(metric), scale=y, axis=alt.Axis(format=".0%", tickCount=7))
+    mean = alt.Y("mean:Q", title=_title(metric), scale=y, axis=alt.Axis(format=".0%", tickMinStep=0.01, tickCount=7))
     lines = base.mark_line(strokeWidth=2.2).encode(y=mean)
     shape = alt.Shape("method:N", scale=alt.Scale(domain=methods, range=shapes(methods)))
     points = base.mark_point(filled=True, size=60, opacity=1).encode(y=mean, shape=shape, tooltip=tooltip)

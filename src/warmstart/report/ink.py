@@ -43,14 +43,19 @@ THEME: dict[str, Any] = {
 
 
 def colours(names: Sequence[str]) -> list[str]:
-    """A colour for each name: its own where it has one, else the next that no other takes.
+    """A colour for each name: its own, unless a name before it has that one already; else the next free one.
 
     ``colours(["TF-IDF + logistic regression", "LoRA"])`` -> ``["#009e73", "#e69f00"]``
     """
-    own = [next((colour for start, colour in COLOURS.items() if name.startswith(start)), None) for name in names]
-    free = [colour for colour in SPARE if colour not in own] or list(SPARE)
-    others = iter(range(len(names)))
-    return [colour or free[next(others) % len(free)] for colour in own]
+    chosen: dict[str, str] = {}
+    for name in names:
+        own = next((colour for start, colour in COLOURS.items() if name.startswith(start)), None)
+        if own and own not in chosen.values():
+            chosen[name] = own
+    free = [colour for colour in SPARE if colour not in chosen.values()]
+    rest = [name for name in names if name not in chosen]
+    chosen |= {name: free[place % len(free)] for place, name in enumerate(rest)}
+    return [chosen[name] for name in names]
 
 
 def shapes(names: Sequence[str]) -> list[str]:
