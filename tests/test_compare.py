@@ -72,7 +72,7 @@ def test_table_is_ranked() -> None:
     """The best mean stands first, the question's method where it belongs; what took no training has no seconds."""
     table = Comparison("accuracy", (OURS, SCRATCH, TFIDF)).table()
     assert table == [
-        ("TF-IDF", "88.0 % (one seed, no interval)", "-", "-", ""),
+        ("TF-IDF", "88.0 % (one run)", "-", "-", ""),
         ("pretrained", "85.0 % (82.5 to 87.5)", "61.2", "1,234,567", ""),
         ("from scratch", "71.0 % (68.5 to 73.5)", "60.0", "1,234,567", "1 of 3 runs collapsed"),
     ]

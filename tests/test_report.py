@@ -172,7 +172,7 @@ def test_numbers_stand_right() -> None:
     """Columns of numbers, with units, intervals or gaps, are numeric; names, notes and empty columns are not."""
     rows = [
         ("a1", "1,234", "85.0 % (82.5 to 87.5)", "-0.5", "12.3 s", "", "3 of 3"),
-        ("22", "-", "75.1 % (one seed, no interval)", "", "4 min", "", "7"),
+        ("22", "-", "75.1 % (one run)", "", "4 min", "", "7"),
     ]
     assert Table(("name", "n", "score", "gap", "time", "nothing", "note"), rows).numeric() == [
         False, True, True, True, True, False, False,

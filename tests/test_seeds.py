@@ -51,7 +51,7 @@ def test_one_seed_has_no_interval() -> None:
     found = interval([0.9])
     assert found.mean == 0.9
     assert all(map(math.isnan, (found.low, found.high, found.spread)))
-    assert str(found) == "90.0 % (one seed, no interval)"
+    assert str(found) == "90.0 % (one run)"
 
 
 def test_bootstrap_near_theory() -> None:

@@ -25,7 +25,7 @@ class Interval:
 
     def __str__(self) -> str:
         if self.count < 2:
-            return f"{100 * self.mean:.1f} % (one seed, no interval)"
+            return f"{100 * self.mean:.1f} % (one run)"
         return f"{100 * self.mean:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,15 +11,15 @@ from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone
 from warmstart.config import Config
-from warmstart.data import Audit, Task, audit, drop_leaks, load_task
+from warmstart.data import Task, audit, drop_leaks, load_task, subsample
 from warmstart.engine import console
 from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, classification, collapsed
 from warmstart.model import Bundle, Model, fresh_head, save, swap_head
 from warmstart.seeding import seed_torch
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune, head_for, looks_back_only
+from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
+from warmstart.workflows.pages import adaptation_page
 from warmstart.workflows.run import load_model, open_run, print_table, provenance
-
-PRETRAINED, SCRATCH = "pretrained", "from scratch"
 
 
 class AdaptConfig(Config):
@@ -45,27 +44,8 @@ class AdaptConfig(Config):
     """drop training texts that also occur in validation or test, and validation texts that occur in test"""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Everything a comparison on one task found."""
-
-    task: Task
-    comparison: Comparison
-    runs: dict[str, tuple[FineTuned, ...]]
-    """the runs of each trained method"""
-    baselines: dict[str, Scores]
-    audit: Audit
-
-    @property
-    def best(self) -> FineTuned:
-        """The pretrained run with the best validation score: the one that is saved. The test split has no say in it."""
-        return max(self.runs[PRETRAINED], key=lambda run: run.validation)
-
-
 def adapt(config: AdaptConfig) -> Outcome:
     """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command."""
-    from warmstart.workflows.pages import adaptation_page
-
     bundle = load_model(config.model)
     task = load_task(config.task, config.seed)
     if config.drop_leaks:
@@ -85,31 +65,38 @@ def adapt(config: AdaptConfig) -> Outcome:
 TABLE_HEADER = ("method", "score (95 % interval)", "seconds", "trained parameters", "note")
 
 
-def compare(bundle: Bundle, task: Task, config: AdaptConfig) -> Outcome:
-    """Run every method on the same splits and seeds."""
-    found = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_tokens)
+def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None = None) -> Outcome:
+    """Run every method on the same splits and seeds.
+
+    With ``labels``, each seed draws its own stratified subset of so many training texts, the same for every method, so that the
+    intervals also say what another choice of texts would have given.
+    """
+    seeds = range(config.seed, config.seed + config.seeds)
+    tasks = {seed: subsample(task, labels, seed) if labels else task for seed in seeds}
+    found = audit(tasks[config.seed], bundle.tokenizer, bundle.model.backbone.config.max_tokens)
     for finding in found.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
     for line in describe_swap(bundle, task, config.tune):
-        console.print(line)
-    seeds = range(config.seed, config.seed + config.seeds)
-    methods = [PRETRAINED, SCRATCH] if config.scratch else [PRETRAINED]
+        console.print(line, markup=False)
     # a frozen backbone that was never trained is no from-scratch run: all of it must train
-    settings = {PRETRAINED: config.tune, SCRATCH: config.tune.model_copy(update={"scheme": "full"})}
-    runs = {name: tuple(_run(name, bundle, task, settings[name], seed) for seed in seeds) for name in methods}
-    baselines = run_baselines(task) if config.baselines else {}
+    settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
+    runs = {name: tuple(_run(name, bundle, tasks[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
     floor = float(np.bincount(task.test.labels, minlength=len(task.labels)).max() / len(task.test))
     rows = [_row(name, done, task.metric, floor) for name, done in runs.items()]
-    rows += [Row(name, (scores.score(task.metric),), note=note) for name, (scores, note) in baselines.items()]
-    reference = {name: scores for name, (scores, _) in baselines.items()}
-    return Outcome(task, Comparison(task.metric, tuple(rows)), runs, reference, found)
+    reference: dict[str, Scores] = {}
+    for name in BASELINES if config.baselines else ():
+        said = [run_baseline(name, one) for one in (tasks.values() if labels else [task])]
+        scores = tuple(score.score(task.metric) for score, _ in said)
+        rows.append(Row(name, scores, note="; ".join(dict.fromkeys(note for _, note in said))))
+        reference[name] = said[0][0]
+    return Outcome(tasks[config.seed], Comparison(task.metric, tuple(rows)), runs, reference, found)
 
 
-def run_baselines(task: Task) -> dict[str, tuple[Scores, str]]:
-    """Scores of every baseline on the test split, and the settings it chose."""
+def run_baseline(name: str, task: Task) -> tuple[Scores, str]:
+    """A baseline's scores on the test split, and the settings it chose."""
     train, validation = (Labelled(part.texts, part.labels) for part in (task.train, task.validation))
-    results = {name: run(train, validation, task.test.texts, len(task.labels)) for name, run in BASELINES.items()}
-    return {name: (classification(task.test.labels, r.probabilities, task.labels), r.settings) for name, r in results.items()}
+    result = BASELINES[name](train, validation, task.test.texts, len(task.labels))
+    return classification(task.test.labels, result.probabilities, task.labels), result.settings
 
 
 def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *, scratch: bool) -> Model:

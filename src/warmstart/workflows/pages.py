@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -12,20 +12,17 @@ from warmstart.config import Config
 from warmstart.data import Corpus
 from warmstart.model import Bundle, parameter_counts
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
+from warmstart.workflows.outcome import Outcome, Pretrained
 from warmstart.workflows.run import provenance
 
-if TYPE_CHECKING:
-    from warmstart.workflows.adapt import AdaptConfig, Outcome
-    from warmstart.workflows.pretrain import PretrainConfig, Pretrained
 
-
-def pretraining_page(done: Pretrained, corpora: tuple[Corpus, Corpus], config: PretrainConfig, folder: Path) -> Path:
+def pretraining_page(done: Pretrained, corpora: tuple[Corpus, Corpus], config: Config, folder: Path) -> Path:
     """Write the report of a pretraining run; returns its path."""
     figures = done.figures
     name, best = headline_figure(figures)
     sections = (curves_section(done), text_section(corpora), size_section(done.bundle, done), *closing_sections(config))
     report = Report(
-        f"Pretraining: {config.objective.name}",
+        f"Pretraining: {done.bundle.history[-1]['objective']['name']}",
         f"After {done.trained.tokens:,} tokens in {done.trained.seconds / 60:.1f} minutes, {name} on held-out text is {best}.",
         tuple((key, f"{value:.4g}") for key, value in figures.items()),
         sections,
@@ -34,7 +31,7 @@ def pretraining_page(done: Pretrained, corpora: tuple[Corpus, Corpus], config: P
     return write_report(report, folder)
 
 
-def adaptation_page(outcome: Outcome, bundle: Bundle, config: AdaptConfig, folder: Path) -> Path:
+def adaptation_page(outcome: Outcome, bundle: Bundle, config: Config, folder: Path) -> Path:
     """Write the report of an adaptation run; returns its path."""
     first = outcome.comparison.rows[0]
     task = outcome.task
@@ -46,7 +43,7 @@ def adaptation_page(outcome: Outcome, bundle: Bundle, config: AdaptConfig, folde
             ("training texts", f"{len(task.train):,}"),
             ("test texts", f"{len(task.test):,}"),
             ("labels", str(len(task.labels))),
-            ("seeds", str(config.seeds)),
+            ("seeds", str(len(first.scores))),
         ),
         (*comparison_sections(outcome), audit_section(outcome), size_section(bundle, None), *closing_sections(config)),
         footer(),

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.config import Config
+from warmstart.config import Config, read_yaml
 from warmstart.data import Corpus, Part, Source, prepare, read_documents
 from warmstart.data.batch import Rows, pretraining_batches
-from warmstart.engine import TrainConfig, Trained, Work, console, pick_device, train
+from warmstart.engine import TrainConfig, Work, console, pick_device, train
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.evaluate.language import held_out
 from warmstart.heads import LanguageHead, LanguageHeadConfig
-from warmstart.model import Bundle, Model, fresh_head, parameter_counts, save
+from warmstart.model import Bundle, Model, fresh_head, save
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import seed_torch
 from warmstart.storage import sha256
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
+from warmstart.workflows.outcome import Pretrained
+from warmstart.workflows.pages import pretraining_page
 from warmstart.workflows.run import load_model, open_run, print_table, provenance
 
-QUICK_TOKENS = 50_000
+QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last one reads all of them"""
 
 
@@ -58,25 +59,14 @@ class PretrainConfig(Config):
     """folder that keeps prepared text; default: the run's own folder"""
 
 
-@dataclass(frozen=True)
-class Pretrained:
-    """What came of pretraining."""
-
-    bundle: Bundle
-    trained: Trained
-    figures: dict[str, Any]
-    """held-out figures at the end, over all held-out text, in float32"""
-
-
 def pretrain(config: PretrainConfig) -> Pretrained:
     """Prepare text, train, evaluate, save the bundle, write the report; the ``pretrain`` command."""
-    from warmstart.workflows.pages import pretraining_page
-
     if config.resume:
-        from warmstart.config import read_yaml
-
-        stored = read_yaml(Path(config.resume) / "config.yaml")
-        config = PretrainConfig.build({**stored, "out": config.resume, "resume": config.resume}, f"{config.resume}/config.yaml")
+        settings = Path(config.resume) / "config.yaml"
+        if not settings.exists():
+            raise ConfigError(f"there is no run to resume at {config.resume} (no config.yaml there)")
+        stored = read_yaml(settings)
+        config = PretrainConfig.build({**stored, "out": config.resume, "resume": config.resume}, str(settings))
     if not config.text:
         raise ConfigError("name at least one file or folder of text: `warmstart pretrain TEXT ...`")
     started = load_model(config.start) if config.start else None
@@ -176,11 +166,3 @@ def _make_model(tokenizer: Tokenizer, config: PretrainConfig, start: Bundle | No
     )
     head = start.model.head if kept else fresh_head(config.head, start.model.backbone, config.seed)
     return Model(start.model.backbone, head, causal=causal)
-
-
-def count_parameters(model: Model) -> str:
-    """One sentence on a model's size."""
-    counts = parameter_counts(model)
-    return (
-        f"{counts['total']:,} parameters: {counts['embedding']:,} embedding, {counts['blocks']:,} blocks, {counts['head']:,} head"
-    )

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from warmstart.backbone import BackboneConfig
 from warmstart.config import Config
-from warmstart.data import Source, Task, save_task, subsample
+from warmstart.data import Source, Task, save_task
 from warmstart.data.builtin import docstring_task, passages, pretraining_text
 from warmstart.engine import TrainConfig, console
 from warmstart.evaluate import predict
@@ -21,9 +21,11 @@ from warmstart.model import save
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
 from warmstart.tokenizer import TokenizerConfig
-from warmstart.workflows.adapt import TABLE_HEADER, AdaptConfig, Outcome, adapted_bundle, compare
+from warmstart.workflows.adapt import TABLE_HEADER, AdaptConfig, adapted_bundle, compare
 from warmstart.workflows.finetune import FineTuneConfig
-from warmstart.workflows.pretrain import PretrainConfig, Pretrained, make_tokenizer, pretrain_on, split_corpora
+from warmstart.workflows.outcome import Outcome, Pretrained
+from warmstart.workflows.pages import quickstart_page
+from warmstart.workflows.pretrain import PretrainConfig, make_tokenizer, pretrain_on, split_corpora
 from warmstart.workflows.run import open_run, print_table
 
 
@@ -48,8 +50,6 @@ class QuickstartConfig(Config):
 
 def quickstart(config: QuickstartConfig) -> list[Outcome]:
     """Run the main job; the ``quickstart`` command."""
-    from warmstart.workflows.pages import quickstart_page
-
     folder = open_run(config.out, config, resume=False)
     task, source = built_in(folder, config)
     settings = PretrainConfig(
@@ -66,7 +66,7 @@ def quickstart(config: QuickstartConfig) -> list[Outcome]:
     tokenizer = make_tokenizer(settings, [source], folder)
     corpora = split_corpora(settings, [source], tokenizer, folder / "text")
     pretrained = pretrain_on(corpora, tokenizer, settings, folder)
-    outcomes = [_adapt(pretrained, subsample(task, count, config.seed), config) for count in config.labels]
+    outcomes = [_adapt(pretrained, task, count, config) for count in config.labels]
     last = adapted_bundle(pretrained.bundle, outcomes[-1], _adapt_config(config))
     save(pretrained.bundle, folder / "pretrained")
     save(last, folder / "bundle")
@@ -105,10 +105,10 @@ def _adapt_config(config: QuickstartConfig) -> AdaptConfig:
     )
 
 
-def _adapt(pretrained: Pretrained, task: Task, config: QuickstartConfig) -> Outcome:
-    console.print(f"\nadapting to {len(task.train)} labelled texts, {config.seeds} seeds each")
-    outcome = compare(pretrained.bundle, task, _adapt_config(config))
-    print_table(f"{len(task.train)} labels: {task.metric}", outcome.comparison.table(), TABLE_HEADER)
+def _adapt(pretrained: Pretrained, task: Task, labels: int, config: QuickstartConfig) -> Outcome:
+    console.print(f"\nadapting to {labels} labelled texts; each of {config.seeds} seeds draws its own")
+    outcome = compare(pretrained.bundle, task, _adapt_config(config), labels)
+    print_table(f"{labels} labels: {task.metric}", outcome.comparison.table(), TABLE_HEADER)
     for sentence in outcome.comparison.sentences():
         console.print(sentence)
     return outcome

@@ -33,8 +33,6 @@ def open_run(folder: str, config: Config, *, resume: bool) -> Path:
     """
     place = Path(folder)
     settings = place / "config.yaml"
-    if resume and not settings.exists():
-        raise ConfigError(f"there is no run to resume at {place} (no config.yaml there)")
     if not resume:
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise ConfigError(f"{place} exists and is not empty; choose another --out, or continue it with --resume {place}")

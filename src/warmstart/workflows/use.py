@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.config import Config
-from warmstart.data import Source, audit, drop_leaks, load_task, read_documents
+from warmstart.data import Source, Task, audit, drop_leaks, load_task, prepare, read_documents
+from warmstart.data.batch import Rows
 from warmstart.engine import console
 from warmstart.errors import DataError
-from warmstart.evaluate import Scores, bootstrap, classification
+from warmstart.evaluate import Scores, bootstrap, classification, held_out
 from warmstart.evaluate import predict as probabilities_of
 from warmstart.generation import GenerateConfig
 from warmstart.generation import generate as write
-from warmstart.model import load
+from warmstart.heads import LanguageHead
+from warmstart.model import Bundle, load
+from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
 from warmstart.workflows.run import find_bundle, load_model, print_table
 
@@ -41,12 +45,14 @@ class PredictConfig(Config):
 
 
 class EvaluateConfig(Config):
-    """Score an adapted model on a task's test split."""
+    """Score an adapted model on a task's test split, or a language model on a text."""
 
     model: Positional[str]
-    """an adapted model: a bundle, or a run's folder"""
+    """a model: a bundle, or a run's folder"""
     task: Positional[str]
-    """the task's manifest (YAML)"""
+    """an adapted model's task: its manifest (YAML); or a language model's text: a file or folder"""
+    document: Literal["paragraph", "line", "file"] = "paragraph"
+    """what one document of a text is"""
 
 
 class GenerateCommand(Config):
@@ -96,10 +102,26 @@ def predict(config: PredictConfig) -> None:
         sys.stdout.write(data)
 
 
-def evaluate(config: EvaluateConfig) -> Scores:
+def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
     """The ``evaluate`` command."""
     bundle = load_model(config.model)
-    task = load_task(config.task)
+    return _read_text(bundle, config) if isinstance(bundle.model.head, LanguageHead) else _score(bundle, load_task(config.task))
+
+
+def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
+    """Held-out figures of a language model, under the objective it was trained with last."""
+    objective = ObjectiveConfig.build(bundle.history[-1]["objective"], "objective")
+    with TemporaryDirectory() as cache:
+        corpus = prepare([Source(path=config.task, document=config.document)], bundle.tokenizer, Path(cache))
+        figures = held_out(
+            bundle.model, Rows(corpus, bundle.tokenizer.vocabulary(), objective, bundle.model.backbone.config.max_tokens)
+        )
+    title = f"{config.task}: {corpus.words:,} words, {corpus.predicted:,} tokens"
+    print_table(title, [(key, f"{value:.5g}") for key, value in figures.items()], ("figure", "value"))
+    return figures
+
+
+def _score(bundle: Bundle, task: Task) -> Scores:
     if unknown := sorted(set(task.labels) - set(bundle.labels)):
         known = ", ".join(bundle.labels)
         raise DataError(f"the model must know every label of the task, but {', '.join(unknown)} came; it knows {known}")

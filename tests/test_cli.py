@@ -1,0 +1,236 @@
+"""The command line: help everywhere, quick to start, and every mistake ends with one message and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import SENTENCES, make_backbone
+from warmstart.cli import COMMANDS, main, parse
+from warmstart.errors import ConfigError
+from warmstart.heads import ClassifyHeadConfig, LanguageHeadConfig
+from warmstart.model import Bundle, Model, fresh_head, load, save
+from warmstart.model import bundle as bundle_file
+from warmstart.tokenizer import Tokenizer
+from warmstart.workflows.pretrain import PretrainConfig
+from warmstart.workflows.use import PredictConfig
+
+TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-tokens", "32"]
+QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "8", "--batch", "4"]
+
+
+@pytest.fixture(autouse=True)
+def _no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A small text file."""
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(SENTENCES * 30))
+    return file
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """A task of two labels, in a table with a manifest."""
+    rows = [
+        f"{who} {does} the {what}.\t{what}"
+        for who in ("She", "He", "I", "They")
+        for does in ("holds", "rubs")
+        for what in ("cat", "river")
+    ]
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "\n".join(rows * 2) + "\n")
+    (tmp_path / "test.tsv").write_text("text\tlabel\nShe rubs a cat.\tcat\nHe sees a river.\triver\n")
+    manifest = tmp_path / "task.yaml"
+    manifest.write_text("name: pets\ntrain: {path: train.tsv}\nvalidation: 0.25\ntest: {path: test.tsv}\nmetric: accuracy\n")
+    return manifest
+
+
+def save_model(folder: Path, tokenizer: Tokenizer, *, language: bool = False) -> Path:
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    head = LanguageHeadConfig() if language else ClassifyHeadConfig(classes=2)
+    model = Model(backbone, fresh_head(head, backbone, 0), causal=True)
+    return save(Bundle(model, tokenizer, () if language else ("cat", "river"), ({"generates": True, "objective": {}},)), folder)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--help`` prints a usage, every flag has a help text, and the exit code is 0."""
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    assert f"usage: warmstart {command}" in said
+
+
+def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command, or with ``--help``."""
+    assert main([]) == main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {name}" in said for name in COMMANDS)
+    assert main(["--version"]) == 0
+
+
+def test_importing_and_helping_load_nothing_heavy() -> None:
+    """Neither ``import warmstart`` nor ``warmstart --help`` imports torch, scikit-learn, polars or pydantic."""
+    code = (
+        "import sys, warmstart; from warmstart.cli import main; main(['--help'])\n"
+        "print(sorted({'torch', 'sklearn', 'polars', 'pydantic', 'numpy', 'altair'} & sys.modules.keys()))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pretrain, adapt, evaluate, predict, generate, audit, doctor: each command takes what the one before made."""
+    out, adapted = tmp_path / "lm", tmp_path / "adapted"
+    assert main(["pretrain", str(text), "--out", str(out), "--steps", "12", *QUICK]) == 0
+    assert {"config.yaml", "metrics.jsonl", "bundle", "report.html", "figures"} <= {file.name for file in out.iterdir()}
+    assert main(["adapt", str(out), str(task), "--out", str(adapted), "--seeds", "2", "--epochs", "2", "--batch", "4"]) == 0
+    said = capsys.readouterr().err
+    for word in ("came:", "new:", "dropped:", "head.score.weight", "majority", "TF-IDF", "from scratch", "95 %"):
+        assert word in said
+    assert main(["evaluate", str(adapted), str(task)]) == 0
+    assert main(["evaluate", str(out), str(text)]) == 0
+    assert "word_perplexity" in capsys.readouterr().err
+    assert main(["predict", str(adapted), "She holds the cat."]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["label"] in ("cat", "river")
+    assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-3)
+    assert main(["generate", str(out), "She", "--tokens", "5", "--greedy"]) == 0
+    assert capsys.readouterr().out.startswith("She")
+    assert main(["audit", str(task), "--model", str(adapted)]) == 0
+    assert main(["doctor", str(adapted)]) == 0
+    assert "is whole" in capsys.readouterr().err
+    assert "What transfer" not in (adapted / "report.html").read_text()[:200]
+
+
+def test_predicting_a_file_writes_one_line_a_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """In the file's order, into the file that is named."""
+    model = save_model(tmp_path / "m", tokenizer)
+    (tmp_path / "in.txt").write_text("a cat\n\na river\n")
+    out = tmp_path / "out.ndjson"
+    assert main(["predict", str(model), "--file", str(tmp_path / "in.txt"), "--out", str(out)]) == 0
+    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["a cat", "a river"]
+
+
+def test_a_run_goes_on_where_it_stopped(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped half-way and resumed by ``--resume``, a run ends with the weights of one that was never stopped."""
+    flags = [str(text), "--steps", "10", "--checkpoint-every", "1", *QUICK]
+    assert main(["pretrain", *flags, "--out", str(tmp_path / "whole")]) == 0
+    from warmstart.engine import loop
+
+    write, count = loop.write_checkpoint, 0
+
+    def stop(*arguments: object) -> None:
+        nonlocal count
+        write(*arguments)  # type: ignore[arg-type]
+        count += 1
+        if count == 4:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "write_checkpoint", stop)
+        assert main(["pretrain", *flags, "--out", str(tmp_path / "cut")]) == 130
+    assert main(["pretrain", "--resume", str(tmp_path / "cut")]) == 0
+    whole, cut = (load(tmp_path / name / "bundle").model.weights() for name in ("whole", "cut"))
+    for name, tensor in whole.items():
+        assert np.array_equal(tensor.detach().numpy(), cut[name].detach().numpy()), name
+
+
+def test_settings_come_from_yaml_presets_and_flags(tmp_path: Path) -> None:
+    """A flag beats the file, the file beats the preset, the preset beats the default."""
+    file = tmp_path / "c.yaml"
+    file.write_text("preset: gpt-nano\ntext: [a.txt]\nbackbone: {depth: 5}\ntrain: {steps: 7}\n")
+    config = parse(PretrainConfig, ["--config", str(file), "--steps", "9"], "warmstart pretrain")
+    assert (config.text, config.backbone.width, config.backbone.depth, config.train.steps) == (("a.txt",), 48, 5, 9)
+    config = parse(PretrainConfig, ["b.txt", "--preset=lab"], "warmstart pretrain")
+    assert (config.text, config.backbone.width, config.backbone.norm) == (("b.txt",), 200, "post")
+    config = parse(PredictConfig, ["m", "a text", "--top", "2"], "warmstart predict")
+    assert (config.model, config.texts, config.top) == ("m", ("a text",), 2)
+
+
+MISTAKES = {
+    "unknown command": (["pretrian"], "unknown command 'pretrian'; did you mean 'pretrain'"),
+    "no text": (["pretrain"], "name at least one file or folder of text"),
+    "missing text": (["pretrain", "nothing.txt", "--out", "OUT", *QUICK], "nothing.txt"),
+    "empty text": (["pretrain", "EMPTY", "--out", "OUT", *QUICK], "empty"),
+    "wrong encoding": (["pretrain", "LATIN", "--out", "OUT", *QUICK], "latin-1"),
+    "short text": (["pretrain", "SHORT", "--out", "OUT", *QUICK, "--held-out", "SHORT"], "the text is too short"),
+    "two budgets": (["pretrain", "TEXT", "--steps", "3", "--epochs", "1"], "name one budget, but 2 came"),
+    "heads": (["pretrain", "TEXT", "--width", "10", "--heads", "4"], "heads must divide width"),
+    "objective": (["pretrain", "TEXT", "--out", "OUT", "--objective", "maskd", *QUICK], "did you mean 'masked'"),
+    "vocabulary": (["pretrain", "TEXT", "--out", "OUT", "--tokenizer.vocab-size", "20"], "vocab"),
+    "preset": (["pretrain", "TEXT", "--preset", "gpt-nanno"], "did you mean 'gpt-nano'"),
+    "config file": (["pretrain", "--config", "nothing.yaml"], "no such file: nothing.yaml"),
+    "config key": (["pretrain", "--config", "BADKEY"], "unknown key 'backbone.widht'; did you mean 'width'"),
+    "used folder": (["pretrain", "TEXT", "--out", "USED"], "exists and is not empty"),
+    "no run": (["pretrain", "--resume", "nothing"], "no run to resume"),
+    "no model": (["predict", "nothing", "x"], "there is no model at nothing"),
+    "no bundle": (["doctor", "USED"], "not a bundle"),
+    "no texts": (["predict", "MODEL"], "nothing to label"),
+    "language model predicts": (["predict", "LANGUAGE", "x"], "adapt it to a task first"),
+    "classifier writes": (["generate", "MODEL", "x"], "does not write text"),
+    "no task": (["adapt", "LANGUAGE", "nothing.yaml", "--out", "OUT"], "nothing.yaml"),
+    "one class": (["adapt", "LANGUAGE", "ONECLASS", "--out", "OUT"], "two labels"),
+    "unknown label": (["adapt", "LANGUAGE", "NEWLABEL", "--out", "OUT"], "dog"),
+    "other labels": (["evaluate", "MODEL", "OTHER"], "must know every label"),
+    "scheme": (["adapt", "LANGUAGE", "TASK", "--scheme", "ful", "--out", "OUT"], "did you mean 'full'"),
+    "pooling": (["adapt", "LANGUAGE", "TASK", "--pooling", "maen", "--out", "OUT"], "did you mean 'mean'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_ends_with_one_message(
+    name: str, text: Path, task: Path, tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, the message says what is wrong, no traceback, and no bundle is left half-written."""
+    words, message = MISTAKES[name]
+    places = {"TEXT": text, "TASK": task, "OUT": tmp_path / "out", "USED": tmp_path}
+    for key, content in {"EMPTY": b"", "LATIN": b"caf\xe9 " * 40, "SHORT": b"She holds.\n"}.items():
+        places[key] = tmp_path / f"{key.lower()}.txt"
+        places[key].write_bytes(content)
+    (tmp_path / "one.tsv").write_text("text\tlabel\na\tcat\nb\tcat\n")
+    (tmp_path / "dog.tsv").write_text("text\tlabel\na\tdog\nb\tcat\n")
+    (tmp_path / "bird.tsv").write_text("text\tlabel\na\tbird\nb\tcat\nc\tbird\nd\tcat\n")
+    manifests = {
+        "ONECLASS": "train: {path: one.tsv}\nvalidation: 1\ntest: {path: one.tsv}",
+        "NEWLABEL": "train: {path: train.tsv}\nvalidation: 0.25\ntest: {path: dog.tsv}",
+        "OTHER": "train: {path: bird.tsv}\nvalidation: {path: bird.tsv}\ntest: {path: bird.tsv}",
+        "BADKEY": "backbone: {widht: 3}",
+    }
+    for key, content in manifests.items():
+        places[key] = tmp_path / f"{key.lower()}.yaml"
+        places[key].write_text((f"name: {key.lower()}\n" if key != "BADKEY" else "") + content + "\n")
+    if "MODEL" in words:
+        places["MODEL"] = save_model(tmp_path / "model", tokenizer)
+    if "LANGUAGE" in words:
+        places["LANGUAGE"] = save_model(tmp_path / "language", tokenizer, language=True)
+    code = main([str(places.get(word, word)) for word in words])
+    said = capsys.readouterr().err
+    assert code == 2, said
+    assert message in " ".join(said.split()), said
+    assert "Traceback" not in said
+    assert not list((tmp_path / "out").glob("**/bundle.json"))
+
+
+def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the nearest known flag, and exit code 2."""
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", "x", "--widht", "3"])
+    assert stop.value.code == 2
+    assert "--width" in capsys.readouterr().err
+
+
+def test_parse_names_the_flag_without_a_value() -> None:
+    """``--config`` at the end of the line."""
+    with pytest.raises(ConfigError, match="--config needs a value"):
+        parse(PretrainConfig, ["x", "--config"], "warmstart pretrain")
