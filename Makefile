@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test lint bench clean
+.PHONY: setup quickstart test lint clean
 
 setup: $(VENV)/.ready
 
@@ -26,9 +26,6 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-bench: setup
-	$(BIN)/python benchmarks/run.py
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info src/*.egg-info

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from warmstart.engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from warmstart.engine.config import TrainConfig
 from warmstart.engine.device import arithmetic
-from warmstart.engine.log import Bar, Metrics
+from warmstart.engine.log import Bar, Metrics, console
 from warmstart.engine.optim import Group, Optimizer
 from warmstart.engine.schedule import rate_at
 from warmstart.errors import ModelError
@@ -163,6 +163,9 @@ class _Run:
             self.model.eval()
             figures = self.work.evaluate()
             self.metrics.add({"step": self.out.steps, "held_out": figures})
+            if self.folder and not console.is_terminal:  # no bar is drawn there
+                said = ", ".join(f"{key} {value:.4g}" for key, value in figures.items() if "loss" in key)
+                console.print(f"step {self.out.steps}: held out {said}, {self.out.tokens_per_second:,.0f} tokens/s")
             for observer in self.work.observers:
                 observer(self.out.steps, figures)
         if self.folder and (done or self._due(self.config.checkpoint_every)):
