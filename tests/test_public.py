@@ -131,9 +131,14 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "t"
     with whole_folder(target) as aside:
         (aside / "a").write_text("old")
-    with pytest.raises(RuntimeError, match="oops"), whole_folder(target) as aside:
-        (aside / "a").write_text("new")
-        raise RuntimeError("oops")
+
+    def fail() -> None:
+        with whole_folder(target) as aside:
+            (aside / "a").write_text("new")
+            raise RuntimeError("oops")
+
+    with pytest.raises(RuntimeError, match="oops"):
+        fail()
     assert (target / "a").read_text() == "old"
     with whole_folder(target) as aside:
         (aside / "b").write_text("new")
