@@ -73,7 +73,7 @@ def test_a_frozen_backbone_wakes_again(tokenizer: Tokenizer) -> None:
 def test_the_weights_kept_are_those_that_were_scored(keep: str, tokenizer: Tokenizer) -> None:
     """The validation score of the run is that of its kept weights, and the test split is scored with them."""
     task, model = make_task(), classifier(tokenizer)
-    config = FineTuneConfig(keep=keep, train=TrainConfig(learning_rate=5e-3, epochs=8, batch=4))
+    config = FineTuneConfig(keep=keep, train=TrainConfig(learning_rate=5e-3, epochs=8, batch=4, precision="float32"))
     done = fine_tune(model, Splits.of(task, model, tokenizer), config, seed=0)
     scores = [score for _, score in done.curve]
     assert done.validation == (max(scores) if keep == "best" else scores[-1])

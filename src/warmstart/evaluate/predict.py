@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from warmstart.data.batch import Encoded, encode, ordered_batches
+from warmstart.engine.device import arithmetic
 from warmstart.errors import ModelError
 from warmstart.heads import ClassifyHead
 from warmstart.model import Bundle, Model
@@ -36,13 +37,15 @@ def encode_for(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> Enco
 
 
 @torch.inference_mode()
-def probabilities(model: Model, encoded: Encoded, pad_id: int) -> np.ndarray:
-    """Probabilities (N, C) of encoded texts, in float32 whatever precision the training used."""
+def probabilities(model: Model, encoded: Encoded, pad_id: int, precision: str = "float32") -> np.ndarray:
+    """Probabilities (N, C) of encoded texts; in float32, whatever the training used, unless another ``precision`` is asked for."""
     assert isinstance(model.head, ClassifyHead)
     model.eval()
     device = next(model.parameters()).device
     out = np.empty((len(encoded), model.head.config.classes), dtype=np.float64)
     for places, batch in ordered_batches(encoded, TOKENS, pad_id, causal=model.causal):
         batch = batch.to(device)
-        out[places] = model(batch.ids, batch.mask).double().softmax(dim=-1).cpu().numpy()
+        with arithmetic(precision, device):
+            logits = model(batch.ids, batch.mask)
+        out[places] = logits.double().softmax(dim=-1).cpu().numpy()
     return out

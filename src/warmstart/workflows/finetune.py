@@ -114,7 +114,7 @@ def fine_tune(
     settings = config.train.model_copy(update={"evaluate_every": config.train.evaluate_every or per_epoch})
 
     def validate() -> dict[str, Any]:
-        said = probabilities(model, splits.validation, splits.pad_id)
+        said = probabilities(model, splits.validation, splits.pad_id, config.train.precision)
         return {task.metric: classification(task.validation.labels, said, task.labels).score(task.metric)}
 
     def note(step: int, figures: dict[str, Any]) -> None:

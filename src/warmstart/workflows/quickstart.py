@@ -34,11 +34,11 @@ class QuickstartConfig(Config):
 
     out: str = "runs/quickstart"
     """folder of the run"""
-    tokens: int = Field(2_500_000, gt=0)
+    tokens: int = Field(1_500_000, gt=0)
     """budget of pretraining"""
     labels: tuple[int, ...] = (120, 480)
     """numbers of labelled texts to adapt to; the last one makes the bundle"""
-    epochs: float = Field(10, gt=0)
+    epochs: float = Field(6, gt=0)
     """passes over the labelled texts"""
     seeds: int = Field(3, gt=0)
     """how many seeds"""
@@ -55,11 +55,13 @@ def quickstart(config: QuickstartConfig) -> list[Outcome]:
     settings = PretrainConfig(
         text=(source.path,),
         out=config.out,
-        held_out="0.01",
+        held_out="0.005",
         tokenizer=TokenizerConfig(vocab_size=6000, sentinels=0),
         objective=ObjectiveConfig(name="masked", mask_rate=0.3),
         backbone=BackboneConfig(max_tokens=128),
-        train=TrainConfig(tokens=config.tokens, batch=32, optimizer="muon", learning_rate=3e-3),
+        train=TrainConfig(
+            tokens=config.tokens, batch=16, optimizer="muon", learning_rate=3e-3, evaluate_every=200, checkpoint_every=400
+        ),
         seed=config.seed,
     )
     console.print(f"pretraining on {config.tokens:,} tokens of documentation (modules of the test passages left out)")
