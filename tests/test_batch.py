@@ -24,7 +24,7 @@ def test_an_epoch_reads_every_text_once(lengths: list[int], batch: int, seed: in
     """With its own label, whatever the bucketing; and asking twice gives the same."""
     encoded = texts_of(lengths)
     labels = np.arange(len(lengths)) % 3
-    batches = labelled_batches(encoded, labels, batch, seed, 0, causal=False)
+    batches = labelled_batches(encoded, labels, (batch, 1), seed, 0, causal=False)
     steps = -(-len(lengths) // batch)
     seen = []
     for step in range(epoch * steps, (epoch + 1) * steps):
@@ -40,7 +40,7 @@ def test_an_epoch_reads_every_text_once(lengths: list[int], batch: int, seed: in
 def test_bucketing_wastes_little() -> None:
     """For 800 texts of 3 to 60 tokens, less than 12 % of what is read is padding; in random order it is over 40 %."""
     lengths = rng(0, "lengths").integers(3, 61, 800).tolist()
-    batches = labelled_batches(texts_of(lengths), np.zeros(800, dtype=np.int64), 16, 0, 0, causal=False)
+    batches = labelled_batches(texts_of(lengths), np.zeros(800, dtype=np.int64), (16, 1), 0, 0, causal=False)
     read = sum(batches(step)[0].ids.numel() for step in range(50))
     assert sum(lengths) / read > 0.88
     shuffled = rng(0, "order").permutation(lengths)
@@ -78,3 +78,12 @@ def test_long_texts_lose_their_end_but_not_their_frame(tokenizer: Tokenizer, app
     assert encoded.rows[0].tolist() == [tokenizer.specials.eos, *whole[:3], last]
     assert encoded.cut.tolist() == [len(whole) - 3, 0]
     assert encoded.rows[1].tolist() == [tokenizer.specials.eos, last]
+
+
+def test_accumulated_steps_read_as_many_texts() -> None:
+    """Three batches of 4 a step: two steps read 24 texts, and the epochs join without a gap."""
+    encoded = texts_of([3] * 20)
+    batches = labelled_batches(encoded, np.zeros(20, dtype=np.int64), (4, 3), 0, 0, causal=False)
+    read = [int(row) - 5 for step in range(5) for batch in batches(step) for row in batch.ids[:, 0]]
+    assert len(read) == 60
+    assert all(sorted(read[i : i + 20]) == list(range(20)) for i in (0, 20, 40))

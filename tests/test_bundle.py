@@ -232,3 +232,12 @@ def test_a_tied_head_is_saved_once() -> None:
     assert "head.weight" in free.weights()
     assert parameter_counts(tied)["head"] == 0
     assert parameter_counts(free)["head"] == 60 * 16
+
+
+def test_a_model_of_nans_is_not_whole(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Outputs that are no numbers equal nothing, not even themselves: such a model is never saved."""
+    bundle = make_bundle(tokenizer, LanguageHeadConfig())
+    with torch.no_grad():
+        bundle.model.backbone.embedding.weight.fill_(float("nan"))
+    with pytest.raises(BundleError, match="outputs differ"):
+        save(bundle, tmp_path / "b")

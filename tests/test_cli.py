@@ -164,7 +164,13 @@ MISTAKES = {
     "missing text": (["pretrain", "nothing.txt", "--out", "OUT", *QUICK], "nothing.txt"),
     "empty text": (["pretrain", "EMPTY", "--out", "OUT", *QUICK], "empty"),
     "wrong encoding": (["pretrain", "LATIN", "--out", "OUT", *QUICK], "latin-1"),
-    "short text": (["pretrain", "SHORT", "--out", "OUT", *QUICK, "--held-out", "SHORT"], "the text is too short"),
+    "short text": (["pretrain", "SHORT", "--out", "OUT", *QUICK, "--held-out", "TEXT"], "the text is too short"),
+    "held out is trained on": (
+        ["pretrain", "TEXT", "--out", "OUT", "--held-out", "TEXT"],
+        "held-out text must not be training text",
+    ),
+    "run inside text": (["pretrain", "USED", "--out", "OUT"], "lies inside the text's folder"),
+    "share": (["pretrain", "TEXT", "--out", "OUT", "--held-out", "1.5"], "a share between 0 and 1, but is 1.5"),
     "two budgets": (["pretrain", "TEXT", "--steps", "3", "--epochs", "1"], "name one budget, but 2 came"),
     "heads": (["pretrain", "TEXT", "--width", "10", "--heads", "4"], "heads must divide width"),
     "objective": (["pretrain", "TEXT", "--out", "OUT", "--objective", "maskd", *QUICK], "did you mean 'masked'"),
@@ -184,6 +190,7 @@ MISTAKES = {
     "unknown label": (["adapt", "LANGUAGE", "NEWLABEL", "--out", "OUT"], "dog"),
     "other labels": (["evaluate", "MODEL", "OTHER"], "must know every label"),
     "scheme": (["adapt", "LANGUAGE", "TASK", "--scheme", "ful", "--out", "OUT"], "did you mean 'full'"),
+    "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
     "pooling": (["adapt", "LANGUAGE", "TASK", "--pooling", "maen", "--out", "OUT"], "did you mean 'mean'"),
 }
 
@@ -234,3 +241,33 @@ def test_parse_names_the_flag_without_a_value() -> None:
     """``--config`` at the end of the line."""
     with pytest.raises(ConfigError, match="--config needs a value"):
         parse(PretrainConfig, ["x", "--config"], "warmstart pretrain")
+
+
+def test_a_mistake_does_not_claim_the_folder(text: Path, tmp_path: Path) -> None:
+    """After a misspelt file, the corrected command runs with the same ``--out``."""
+    flags = ["--out", str(tmp_path / "lm"), "--steps", "2", *QUICK]
+    assert main(["pretrain", str(text) + "t", *flags]) == 2
+    assert main(["pretrain", str(text), *flags]) == 0
+
+
+def test_labels_are_shown_as_they_are(task: Path, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A label that looks like the terminal's markup is printed, not read."""
+    for name in ("train.tsv", "test.tsv"):
+        file = task.parent / name
+        file.write_text(file.read_text().replace("\tcat", "\t[/x]").replace("\triver", "\t[neutral]"))
+    assert main(["audit", str(task)]) == 0
+    said = capsys.readouterr().err
+    assert "[/x]" in said
+    assert "[neutral]" in said
+
+
+def test_evaluate_scores_the_test_texts_that_adapt_held_out(text: Path, task: Path, tmp_path: Path) -> None:
+    """A test split cut out as a share does not depend on the run's seed."""
+    from warmstart.data import load_task
+    from warmstart.workflows.adapt import AdaptConfig, adapt
+    from warmstart.workflows.pretrain import pretrain
+
+    task.write_text("name: pets\ntrain: {path: train.tsv}\nvalidation: 0.25\ntest: 0.25\nmetric: accuracy\n")
+    pretrain(parse(PretrainConfig, [str(text), "--out", str(tmp_path / "lm"), "--steps", "2", *QUICK], "x"))
+    done = adapt(AdaptConfig(model=str(tmp_path / "lm"), task=str(task), out=str(tmp_path / "a"), seeds=1, seed=5, scratch=False))
+    assert done.task.test.texts == load_task(task).test.texts

@@ -218,3 +218,21 @@ def test_a_torn_metrics_line_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(json.dumps({"step": 10}) + "\n" + '{"step": 2')
     assert read_metrics(file) == [{"step": 10}]
+
+
+def test_weights_that_are_no_numbers_are_never_kept(tmp_path: Path) -> None:
+    """A loss that breaks between two log lines is noticed before a checkpoint is written."""
+    model = make_language_model()
+
+    def spoil(step: int) -> list[Batch]:
+        if step == 3:
+            with torch.no_grad():
+                model.backbone.embedding.weight.fill_(float("nan"))
+        return [ragged_batch(step)]
+
+    with pytest.raises(ModelError, match="the loss became nan at step 4"):
+        train(model, work(batches=spoil), TrainConfig(checkpoint_every=1), tmp_path)
+    found = read_checkpoint(tmp_path / "checkpoints", "a")
+    assert found is not None
+    assert found.step == 3
+    assert all(tensor.isfinite().all() for tensor in found.tensors.values())

@@ -55,6 +55,9 @@ def test_every_objective_has_repeatable_held_out_figures(name: str, tokenizer: T
     assert one == two
     assert all(math.isfinite(value) for value in one.values())
     assert any(key.endswith("loss") for key in one)
+    # only what is predicted from what stands before it has a likelihood
+    likelihoods = [key for key in one if "word_perplexity" in key]
+    assert likelihoods == {"causal": ["word_perplexity"], "hybrid": ["causal word_perplexity"]}.get(name, [])
 
 
 def test_a_trained_model_knows_the_grammar(tmp_path: Path) -> None:

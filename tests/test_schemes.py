@@ -44,7 +44,7 @@ def test_every_scheme_lives_a_whole_life(name: str, tokenizer: Tokenizer, tmp_pa
     scheme = SCHEMES[name]
     groups = apply_scheme(model, scheme)
     encoded = encode(tokenizer, SENTENCES, 32)
-    batches = labelled_batches(encoded, np.array([0, 0, 1, 0]), 4, 0, 0, causal=False)
+    batches = labelled_batches(encoded, np.array([0, 0, 1, 0]), (4, 1), 0, 0, causal=False)
     with torch.no_grad():
         first = float(model.loss(batches(0)[0]))
     train(model, Work(batches, 30, 0, groups=groups, show=False), TrainConfig(learning_rate=1e-2, precision="float32"))
@@ -64,7 +64,7 @@ def test_a_frozen_backbone_wakes_again(tokenizer: Tokenizer) -> None:
     model = classifier(tokenizer)
     apply_scheme(model, SCHEMES["probe"])
     before = model.backbone.embedding.weight.detach().clone()
-    batches = labelled_batches(encode(tokenizer, SENTENCES, 32), np.array([0, 0, 1, 0]), 4, 0, 0, causal=False)
+    batches = labelled_batches(encode(tokenizer, SENTENCES, 32), np.array([0, 0, 1, 0]), (4, 1), 0, 0, causal=False)
     train(model, Work(batches, 3, 0, groups=apply_scheme(model, SCHEMES["full"]), show=False), TrainConfig())
     assert not torch.equal(model.backbone.embedding.weight, before)
 
@@ -90,3 +90,13 @@ def test_one_seed_one_result(tokenizer: Tokenizer) -> None:
         model = classifier(tokenizer)
         said.append(fine_tune(model, Splits.of(task, model, tokenizer), config, seed=3).probabilities)
     assert (said[0] == said[1]).all()
+
+
+@pytest.mark.parametrize(("batch", "accumulate"), [(5, 1), (12, 1), (100, 1), (2, 3)])
+def test_an_epoch_is_a_whole_epoch(batch: int, accumulate: int, tokenizer: Tokenizer) -> None:
+    """Four epochs read every text four times, however the batches divide them, and are scored four times."""
+    task, model = make_task(), classifier(tokenizer)
+    config = FineTuneConfig(train=TrainConfig(epochs=4, batch=batch, accumulate=accumulate))
+    done = fine_tune(model, Splits.of(task, model, tokenizer), config, seed=0)
+    assert done.trained.tokens == 4 * sum(len(row) for row in Splits.of(task, model, tokenizer).train.rows)
+    assert len(done.curve) == 4

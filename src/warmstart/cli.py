@@ -51,8 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WarmstartError as error:
         _complain(str(error))
         return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
+        return 0
+    except OSError as error:
+        _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
+        return 2
     except KeyboardInterrupt:
-        _complain("interrupted; a training run goes on from its last checkpoint with --resume")
+        _complain("interrupted; a pretraining run goes on from its last checkpoint with `warmstart pretrain --resume FOLDER`")
         return 130
 
 

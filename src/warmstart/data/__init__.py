@@ -1,7 +1,7 @@
 """Text and labelled tasks: read, split, audited, stored as tokens, cut into batches."""
 
 from warmstart.data.audit import Audit, Finding, audit, drop_leaks
-from warmstart.data.corpus import Corpus, Part, prepare
+from warmstart.data.corpus import Corpus, Part, documents_of, prepare
 from warmstart.data.read import Source, read_documents, read_examples
 from warmstart.data.split import sample, stratified
 from warmstart.data.task import Split, Task, TaskSpec, build_task, load_task, save_task, subsample
@@ -17,6 +17,7 @@ __all__ = [
     "TaskSpec",
     "audit",
     "build_task",
+    "documents_of",
     "drop_leaks",
     "load_task",
     "prepare",

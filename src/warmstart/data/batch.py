@@ -63,9 +63,13 @@ def collate(rows: Sequence[np.ndarray], labels: np.ndarray | None, pad_id: int, 
 
 
 def labelled_batches(
-    encoded: Encoded, labels: np.ndarray, batch: int, seed: int, pad_id: int, *, causal: bool
+    encoded: Encoded, labels: np.ndarray, size: tuple[int, int], seed: int, pad_id: int, *, causal: bool
 ) -> Callable[[int], list[Batch]]:
-    """``batches(step)`` for fine-tuning: each epoch is every text once, in batches of like length, in an order of its own."""
+    """``batches(step)`` for fine-tuning: each epoch is every text once, in batches of like length, in an order of its own.
+
+    ``size`` is (texts of a batch, batches of a step).
+    """
+    batch, accumulate = size
     per_epoch = -(-len(encoded) // batch)
     lengths = np.array([len(row) for row in encoded.rows])
 
@@ -73,15 +77,18 @@ def labelled_batches(
     def order(epoch: int) -> list[np.ndarray]:
         draw = rng(seed, "texts", epoch)
         shuffled = draw.permutation(len(encoded))
-        size = BUCKET * batch
-        buckets = [shuffled[i : i + size] for i in range(0, len(shuffled), size)]
+        room = BUCKET * batch
+        buckets = [shuffled[i : i + room] for i in range(0, len(shuffled), room)]
         ranked = np.concatenate([bucket[np.argsort(lengths[bucket], kind="stable")] for bucket in buckets])
         groups = [ranked[i : i + batch] for i in range(0, len(ranked), batch)]
         return [groups[i] for i in draw.permutation(per_epoch)]
 
     def batches(step: int) -> list[Batch]:
-        chosen = order(step // per_epoch)[step % per_epoch]
-        return [collate([encoded.rows[i] for i in chosen], labels[chosen], pad_id, causal=causal)]
+        made = []
+        for number in range(step * accumulate, (step + 1) * accumulate):
+            chosen = order(number // per_epoch)[number % per_epoch]
+            made.append(collate([encoded.rows[i] for i in chosen], labels[chosen], pad_id, causal=causal))
+        return made
 
     return batches
 

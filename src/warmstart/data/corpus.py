@@ -152,6 +152,12 @@ class Corpus:
 _AGAIN = "delete the folder, and it is prepared again"
 
 
+def documents_of(sources: Sequence[Source], part: Part | None = None) -> Iterator[str]:
+    """All documents in ``sources`` that are not blank, or those of one part of them, in order."""
+    stream = (text for source in sources for text in read_documents(source) if text and not text.isspace())
+    return (text for number, text in enumerate(stream) if part is None or part.takes(number))
+
+
 def prepare(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, part: Part | None = None) -> Corpus:
     """The token store of all documents in ``sources`` (or of one part of them), made unless ``cache`` holds it already.
 
@@ -160,8 +166,7 @@ def prepare(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, part: 
     folder = Path(cache) / _key(sources, tokenizer, part)
     if folder.exists():
         return Corpus.open(folder)
-    stream = (text for source in sources for text in read_documents(source) if text and not text.isspace())
-    documents = (text for number, text in enumerate(stream) if part is None or part.takes(number))
+    documents = documents_of(sources, part)
     with whole_folder(folder) as aside:
         counts = _write(documents, tokenizer, aside)
         if not counts.documents:

@@ -114,7 +114,8 @@ class _Run:
                 self.out.seconds += time.perf_counter() - started
                 seen_loss, seen_targets = seen_loss + loss, seen_targets + targets
                 done = self._progress() >= 1
-                if self.out.steps % LOG_EVERY == 0 or done:
+                # the loss is looked at before every checkpoint, so that weights that are no numbers are never kept
+                if self.out.steps % LOG_EVERY == 0 or done or (self.folder and self._due(self.config.checkpoint_every)):
                     mean = float(seen_loss) / max(1, seen_targets)
                     self._log(mean, progress)
                     bar.show(progress, mean, self.out.tokens_per_second)

@@ -76,8 +76,7 @@ class Optimizer:
         for full, value in tensors.items():
             name, key = full.split("|")
             part, parameter = owners[name]
-            keep = value if key == "step" else value.to(parameter.device)
-            part.state[parameter][key] = keep
+            part.state[parameter][key] = value.to(parameter.device)
 
 
 def _adam_groups(parameters: Iterable[nn.Parameter], rate: float, decay: float) -> list[dict[str, Any]]:

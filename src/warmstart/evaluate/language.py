@@ -3,7 +3,8 @@
 A sub-word's loss depends on how the tokenizer cuts. The same loss per word and per byte does not: word-level perplexity is
 ``exp(nats of the whole text / its words)``, where words are what white space separates plus one end per document (as WikiText
 counts its ``<eos>``), and bits per byte are ``nats / ln 2 / bytes``. Unknown tokens make a text look easier than it is, so their
-share is given too.
+share is given too. Both figures are given where every token is predicted from those before it; a masked objective has its loss and
+perplexity per hidden token alone, which compare between models that hide the same share of the same tokens.
 """
 
 from __future__ import annotations
@@ -43,16 +44,17 @@ def _view(model: Model, rows: Rows, limit: int | None) -> dict[str, float]:
     if limit is not None:
         count = min(count, max(1, limit // rows.tokens))
     device = next(model.parameters()).device
-    total, targets, size = 0.0, 0, max(1, BATCH_TOKENS // rows.tokens)
+    total, targets, likelihood, size = 0.0, 0, rows.objective.name != "span", max(1, BATCH_TOKENS // rows.tokens)
     for start in range(0, count, size):
         places = np.arange(start, min(count, start + size))
         batch = rows.batch(places, rng(0, "held out", start), ragged=True)
         total += float(model.loss(batch.to(device)))
         targets += batch.count
+        likelihood = likelihood and batch.causal
     loss = total / max(1, targets)
     figures = {"loss": loss, "perplexity": math.exp(min(loss, 700))}
-    if rows.objective.name == "span":
-        return figures  # sentinels are targets too, so nothing per word or byte follows
+    if not likelihood:
+        return figures  # tokens read from both sides, or sentinels: no likelihood of the text follows
     corpus = rows.corpus
     per_word = loss * corpus.predicted / corpus.words
     return figures | {

@@ -47,5 +47,5 @@ def probabilities(model: Model, encoded: Encoded, pad_id: int, precision: str = 
         batch = batch.to(device)
         with arithmetic(precision, device):
             logits = model(batch.ids, batch.mask)
-        out[places] = logits.double().softmax(dim=-1).cpu().numpy()
+        out[places] = logits.float().cpu().double().softmax(dim=-1).numpy()
     return out

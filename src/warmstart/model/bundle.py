@@ -138,6 +138,8 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         digest = manifest.pop("digest")
+    except OSError as error:
+        raise BundleError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, AttributeError):
         raise BundleError(f"{file} is damaged: it does not read as a bundle's JSON; copy it again") from None
     if digest != _digest(manifest):

@@ -43,7 +43,7 @@ class Objective:
     token ids, of which the first ``lengths`` (B,) are real."""
     stride: Callable[[int, ObjectiveConfig], int]
     """how many fresh tokens of text one row of T model tokens takes"""
-    generates: bool
+    generates: Callable[[ObjectiveConfig], bool]
     """what it learns can write text from left to right"""
     causal: bool
     """which way the backbone looks when it is read afterwards"""
@@ -56,6 +56,11 @@ class Objective:
 def whole_row(tokens: int, _config: ObjectiveConfig) -> int:
     """A row of T model tokens takes T fresh tokens of text."""
     return tokens
+
+
+def always(_config: ObjectiveConfig) -> bool:
+    """Whatever the settings."""
+    return True
 
 
 def itself(config: ObjectiveConfig) -> dict[str, ObjectiveConfig]:

@@ -47,7 +47,7 @@ class AdaptConfig(Config):
 def adapt(config: AdaptConfig) -> Outcome:
     """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command."""
     bundle = load_model(config.model)
-    task = load_task(config.task, config.seed)
+    task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     if config.drop_leaks:
         task = drop_leaks(task)
     folder = open_run(config.out, config, resume=False)

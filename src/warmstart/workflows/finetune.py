@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import field_validator
+from pydantic import Field, field_validator
 from torch import Tensor
 from tyro.conf import arg
 
@@ -29,7 +29,7 @@ class FineTuneConfig(Config):
     """full: everything trains; probe: the backbone is frozen, only the head trains"""
     pooling: str = "mean"
     """which state of a text the head reads: mean, last, first, or appended (a classification token at the end)"""
-    head_dropout: float = 0.1
+    head_dropout: float = Field(0.1, ge=0, lt=1)
     """share of the pooled state dropped in training"""
     reading: Literal["as pretrained", "causal", "both"] = "as pretrained"
     """which way the backbone looks: as in pretraining, back only, or both ways"""
@@ -108,10 +108,12 @@ def fine_tune(
     model.to(pick_device())
     task, keeper = splits.task, _Keeper(model, config.keep)
     groups = apply_scheme(model, SCHEMES[config.scheme])
-    per_epoch = -(-len(splits.train) // config.train.batch)
+    size = (config.train.batch, config.train.accumulate)
+    batches_per_epoch = -(-len(splits.train) // size[0])  # the last one may be short, and is a whole step all the same
     mean_tokens = float(np.mean([len(row) for row in splits.train.rows]))
-    steps = config.train.count_steps(len(splits.train), mean_tokens, DEFAULT_EPOCHS)
-    settings = config.train.model_copy(update={"evaluate_every": config.train.evaluate_every or per_epoch})
+    steps = config.train.count_steps(batches_per_epoch * size[0], mean_tokens, DEFAULT_EPOCHS)
+    every = config.train.evaluate_every or -(-batches_per_epoch // size[1])
+    settings = config.train.model_copy(update={"evaluate_every": every})
 
     def validate() -> dict[str, Any]:
         said = probabilities(model, splits.validation, splits.pad_id, config.train.precision)
@@ -120,7 +122,7 @@ def fine_tune(
     def note(step: int, figures: dict[str, Any]) -> None:
         keeper.offer(step, figures[task.metric])
 
-    batches = labelled_batches(splits.train, task.train.labels, config.train.batch, seed, splits.pad_id, causal=model.causal)
+    batches = labelled_batches(splits.train, task.train.labels, size, seed, splits.pad_id, causal=model.causal)
     trained = train(model, Work(batches, steps, seed, title, evaluate=validate, observers=[note], groups=groups), settings)
     keeper.restore()
     said = probabilities(model, splits.test, splits.pad_id)

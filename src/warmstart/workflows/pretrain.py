@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.config import Config, read_yaml
-from warmstart.data import Corpus, Part, Source, prepare, read_documents
+from warmstart.data import Corpus, Part, Source, documents_of, prepare
 from warmstart.data.batch import Rows, pretraining_batches
+from warmstart.data.read import source_files
 from warmstart.engine import TrainConfig, Work, console, pick_device, train
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.evaluate.language import held_out
@@ -43,7 +44,7 @@ class PretrainConfig(Config):
     """a model to start from, with its tokenizer and backbone"""
     held_out: str = "0.02"
     """held-out text: a file or folder, or a share of the documents"""
-    document: str = "paragraph"
+    document: Literal["paragraph", "line", "file"] = "paragraph"
     """what one document is: paragraph, line or file"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""
@@ -58,6 +59,21 @@ class PretrainConfig(Config):
     cache: str | None = None
     """folder that keeps prepared text; default: the run's own folder"""
 
+    @model_validator(mode="after")
+    def _known(self) -> PretrainConfig:
+        OBJECTIVES[self.objective.name]
+        return self
+
+    def held_out_share(self) -> float | None:
+        """The share of the documents that is held out; None where a file or folder is named."""
+        try:
+            share = float(self.held_out)
+        except ValueError:
+            return None
+        if not 0 < share < 1:
+            raise ConfigError(f"held_out must be a file, a folder or a share between 0 and 1, but is {self.held_out}")
+        return share
+
 
 def pretrain(config: PretrainConfig) -> Pretrained:
     """Prepare text, train, evaluate, save the bundle, write the report; the ``pretrain`` command."""
@@ -69,9 +85,10 @@ def pretrain(config: PretrainConfig) -> Pretrained:
         config = PretrainConfig.build({**stored, "out": config.resume, "resume": config.resume}, str(settings))
     if not config.text:
         raise ConfigError("name at least one file or folder of text: `warmstart pretrain TEXT ...`")
+    sources = [Source(path=path, document=config.document) for path in config.text]
+    check_text(config, sources)
     started = load_model(config.start) if config.start else None
     folder = open_run(config.out, config, resume=bool(config.resume))
-    sources = [Source(path=path, document=config.document) for path in config.text]
     cache = Path(config.cache) if config.cache else folder / "text"
     tokenizer = started.tokenizer if started else make_tokenizer(config, sources, folder)
     corpora = split_corpora(config, sources, tokenizer, cache)
@@ -83,8 +100,20 @@ def pretrain(config: PretrainConfig) -> Pretrained:
     return done
 
 
+def check_text(config: PretrainConfig, sources: Sequence[Source]) -> None:
+    """Before anything is written: all files are there, no text is both trained on and held out, or written by the run."""
+    files = {file.resolve() for source in sources for file in source_files(source)}
+    if config.held_out_share() is None:
+        both = [file for file in source_files(Source(path=config.held_out)) if file.resolve() in files]
+        if both:
+            raise ConfigError(f"held-out text must not be training text, but {both[0]} is both; move it out of the text's folder")
+    for source in sources:
+        if Path(config.out).resolve().is_relative_to(Path(source.path).resolve()):
+            raise ConfigError(f"the run's folder {config.out} lies inside the text's folder {source.path}; choose another --out")
+
+
 def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path) -> Tokenizer:
-    """Load the tokenizer that is named, or train one on the text; the run keeps it, so that a resume takes the same one."""
+    """Load the tokenizer that is named, or train one on the training text; the run keeps it, for a resume."""
     kept = folder / "tokenizer.json"
     if kept.exists():
         return load_tokenizer(kept)
@@ -92,23 +121,21 @@ def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Pa
         tokenizer = load_tokenizer(config.tokenizer_file)
     else:
         console.print(f"training a tokenizer ({config.tokenizer.kind}, {config.tokenizer.vocab_size} tokens)")
-        tokenizer = train_tokenizer((text for source in sources for text in read_documents(source)), config.tokenizer)
+        share = config.held_out_share()
+        part = None if share is None else Part(share=share, held_out=False)
+        tokenizer = train_tokenizer(documents_of(sources, part), config.tokenizer)
     tokenizer.save(kept)
     return tokenizer
 
 
 def split_corpora(config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path) -> tuple[Corpus, Corpus]:
-    """The token stores of training and held-out text."""
-    try:
-        share = float(config.held_out)
-    except ValueError:
+    """The token stores of training and held-out text. Which documents are held out does not depend on the run's seed."""
+    share = config.held_out_share()
+    if share is None:
         held = [Source(path=config.held_out, document=config.document)]
         return prepare(sources, tokenizer, cache), prepare(held, tokenizer, cache)
-    if not 0 < share < 1:
-        raise ConfigError(f"held_out must be a file, a folder or a share between 0 and 1, but is {config.held_out}")
-    parts = [Part(share=share, held_out=held, seed=config.seed) for held in (False, True)]
-    train_part, held_part = (prepare(sources, tokenizer, cache, part) for part in parts)
-    return train_part, held_part
+    kept, held_out_part = (Part(share=share, held_out=held) for held in (False, True))
+    return prepare(sources, tokenizer, cache, kept), prepare(sources, tokenizer, cache, held_out_part)
 
 
 def pretrain_on(
@@ -138,7 +165,7 @@ def pretrain_on(
     entry = {
         "command": "pretrain",
         "objective": config.objective.plain(),
-        "generates": OBJECTIVES[config.objective.name].generates,
+        "generates": OBJECTIVES[config.objective.name].generates(config.objective),
         "train": config.train.plain(),
         "seed": config.seed,
         "corpus": corpora[0].digest,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from warmstart.backbone import BackboneConfig
 from warmstart.config import Config
-from warmstart.data import Source, Task, save_task
+from warmstart.data import Source, Task, save_task, subsample
 from warmstart.data.builtin import docstring_task, passages, pretraining_text
 from warmstart.engine import TrainConfig, console
 from warmstart.evaluate import predict
@@ -36,7 +37,7 @@ class QuickstartConfig(Config):
     """folder of the run"""
     tokens: int = Field(1_500_000, gt=0)
     """budget of pretraining"""
-    labels: tuple[int, ...] = (120, 480)
+    labels: Annotated[tuple[int, ...], Field(min_length=1)] = (120, 480)
     """numbers of labelled texts to adapt to; the last one makes the bundle"""
     epochs: float = Field(6, gt=0)
     """passes over the labelled texts"""
@@ -52,6 +53,8 @@ def quickstart(config: QuickstartConfig) -> list[Outcome]:
     """Run the main job; the ``quickstart`` command."""
     folder = open_run(config.out, config, resume=False)
     task, source = built_in(folder, config)
+    for count in config.labels:
+        subsample(task, count, config.seed)  # too many or too few labels are noticed before pretraining, not after
     settings = PretrainConfig(
         text=(source.path,),
         out=config.out,
@@ -68,9 +71,9 @@ def quickstart(config: QuickstartConfig) -> list[Outcome]:
     tokenizer = make_tokenizer(settings, [source], folder)
     corpora = split_corpora(settings, [source], tokenizer, folder / "text")
     pretrained = pretrain_on(corpora, tokenizer, settings, folder)
+    save(pretrained.bundle, folder / "pretrained")
     outcomes = [_adapt(pretrained, task, count, config) for count in config.labels]
     last = adapted_bundle(pretrained.bundle, outcomes[-1], _adapt_config(config))
-    save(pretrained.bundle, folder / "pretrained")
     save(last, folder / "bundle")
     page = quickstart_page(pretrained, corpora, outcomes, config, folder)
     text = task.test.texts[0]

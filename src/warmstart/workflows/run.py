@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.markup import escape
 from rich.table import Table
 
 from warmstart import __version__
@@ -35,7 +36,8 @@ def open_run(folder: str, config: Config, *, resume: bool) -> Path:
     settings = place / "config.yaml"
     if not resume:
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise ConfigError(f"{place} exists and is not empty; choose another --out, or continue it with --resume {place}")
+            go_on = f", or go on with `warmstart pretrain --resume {place}`" if (place / "checkpoints").exists() else ""
+            raise ConfigError(f"{place} exists and is not empty; choose another --out, or remove it{go_on}")
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -61,7 +63,9 @@ def load_model(path: str | Path) -> Bundle:
     bundle = load(place)
     total = sum(parameter.numel() for parameter in bundle.model.parameters())
     head = bundle.model.head.config.kind
-    console.print(f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, hashes right")
+    console.print(
+        f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, hashes right", markup=False
+    )
     return bundle
 
 
@@ -77,9 +81,9 @@ def provenance() -> dict[str, str]:
 
 def print_table(title: str, rows: list[tuple[Any, ...]], header: tuple[str, ...]) -> None:
     """A table in the terminal; the first column is left-aligned, the others right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(escape(str(cell)) for cell in row))
     console.print(table)
