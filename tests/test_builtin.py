@@ -20,6 +20,7 @@ from warmstart.data.builtin import (
     LONGEST,
     PER_MODULE,
     QUOTA,
+    READ,
     Passage,
     docstring_task,
     passages,
@@ -278,4 +279,6 @@ def test_the_installed_libraries_make_a_task() -> None:
     assert len(task.test) >= 12 * QUOTA["test"]
     assert len(task.train) >= 480
     assert max(len(text.split()) for text in task.test.texts) <= LONGEST
-    assert sum(map(len, pretraining_text(read, task))) > 10_000_000
+    texts = pretraining_text(read, task)
+    assert sum(map(len, texts)) > 5_000_000
+    assert max(len(text.split()) for text in texts if "\n" in text) <= READ

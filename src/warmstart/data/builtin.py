@@ -59,6 +59,8 @@ PER_MODULE = 15
 """Examples that one module may give, so that no big file is an area's face."""
 SHORTEST, LONGEST = 10, 40
 """Words of an example: shorter texts are no examples, longer ones lose their end."""
+READ = 100
+"""Words of a passage that pretraining reads."""
 MASK = "_"
 """Stands where a name was."""
 COPIED = 8
@@ -100,13 +102,20 @@ def docstring_task(found: Sequence[Passage], seed: int = 0) -> Task:
 def pretraining_text(found: Sequence[Passage], task: Task) -> list[str]:
     """The passages, areas or not, without any from a module that ``task`` validates or tests on.
 
+    Of each passage the lines that hold its first ``READ`` words are kept: prose comes first, tables and examples later.
     A passage elsewhere that repeats ``COPIED`` words in a row of a held-out opening, or all of a shorter one, is left out too.
     """
     asked = {*task.validation.texts, *task.test.texts}
     modules = {example.module for example in _examples(found) if example.text in asked}
     held_out = {run for passage in found if passage.module in modules for run in _runs(_opening(passage))}
     others = (passage.text for passage in found if passage.module not in modules)
-    return [text for text in others if held_out.isdisjoint(_runs(text))]
+    return [_first_lines(text) for text in others if held_out.isdisjoint(_runs(text))]
+
+
+def _first_lines(text: str) -> str:
+    lines = text.split("\n")
+    words = np.cumsum([len(line.split()) for line in lines])
+    return "\n".join(lines[: max(1, int(np.searchsorted(words, READ, side="right")))])
 
 
 def _examples(found: Sequence[Passage]) -> list[_Example]:

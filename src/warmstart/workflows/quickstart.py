@@ -35,7 +35,7 @@ class QuickstartConfig(Config):
 
     out: str = "runs/quickstart"
     """folder of the run"""
-    tokens: int = Field(1_500_000, gt=0)
+    tokens: int = Field(1_800_000, gt=0)
     """budget of pretraining"""
     labels: Annotated[tuple[int, ...], Field(min_length=1)] = (120, 480)
     """numbers of labelled texts to adapt to; the last one makes the bundle"""
@@ -99,7 +99,9 @@ def built_in(folder: Path, config: QuickstartConfig) -> tuple[Task, Source]:
 
 
 def _adapt_config(config: QuickstartConfig) -> AdaptConfig:
-    train = TrainConfig(epochs=config.epochs, batch=16, learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
+    train = TrainConfig(
+        epochs=config.epochs, batch=16, optimizer="muon", muon_rate=0.004, learning_rate=1e-3, warmup=0.1, weight_decay=0.01
+    )
     return AdaptConfig(
         model=f"{config.out}/pretrained",
         task=f"{config.out}/task",
