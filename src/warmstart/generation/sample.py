@@ -63,15 +63,12 @@ def keep_likeliest(logits: Tensor, config: GenerateConfig) -> Tensor:
 
     With logits ``log([.5 .3 .2])`` and top_p 0.6: the two likeliest are kept -> ``[.625 .375 0]``.
     """
-    scores = logits.double() / config.temperature
-    if config.top_k is not None and config.top_k < len(scores):
-        scores = scores.masked_fill(scores < scores.topk(config.top_k).values[-1], -math.inf)
-    shares = scores.softmax(dim=-1)
+    ranked, order = (logits.double() / config.temperature).sort(descending=True, stable=True)  # of equals the first wins
+    ranked, order = ranked[: config.top_k], order[: config.top_k]
+    shares = ranked.softmax(dim=-1)
     if config.top_p is not None:
-        ranked, order = shares.sort(descending=True)
-        before = ranked.cumsum(dim=-1) - ranked  # probability of all that is likelier
-        shares = shares.index_fill(0, order[before >= config.top_p], 0.0)
-    return shares / shares.sum()
+        shares = shares.where(shares.cumsum(dim=-1) - shares < config.top_p, 0.0)  # left: probability of all that is likelier
+    return torch.zeros(len(logits), dtype=shares.dtype).index_copy(0, order, shares / shares.sum())
 
 
 @torch.inference_mode()
