@@ -35,11 +35,11 @@ class QuickstartConfig(Config):
 
     out: str = "runs/quickstart"
     """folder of the run"""
-    tokens: int = Field(1_800_000, gt=0)
+    tokens: int = Field(1_500_000, gt=0)
     """budget of pretraining"""
     labels: Annotated[tuple[int, ...], Field(min_length=1)] = (120, 480)
     """numbers of labelled texts to adapt to; the last one makes the bundle"""
-    epochs: float = Field(6, gt=0)
+    epochs: float = Field(5, gt=0)
     """passes over the labelled texts"""
     seeds: int = Field(3, gt=0)
     """how many seeds"""
