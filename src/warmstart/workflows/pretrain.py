@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,11 +23,13 @@ from warmstart.model import Bundle, Model, fresh_head, save
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import seed_torch
 from warmstart.storage import sha256
-from warmstart.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
+from warmstart.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer, vocabulary_report
 from warmstart.workflows.outcome import Pretrained
 from warmstart.workflows.pages import pretraining_page
 from warmstart.workflows.run import load_model, open_run, print_table, provenance
 
+VOCABULARY_SAMPLE = 2_000
+"""documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last one reads all of them"""
 
@@ -91,6 +94,8 @@ def pretrain(config: PretrainConfig) -> Pretrained:
     folder = open_run(config.out, config, resume=bool(config.resume))
     cache = Path(config.cache) if config.cache else folder / "text"
     tokenizer = started.tokenizer if started else make_tokenizer(config, sources, folder)
+    sample = islice(documents_of(sources), VOCABULARY_SAMPLE)
+    print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
     corpora = split_corpora(config, sources, tokenizer, cache)
     done = pretrain_on(corpora, tokenizer, config, folder, started)
     print_table("held out", sorted((k, f"{v:.4g}") for k, v in done.figures.items()), ("figure", "value"))
