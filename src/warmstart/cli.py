@@ -29,7 +29,7 @@ COMMANDS = {
     "quickstart": Command("quickstart", "QuickstartConfig", "quickstart", "see it all work: no data, no network, six minutes"),
     "pretrain": Command("pretrain", "PretrainConfig", "pretrain", "train a backbone on unlabelled text"),
     "adapt": Command("adapt", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare honestly, report"),
-    "evaluate": Command("use", "EvaluateConfig", "evaluate", "score an adapted model on a task's test split"),
+    "evaluate": Command("use", "EvaluateConfig", "evaluate", "score a model on a task's test split, or on a text"),
     "predict": Command("use", "PredictConfig", "predict", "label texts"),
     "generate": Command("use", "GenerateCommand", "generate", "write text"),
     "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
@@ -120,12 +120,7 @@ def _partial(settings: Any, given: dict[str, Any], where: str) -> Any:
     missing = {name: tyro.MISSING for name, field in settings.model_fields.items() if field.is_required() and name not in given}
     if not missing:
         return settings.build(given, where)
-    stand_ins = {name: _stand_in(settings.model_fields[name].annotation) for name in missing}
-    return settings.build({**stand_ins, **given}, where).model_copy(update=missing)
-
-
-def _stand_in(annotation: Any) -> Any:
-    return ("-",) if "tuple" in str(annotation) else "-"
+    return settings.build({**dict.fromkeys(missing, "-"), **given}, where).model_copy(update=missing)
 
 
 def _take(words: list[str], flag: str) -> tuple[list[str], str | None]:

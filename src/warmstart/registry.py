@@ -22,6 +22,11 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ConfigError(f"unknown {self.noun} '{name}'; {suggest(name, self._rows)}")
         return self._rows[name]
 
+    def known(self, name: str) -> str:
+        """The name itself, if there is such a row: the check of settings that name one."""
+        self[name]
+        return name
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
 

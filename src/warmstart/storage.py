@@ -57,8 +57,11 @@ def _force(path: Path) -> None:
         os.close(handle)
 
 
-def write_forced(path: Path, data: bytes) -> None:
-    """Write one file aside, force it to disk, rename it into place. Raises ``StorageError`` when the disk refuses."""
+def write_forced(path: Path, data: bytes, noun: str = "") -> None:
+    """Write one file aside, force it to disk, rename it into place. Raises ``StorageError`` when the disk refuses.
+
+    The message says ``noun`` for what was to be written ("the tokenizer"), where it is given.
+    """
     aside = path.with_name(f".{path.name}.writing-{os.getpid()}")
     try:
         aside.write_bytes(data)
@@ -66,4 +69,5 @@ def write_forced(path: Path, data: bytes) -> None:
         os.replace(aside, path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise StorageError(f"cannot write {path}: {error.strerror or error}; free some space or choose another folder") from None
+        what = f"{noun} to {path}" if noun else str(path)
+        raise StorageError(f"cannot write {what}: {error.strerror or error}; free some space or choose another folder") from None

@@ -6,6 +6,7 @@ Letters in shapes, here and everywhere: B batch, T tokens, D width, H heads, K h
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,6 +47,18 @@ class Vocabulary:
     specials: Specials
     word_starts: np.ndarray
     """(V,) bool: this token begins a new word (special tokens do too)"""
+
+    @cached_property
+    def is_special(self) -> np.ndarray:
+        """(V,) bool: this token is a special one."""
+        import numpy as np
+
+        return np.isin(np.arange(self.size), list(self.specials.all()))
+
+    @cached_property
+    def ordinary(self) -> np.ndarray:
+        """Ids of all tokens that are not special, ascending."""
+        return (~self.is_special).nonzero()[0]
 
 
 @dataclass(frozen=True)

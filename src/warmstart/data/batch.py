@@ -37,6 +37,10 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def take(self, places: np.ndarray) -> Encoded:
+        """The texts at ``places``, in that order."""
+        return Encoded(tuple(self.rows[place] for place in places), self.cut[places])
+
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int, *, appended: bool = False) -> Encoded:
     """Each text between two end-of-text tokens, as documents stand in the token store: ``[EOS] text [EOS]``.

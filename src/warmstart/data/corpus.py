@@ -26,10 +26,10 @@ import numpy as np
 from pydantic import Field
 
 from warmstart.config import Config
-from warmstart.data.read import Source, read_documents
+from warmstart.data.read import Source, read_documents, source_files
 from warmstart.errors import DataError
 from warmstart.seeding import derive
-from warmstart.storage import whole_folder
+from warmstart.storage import sha256, whole_folder
 from warmstart.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -238,16 +238,17 @@ def _dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
 
 def _key(sources: Sequence[Source], tokenizer: Tokenizer, part: Part | None) -> str:
     """The folder's name: a hash of the files' content, how they are read, the tokenizer, the part and the format."""
-    read = [source.plain() | {"path": [(name, _sha256(file)) for name, file in _files(Path(source.path))]} for source in sources]
+    read = [
+        source.plain() | {"path": [(_name(source, file), _sha256(file)) for file in source_files(source)]} for source in sources
+    ]
     identity = [FORMAT, tokenizer.digest, part.plain() if part else None, read]
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+    return sha256(json.dumps(identity, sort_keys=True).encode())[:32]
 
 
-def _files(path: Path) -> list[tuple[str, Path]]:
-    """A file under its suffixes alone (it may move), or all files of a folder under their names in it."""
-    if path.is_dir():
-        return [(file.relative_to(path).as_posix(), file) for file in sorted(path.rglob("*")) if file.is_file()]
-    return [("".join(path.suffixes), path)]
+def _name(source: Source, file: Path) -> str:
+    """A file under its suffixes alone (it may move), or one of a folder under its name in it."""
+    folder = Path(source.path)
+    return "".join(file.suffixes) if file == folder else file.relative_to(folder).as_posix()
 
 
 def _sha256(path: Path) -> str:

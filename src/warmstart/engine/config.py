@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from warmstart.config import Config
 from warmstart.engine.schedule import SCHEDULES
@@ -31,7 +31,7 @@ class TrainConfig(Config):
     """AdamW for all, or Muon for the matrices inside the blocks and AdamW for the rest"""
     muon_rate: float = Field(0.02, gt=0)
     """highest rate of Muon"""
-    schedule: str = "cosine"
+    schedule: Annotated[str, AfterValidator(SCHEDULES.known)] = "cosine"
     """cosine, linear, trapezoid or constant"""
     warmup: float = Field(0.05, ge=0, lt=1)
     """share of the run in which the rate rises"""
@@ -49,12 +49,6 @@ class TrainConfig(Config):
     """steps between held-out evaluations; 0: ten in a run"""
     checkpoint_every: int = Field(0, ge=0)
     """steps between checkpoints; 0: ten in a run"""
-
-    @field_validator("schedule")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        SCHEDULES[value]
-        return value
 
     @model_validator(mode="after")
     def _one_budget(self) -> TrainConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ def pick_device(name: str = "auto") -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+@cache
 def native_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 in hardware; elsewhere it would be slower than float32, not faster."""
     if device.type == "cuda":

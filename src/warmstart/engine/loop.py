@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -95,6 +95,7 @@ class _Run:
 
     def __init__(self, model: nn.Module, work: Work, config: TrainConfig, folder: Path | None) -> None:
         self.model, self.work, self.config, self.folder = model, work, config, folder
+        self.trainable = cast(Trainable, model)  # the same object, by what the loop needs beyond nn.Module
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = Optimizer(work.groups or [Group(named)], config)
         self.device = next(model.parameters()).device
@@ -114,13 +115,17 @@ class _Run:
                 self.out.seconds += time.perf_counter() - started
                 seen_loss, seen_targets = seen_loss + loss, seen_targets + targets
                 done = self._progress() >= 1
+                keep = done or self._due(self.config.checkpoint_every)
                 # the loss is looked at before every checkpoint, so that weights that are no numbers are never kept
-                if self.out.steps % LOG_EVERY == 0 or done or (self.folder and self._due(self.config.checkpoint_every)):
+                if self.out.steps % LOG_EVERY == 0 or done or (self.folder and keep):
                     mean = float(seen_loss) / max(1, seen_targets)
                     self._log(mean, progress)
                     bar.show(progress, mean, self.out.tokens_per_second)
                     seen_loss, seen_targets = torch.zeros_like(seen_loss), 0
-                self._pause(done)
+                if self.work.evaluate and (done or self._due(self.config.evaluate_every)):
+                    self._evaluate(self.work.evaluate)
+                if self.folder and keep:
+                    self._keep(self.folder)
         self.model.eval()
         return self.out
 
@@ -133,7 +138,7 @@ class _Run:
         total = torch.zeros((), device=self.device)
         for batch in batches:
             with arithmetic(self.config.precision, self.device):
-                loss = self.model.loss(batch.to(self.device))  # type: ignore[operator]
+                loss = self.trainable.loss(batch.to(self.device))
             (loss / max(1, count)).backward()
             total = total + loss.detach()
             self.out.tokens += int(batch.mask.sum()) if batch.mask is not None else batch.ids.numel()
@@ -158,19 +163,16 @@ class _Run:
         row = {"step": self.out.steps, "tokens": self.out.tokens, "seconds": round(self.out.seconds, 2)}
         self.metrics.add(row | {"loss": round(loss, 5), "rate": rate, "tokens_per_second": round(self.out.tokens_per_second)})
 
-    def _pause(self, done: bool) -> None:
-        """Evaluate and write a checkpoint where one is due."""
-        if self.work.evaluate and (done or self._due(self.config.evaluate_every)):
-            self.model.eval()
-            figures = self.work.evaluate()
-            self.metrics.add({"step": self.out.steps, "held_out": figures})
-            if self.folder and not console.is_terminal:  # no bar is drawn there
-                said = ", ".join(f"{key} {value:.4g}" for key, value in figures.items() if "loss" in key)
-                console.print(f"step {self.out.steps}: held out {said}, {self.out.tokens_per_second:,.0f} tokens/s")
-            for observer in self.work.observers:
-                observer(self.out.steps, figures)
-        if self.folder and (done or self._due(self.config.checkpoint_every)):
-            self._keep(self.folder)
+    def _evaluate(self, evaluate: Callable[[], dict[str, Any]]) -> None:
+        """Ask for held-out figures, note them, and show them to the observers."""
+        self.model.eval()
+        figures = evaluate()
+        self.metrics.add({"step": self.out.steps, "held_out": figures})
+        if self.folder and not console.is_terminal:  # no bar is drawn there
+            said = ", ".join(f"{key} {value:.4g}" for key, value in figures.items() if "loss" in key)
+            console.print(f"step {self.out.steps}: held out {said}, {self.out.tokens_per_second:,.0f} tokens/s")
+        for observer in self.work.observers:
+            observer(self.out.steps, figures)
 
     def _due(self, every: int) -> bool:
         """Every so many steps; 0 means ten times in a run (every 200 steps where its length is not known)."""
@@ -178,8 +180,7 @@ class _Run:
         return self.out.steps % every == 0
 
     def _keep(self, folder: Path) -> None:
-        weights: dict[str, Tensor] = self.model.weights()  # type: ignore[operator]
-        tensors = {f"model/{name}": tensor for name, tensor in weights.items()}
+        tensors = {f"model/{name}": tensor for name, tensor in self.trainable.weights().items()}
         tensors |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.tensors().items()}
         tensors["tokens"] = torch.tensor(self.out.tokens)
         write_checkpoint(folder / "checkpoints", Checkpoint(self.out.steps, self.out.seconds, tensors, self.work.identity))

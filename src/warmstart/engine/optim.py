@@ -50,16 +50,15 @@ class Optimizer:
             self.parts.append(torch.optim.Muon(muon, weight_decay=config.weight_decay, momentum=0.95))
         self.clip = config.clip
 
-    def step(self, share: float) -> float:
-        """Clip, set every rate to ``share`` of its full rate, step, clear; returns the norm of the gradient before clipping."""
-        parameters = list(self.names)
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.clip or float("inf"))
+    def step(self, share: float) -> None:
+        """Clip, set every rate to ``share`` of its full rate, step, clear."""
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(list(self.names), self.clip)
         for part in self.parts:
             for group in part.param_groups:
                 group["lr"] = group["full_rate"] * share
             part.step()
             part.zero_grad(set_to_none=True)
-        return float(norm)
 
     def tensors(self) -> dict[str, Tensor]:
         """All state, as tensors named ``parameter|key``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,6 +78,9 @@ class Comparison:
     def sentences(self) -> list[str]:
         """What the first method bought against each of the others, one sentence each."""
         return [paired(self.rows[0], other).sentence for other in self.rows[1:]]
+
+    HEADER: ClassVar = ("method", "score (95 % interval)", "seconds", "trained parameters", "note")
+    """names the columns of ``table``"""
 
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Name, score with interval, seconds, trained parameters and note of each row, best first."""

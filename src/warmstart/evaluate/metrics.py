@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
@@ -47,6 +47,13 @@ class Scores:
         if metric not in METRICS:
             raise ConfigError(f"unknown metric '{metric}'; {suggest(metric, METRICS)}")
         return float(getattr(self, metric))
+
+    HEADER: ClassVar = ("label", "precision", "recall", "F1", "texts")
+    """names the columns of ``table``"""
+
+    def table(self) -> list[tuple[str, str, str, str, str]]:
+        """One row a class, in the task's order."""
+        return [(c.name, f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}", f"{c.support:,}") for c in self.per_class]
 
     def plain(self) -> dict[str, Any]:
         """All figures as plain values, fit for JSON."""

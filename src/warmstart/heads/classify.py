@@ -5,9 +5,9 @@ Letters: B batch, T tokens, D width, C classes.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from warmstart.config import Config
@@ -21,16 +21,10 @@ class ClassifyHeadConfig(Config):
     """names this head in files"""
     classes: int = Field(gt=1)
     """number of labels (C)"""
-    pooling: str = "mean"
+    pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
     """which state of a text is read: mean, last, first, or appended (a classification token at the end)"""
     dropout: float = Field(0.0, ge=0, lt=1)
     """share of the pooled state dropped in training"""
-
-    @field_validator("pooling")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        POOLINGS[value]
-        return value
 
 
 class ClassifyHead(nn.Module):

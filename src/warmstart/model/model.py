@@ -47,10 +47,9 @@ def fresh_head(config: HeadConfig, backbone: Backbone, seed: int) -> Head:
     return make_head(config, backbone.config.width, backbone.embedding.weight)
 
 
-def swap_head(model: Model, config: HeadConfig, seed: int, *, causal: bool | None = None) -> Model:
-    """The same backbone (the same object, not a copy) under a new head; ``causal`` None keeps the way it looks."""
-    head = fresh_head(config, model.backbone, seed)
-    return Model(model.backbone, head, causal=model.causal if causal is None else causal)
+def swap_head(model: Model, config: HeadConfig, seed: int) -> Model:
+    """The same backbone (the same object, not a copy) under a new head, looking the same way."""
+    return Model(model.backbone, fresh_head(config, model.backbone, seed), causal=model.causal)
 
 
 def parameter_counts(model: Model) -> dict[str, int]:

@@ -32,14 +32,14 @@ def hide(
 
     Special tokens and padding are never chosen. At least one token is, if there is any to choose.
     """
-    open_ = real & ~np.isin(ids, list(vocabulary.specials.all()))
+    open_ = real & ~vocabulary.is_special[ids]
     chosen = open_ & (_draw(ids, rng, vocabulary, config.whole_words) < config.mask_rate)
     if not chosen.any() and open_.any():
         chosen[np.unravel_index(rng.choice(np.flatnonzero(open_)), ids.shape)] = True
     fate = rng.random(ids.shape)
     hidden = np.where(chosen & (fate < 0.8), vocabulary.specials.mask, ids)
     swapped = chosen & (fate >= 0.9)
-    hidden[swapped] = rng.choice(_ordinary(vocabulary), size=int(swapped.sum()))
+    hidden[swapped] = rng.choice(vocabulary.ordinary, size=int(swapped.sum()))
     return hidden, chosen
 
 
@@ -50,7 +50,3 @@ def _draw(ids: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, who
         return draws
     words = vocabulary.word_starts[ids].cumsum(axis=1)  # (B, T): which word of the row a token belongs to
     return np.take_along_axis(np.pad(draws, ((0, 0), (0, 1))), words, axis=1)
-
-
-def _ordinary(vocabulary: Vocabulary) -> np.ndarray:
-    return np.setdiff1d(np.arange(vocabulary.size), list(vocabulary.specials.all()))

@@ -12,7 +12,6 @@ It does not train (``train.py``), read other formats (``load.py``) or pad and tr
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -22,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.errors import StorageError, TokenizerError
+from warmstart.errors import TokenizerError
+from warmstart.storage import sha256, write_forced
 from warmstart.tokenizer.pieces import kind_of, readable, spelled, starts_word
 from warmstart.tokenizer.specials import adopt
 from warmstart.types import Vocabulary
@@ -99,7 +99,7 @@ class Tokenizer:
     def digest(self) -> str:
         """The sha256 (hex) of the canonical JSON: keys sorted, no white space."""
         canonical = json.dumps(json.loads(self.to_json()), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return sha256(canonical.encode())
 
     def to_json(self) -> str:
         """The whole tokenizer as ``tokenizer.json``, the format of the ``tokenizers`` library."""
@@ -113,14 +113,7 @@ class Tokenizer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``tokenizer.json`` to ``path``: aside first, then renamed, so that no half file is ever seen."""
-        target = Path(path)
-        aside = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            aside.write_text(self.to_json(), encoding="utf-8")
-            aside.replace(target)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise StorageError(f"cannot write the tokenizer to {target}: {error.strerror or error}") from None
+        write_forced(Path(path), self.to_json().encode(), "the tokenizer")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self.to_json(),)  # the library's own pickling would forget to guard special tokens

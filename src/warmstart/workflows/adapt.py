@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone
 from warmstart.config import Config
-from warmstart.data import Task, audit, drop_leaks, load_task, subsample
+from warmstart.data import Task, audit, drop_leaks, load_task
 from warmstart.engine import console
 from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, classification, collapsed
 from warmstart.model import Bundle, Model, fresh_head, save, swap_head
@@ -19,7 +19,7 @@ from warmstart.seeding import seed_torch
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune, head_for, looks_back_only
 from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
 from warmstart.workflows.pages import adaptation_page
-from warmstart.workflows.run import load_model, open_run, print_table, provenance
+from warmstart.workflows.run import load_model, open_run, print_comparison, provenance
 
 
 class AdaptConfig(Config):
@@ -52,17 +52,12 @@ def adapt(config: AdaptConfig) -> Outcome:
         task = drop_leaks(task)
     folder = open_run(config.out, config, resume=False)
     outcome = compare(bundle, task, config)
-    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", outcome.comparison.table(), TABLE_HEADER)
-    for sentence in outcome.comparison.sentences():
-        console.print(sentence)
+    print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", outcome.comparison)
     best = adapted_bundle(bundle, outcome, config)
     save(best, folder / "bundle")
     page = adaptation_page(outcome, best, config, folder)
     console.print(f"bundle: {folder / 'bundle'} (seed {outcome.best.seed}, best on validation)\nreport: {page}")
     return outcome
-
-
-TABLE_HEADER = ("method", "score (95 % interval)", "seconds", "trained parameters", "note")
 
 
 def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None = None) -> Outcome:
@@ -72,24 +67,27 @@ def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None 
     intervals also say what another choice of texts would have given.
     """
     seeds = range(config.seed, config.seed + config.seeds)
-    tasks = {seed: subsample(task, labels, seed) if labels else task for seed in seeds}
-    found = audit(tasks[config.seed], bundle.tokenizer, bundle.model.backbone.config.max_tokens)
+    swapped = swap_head(bundle.model, head_for(task, config.tune), config.seed)
+    whole = Splits.of(task, swapped, bundle.tokenizer)
+    splits = {seed: whole.sample(labels, seed) if labels else whole for seed in seeds}
+    first = splits[config.seed].task
+    found = audit(first, bundle.tokenizer, bundle.model.backbone.config.max_tokens)
     for finding in found.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
-    for line in describe_swap(bundle, task, config.tune):
+    for line in describe_swap(bundle.model, swapped):
         console.print(line, markup=False)
     # a frozen backbone that was never trained is no from-scratch run: all of it must train
     settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
-    runs = {name: tuple(_run(name, bundle, tasks[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
+    runs = {name: tuple(_run(name, bundle, splits[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
     floor = float(np.bincount(task.test.labels, minlength=len(task.labels)).max() / len(task.test))
     rows = [_row(name, done, task.metric, floor) for name, done in runs.items()]
     reference: dict[str, Scores] = {}
     for name in BASELINES if config.baselines else ():
-        said = [run_baseline(name, one) for one in (tasks.values() if labels else [task])]
+        said = [run_baseline(name, one.task) for one in (splits.values() if labels else [whole])]
         scores = tuple(score.score(task.metric) for score, _ in said)
         rows.append(Row(name, scores, note="; ".join(dict.fromkeys(note for _, note in said))))
         reference[name] = said[0][0]
-    return Outcome(tasks[config.seed], Comparison(task.metric, tuple(rows)), runs, reference, found)
+    return Outcome(first, Comparison(task.metric, tuple(rows)), runs, reference, found)
 
 
 def run_baseline(name: str, task: Task) -> tuple[Scores, str]:
@@ -110,17 +108,16 @@ def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *,
     return Model(backbone, head, causal=looks_back_only(bundle.model.causal, config))
 
 
-def describe_swap(bundle: Bundle, task: Task, config: FineTuneConfig) -> list[str]:
+def describe_swap(before: Model, after: Model) -> list[str]:
     """What of the pretrained model comes along, what is new and what is dropped, one line each."""
-    before = bundle.model
-    after = swap_head(before, head_for(task, config), seed=0)
-    kept = [name for name in before.weights() if name.startswith("backbone.")]
-    new = [name for name in after.weights() if name not in kept]
-    dropped = [name for name in before.weights() if name not in kept] or ["no tensor (the language head is the embedding itself)"]
+    old, new = before.weights(), after.weights()
+    kept = [name for name in old if name.startswith("backbone.")]
+    fresh = {name: tensor.numel() for name, tensor in new.items() if name not in kept}
+    dropped = [name for name in old if name not in kept] or ["no tensor (the language head is the embedding itself)"]
     count = sum(parameter.numel() for parameter in before.backbone.parameters())
     return [
         f"came:    {len(kept)} tensors of the backbone, {count:,} parameters",
-        f"new:     {', '.join(new)} ({sum(after.weights()[name].numel() for name in new):,} parameters)",
+        f"new:     {', '.join(fresh)} ({sum(fresh.values()):,} parameters)",
         f"dropped: {', '.join(dropped)}",
     ]
 
@@ -140,11 +137,12 @@ def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig) -> Bun
     return Bundle(best.model, origin.tokenizer, outcome.task.labels, (*origin.history, entry))
 
 
-def _run(name: str, bundle: Bundle, task: Task, config: FineTuneConfig, seed: int) -> FineTuned:
-    model = task_model(bundle, task, config, seed, scratch=name == SCRATCH)
-    done = fine_tune(model, Splits.of(task, model, bundle.tokenizer), config, seed, title=f"{name}, seed {seed}")
-    score = done.test.score(task.metric)
-    console.print(f"{name}, seed {seed}: {task.metric} {100 * score:.1f} % in {done.trained.seconds:.0f} s")
+def _run(name: str, bundle: Bundle, splits: Splits, config: FineTuneConfig, seed: int) -> FineTuned:
+    model = task_model(bundle, splits.task, config, seed, scratch=name == SCRATCH)
+    done = fine_tune(model, splits, config, seed, title=f"{name}, seed {seed}")
+    metric = splits.task.metric
+    score = done.test.score(metric)
+    console.print(f"{name}, seed {seed}: {metric} {100 * score:.1f} % in {done.trained.seconds:.0f} s")
     return done
 
 

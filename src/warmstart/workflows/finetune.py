@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from torch import Tensor
 from tyro.conf import arg
 
 from warmstart.config import Config
-from warmstart.data import Task
+from warmstart.data import Task, sample
 from warmstart.data.batch import Encoded, labelled_batches
 from warmstart.engine import TrainConfig, Trained, Work, pick_device, train
 from warmstart.evaluate import Scores, classification
@@ -25,9 +25,9 @@ from warmstart.tokenizer import Tokenizer
 class FineTuneConfig(Config):
     """How a model is fitted to labels."""
 
-    scheme: str = "full"
+    scheme: Annotated[str, AfterValidator(SCHEMES.known)] = "full"
     """full: everything trains; probe: the backbone is frozen, only the head trains"""
-    pooling: str = "mean"
+    pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
     """which state of a text the head reads: mean, last, first, or appended (a classification token at the end)"""
     head_dropout: float = Field(0.1, ge=0, lt=1)
     """share of the pooled state dropped in training"""
@@ -36,18 +36,6 @@ class FineTuneConfig(Config):
     keep: Literal["best", "last"] = "best"
     """keep the weights of the evaluation with the best validation score, or the last ones"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
-
-    @field_validator("scheme")
-    @classmethod
-    def _known_scheme(cls, value: str) -> str:
-        SCHEMES[value]
-        return value
-
-    @field_validator("pooling")
-    @classmethod
-    def _known_pooling(cls, value: str) -> str:
-        POOLINGS[value]
-        return value
 
 
 DEFAULT_EPOCHS = 10
@@ -87,6 +75,11 @@ class Splits:
         train_, validation, test = (encode_for(model, tokenizer, part.texts) for part in (task.train, task.validation, task.test))
         return cls(task, train_, validation, test, tokenizer.specials.pad)
 
+    def sample(self, labels: int, seed: int) -> Splits:
+        """The same with a stratified subset of so many training texts, which are not encoded again."""
+        places = sample(self.task.train.labels, labels, seed)
+        return replace(self, task=self.task.with_train(self.task.train.take(places)), train=self.train.take(places))
+
 
 def head_for(task: Task, config: FineTuneConfig) -> ClassifyHeadConfig:
     """The settings of the head that this task needs."""
@@ -98,9 +91,7 @@ def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
     return pretrained_causal if config.reading == "as pretrained" else config.reading == "causal"
 
 
-def fine_tune(
-    model: Model, splits: Splits, config: FineTuneConfig, seed: int, title: str = "fine-tuning", folder: Any = None
-) -> FineTuned:
+def fine_tune(model: Model, splits: Splits, config: FineTuneConfig, seed: int, title: str = "fine-tuning") -> FineTuned:
     """Fit ``model`` (with its classification head) to the training split, in place.
 
     Which weights are kept is decided on the validation split; the test split is scored once, at the end.

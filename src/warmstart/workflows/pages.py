@@ -52,11 +52,15 @@ def adaptation_page(outcome: Outcome, bundle: Bundle, config: Config, folder: Pa
 
 
 def first_sentence(outcome: Outcome) -> str:
-    """What transfer bought, as a sentence that begins with a capital."""
-    said = "; ".join(outcome.comparison.sentences())
-    return (
-        said[:1].upper() + said[1:] + "." if said else f"{outcome.comparison.rows[0].name}: {outcome.comparison.rows[0].interval}."
-    )
+    """What transfer bought."""
+    first = outcome.comparison.rows[0]
+    said = outcome.comparison.sentences()
+    return as_sentence("; ".join(said)) if said else f"{first.name}: {first.interval}."
+
+
+def as_sentence(said: str) -> str:
+    """With a capital and a full stop."""
+    return said[:1].upper() + said[1:] + "."
 
 
 def headline_figure(figures: dict[str, Any]) -> tuple[str, str]:
@@ -98,12 +102,12 @@ def comparison_sections(outcome: Outcome) -> Iterator[Section]:
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
     yield Section(
         "Comparison",
-        tuple(sentence[:1].upper() + sentence[1:] + "." for sentence in comparison.sentences()),
+        tuple(as_sentence(said) for said in comparison.sentences()),
         (
             Figure(
                 "comparison", f"{metric} on the test split: each seed, mean and 95 % interval.", charts.comparison(rows, metric)
             ),
-            Table(("method", "score (95 % interval)", "seconds", "trained parameters", "note"), comparison.table()),
+            Table(comparison.HEADER, comparison.table()),
         ),
     )
     curves = [
@@ -120,13 +124,12 @@ def comparison_sections(outcome: Outcome) -> Iterator[Section]:
     methods = {name: runs[0].test for name, runs in outcome.runs.items()} | outcome.baselines
     classes = [(name, row.name, row.f1) for name, scores in methods.items() if name != "majority" for row in scores.per_class]
     best = outcome.best.test
-    table = [(row.name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}", f"{row.support:,}") for row in best.per_class]
     yield Section(
         "Labels",
         (f"Of the saved model (seed {outcome.best.seed}, best on validation); beside it each other method's first seed.",),
         (
             Figure("classes", "F1 of each label on the test split.", charts.per_class(classes)),
-            Table(("label", "precision", "recall", "F1", "texts"), table),
+            Table(best.HEADER, best.table()),
             Figure("confusion", "Rows: true label; columns: predicted label.", charts.confusion(best.confusion, task.labels)),
         ),
     )
@@ -136,8 +139,12 @@ def audit_section(outcome: Outcome) -> Section:
     """What the audit found before training."""
     lines = tuple(f"{finding.severity}: {finding.sentence}" for finding in outcome.audit.findings())
     rows = [(str(row["split"]), str(row["label"]), int(row["count"])) for row in outcome.audit.balance()]
-    figure = Figure("balance", "Texts of each label in each split.", charts.class_balance(rows))
-    return Section("Audit of the data", lines or ("Nothing to report.",), (figure,))
+    lengths = [(split.name, split.words["median"], split.words["p95"], split.words["longest"]) for split in outcome.audit.splits]
+    figures = (
+        Figure("balance", "Texts of each label in each split.", charts.class_balance(rows)),
+        Figure("lengths", "Words per text in each split.", charts.text_lengths(lengths)),
+    )
+    return Section("Audit of the data", lines or ("Nothing to report.",), figures)
 
 
 def size_section(bundle: Bundle, done: Pretrained | None) -> Section:

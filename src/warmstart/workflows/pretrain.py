@@ -26,7 +26,7 @@ from warmstart.storage import sha256
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer, vocabulary_report
 from warmstart.workflows.outcome import Pretrained
 from warmstart.workflows.pages import pretraining_page
-from warmstart.workflows.run import load_model, open_run, print_table, provenance
+from warmstart.workflows.run import load_model, open_run, print_figures, print_table, provenance
 
 VOCABULARY_SAMPLE = 2_000
 """documents that the vocabulary report reads"""
@@ -98,7 +98,7 @@ def pretrain(config: PretrainConfig) -> Pretrained:
     print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
     corpora = split_corpora(config, sources, tokenizer, cache)
     done = pretrain_on(corpora, tokenizer, config, folder, started)
-    print_table("held out", sorted((k, f"{v:.4g}") for k, v in done.figures.items()), ("figure", "value"))
+    print_figures("held out", done.figures)
     save(done.bundle, folder / "bundle")
     page = pretraining_page(done, corpora, config, folder)
     console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")

@@ -22,12 +22,12 @@ from warmstart.model import save
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
 from warmstart.tokenizer import TokenizerConfig
-from warmstart.workflows.adapt import TABLE_HEADER, AdaptConfig, adapted_bundle, compare
+from warmstart.workflows.adapt import AdaptConfig, adapted_bundle, compare
 from warmstart.workflows.finetune import FineTuneConfig
 from warmstart.workflows.outcome import Outcome, Pretrained
 from warmstart.workflows.pages import quickstart_page
 from warmstart.workflows.pretrain import PretrainConfig, make_tokenizer, pretrain_on, split_corpora
-from warmstart.workflows.run import open_run, print_table
+from warmstart.workflows.run import open_run, print_comparison
 
 
 class QuickstartConfig(Config):
@@ -55,7 +55,7 @@ def quickstart(config: QuickstartConfig) -> list[Outcome]:
     task, source = built_in(folder, config)
     for count in config.labels:
         subsample(task, count, config.seed)  # too many or too few labels are noticed before pretraining, not after
-    settings = PretrainConfig(
+    plan = PretrainConfig(
         text=(source.path,),
         out=config.out,
         held_out="0.005",
@@ -68,12 +68,13 @@ def quickstart(config: QuickstartConfig) -> list[Outcome]:
         seed=config.seed,
     )
     console.print(f"pretraining on {config.tokens:,} tokens of documentation (modules of the test passages left out)")
-    tokenizer = make_tokenizer(settings, [source], folder)
-    corpora = split_corpora(settings, [source], tokenizer, folder / "text")
-    pretrained = pretrain_on(corpora, tokenizer, settings, folder)
+    tokenizer = make_tokenizer(plan, [source], folder)
+    corpora = split_corpora(plan, [source], tokenizer, folder / "text")
+    pretrained = pretrain_on(corpora, tokenizer, plan, folder)
     save(pretrained.bundle, folder / "pretrained")
-    outcomes = [_adapt(pretrained, task, count, config) for count in config.labels]
-    last = adapted_bundle(pretrained.bundle, outcomes[-1], _adapt_config(config))
+    settings = _adapt_config(config)
+    outcomes = [_adapt(pretrained, task, count, settings) for count in config.labels]
+    last = adapted_bundle(pretrained.bundle, outcomes[-1], settings)
     save(last, folder / "bundle")
     page = quickstart_page(pretrained, corpora, outcomes, config, folder)
     text = task.test.texts[0]
@@ -112,10 +113,8 @@ def _adapt_config(config: QuickstartConfig) -> AdaptConfig:
     )
 
 
-def _adapt(pretrained: Pretrained, task: Task, labels: int, config: QuickstartConfig) -> Outcome:
-    console.print(f"\nadapting to {labels} labelled texts; each of {config.seeds} seeds draws its own")
-    outcome = compare(pretrained.bundle, task, _adapt_config(config), labels)
-    print_table(f"{labels} labels: {task.metric}", outcome.comparison.table(), TABLE_HEADER)
-    for sentence in outcome.comparison.sentences():
-        console.print(sentence)
+def _adapt(pretrained: Pretrained, task: Task, labels: int, settings: AdaptConfig) -> Outcome:
+    console.print(f"\nadapting to {labels} labelled texts; each of {settings.seeds} seeds draws its own")
+    outcome = compare(pretrained.bundle, task, settings, labels)
+    print_comparison(f"{labels} labels: {task.metric}", outcome.comparison)
     return outcome

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from warmstart import __version__
 from warmstart.config import Config
 from warmstart.engine import busy, console, describe_machine, pick_device
 from warmstart.errors import BundleError, ConfigError, StorageError
+from warmstart.evaluate import Comparison
 from warmstart.model import Bundle, load
 from warmstart.storage import write_forced
 
@@ -79,7 +81,19 @@ def provenance() -> dict[str, str]:
     }
 
 
-def print_table(title: str, rows: list[tuple[Any, ...]], header: tuple[str, ...]) -> None:
+def print_comparison(title: str, comparison: Comparison) -> None:
+    """A comparison in the terminal: its table, then its sentences."""
+    print_table(title, comparison.table(), comparison.HEADER)
+    for sentence in comparison.sentences():
+        console.print(sentence)
+
+
+def print_figures(title: str, figures: Mapping[str, float]) -> None:
+    """Named figures in the terminal."""
+    print_table(title, [(name, f"{value:.5g}") for name, value in figures.items()], ("figure", "value"))
+
+
+def print_table(title: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
     """A table in the terminal; the first column is left-aligned, the others right."""
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for i, name in enumerate(header):

@@ -24,7 +24,7 @@ from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, load
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
-from warmstart.workflows.run import find_bundle, load_model, print_table
+from warmstart.workflows.run import find_bundle, load_model, print_figures, print_table
 
 
 class PredictConfig(Config):
@@ -116,8 +116,7 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
         figures = held_out(
             bundle.model, Rows(corpus, bundle.tokenizer.vocabulary(), objective, bundle.model.backbone.config.max_tokens)
         )
-    title = f"{config.task}: {corpus.words:,} words, {corpus.predicted:,} tokens"
-    print_table(title, [(key, f"{value:.5g}") for key, value in figures.items()], ("figure", "value"))
+    print_figures(f"{config.task}: {corpus.words:,} words, {corpus.predicted:,} tokens", figures)
     return figures
 
 
@@ -132,8 +131,7 @@ def _score(bundle: Bundle, task: Task) -> Scores:
     said = probabilities_of(bundle, task.test.texts)
     scores = classification(labels, said, bundle.labels)
     around = bootstrap(said.argmax(axis=1) == labels)
-    rows = [(row.name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}", row.support) for row in scores.per_class]
-    print_table(f"{task.name}, {len(task.test)} test texts", rows, ("label", "precision", "recall", "F1", "texts"))
+    print_table(f"{task.name}, {len(task.test)} test texts", scores.table(), scores.HEADER)
     console.print(f"accuracy {around} over test texts, macro F1 {100 * scores.macro_f1:.1f} %, log loss {scores.log_loss:.3f} nats")
     return scores
 
