@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.batch import Encoded, collate, encode, labelled_batches, ordered_batches
+from conftest import SENTENCES, make_language_model
+from warmstart.data import Corpus, Source, prepare
+from warmstart.data import batch as batch_file
+from warmstart.data.batch import Encoded, Rows, collate, encode, evened, labelled_batches, ordered_batches
+from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
+from warmstart.types import IGNORE
 
 
 def texts_of(lengths: list[int]) -> Encoded:
@@ -87,3 +93,57 @@ def test_accumulated_steps_read_as_many_texts() -> None:
     read = [int(row) - 5 for step in range(5) for batch in batches(step) for row in batch.ids[:, 0]]
     assert len(read) == 60
     assert all(sorted(read[i : i + 20]) == list(range(20)) for i in (0, 20, 40))
+
+
+@pytest.fixture(scope="module")
+def sentences(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """A token store of short documents of different length."""
+    folder = tmp_path_factory.mktemp("sentences")
+    (folder / "text.txt").write_text("\n".join(" ".join(SENTENCES[: 1 + i % 3]) for i in range(12)))
+    return prepare([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
+
+
+def whole_documents(name: str) -> ObjectiveConfig:
+    return ObjectiveConfig(name=name, rows="documents", mask_rate=0.3)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_row_can_be_one_document(name: str, sentences: Corpus, tokenizer: Tokenizer) -> None:
+    """Each document begins its row, nothing of a neighbour is in it, and what stands behind its last target is no text."""
+    rows = Rows(sentences, tokenizer.vocabulary(), whole_documents(name), 96)
+    assert len(rows) == sentences.documents == 12
+    batch = rows.batch(np.arange(12), rng(0, "documents"))
+    assert (batch.ids[:, 0] == tokenizer.specials.eos).all()
+    assert batch.targets is not None
+    assert int((batch.targets != IGNORE).sum()) == batch.count
+    padded = torch.arange(batch.ids.shape[1]) >= batch.lengths[:, None]
+    assert (batch.targets[padded] == IGNORE).all()
+    assert set(batch.ids[padded].tolist()) <= {tokenizer.specials.pad, *batch.ids[:, 0].tolist(), *tokenizer.specials.sentinels}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_like_length_are_the_same_batch(
+    name: str, seed: int, sentences: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row is in one part, with less padding; the summed loss and the number of targets are those of the whole."""
+    monkeypatch.setattr(batch_file, "PART_TOKENS", 64)
+    model = make_language_model(vocab_size=tokenizer.vocab_size, max_tokens=96)
+    rows = Rows(sentences, tokenizer.vocabulary(), whole_documents(name), 96)
+    batch = rows.batch(np.arange(12), rng(seed, "documents"))
+    parts = evened(batch)
+    assert len(parts) > 1
+    assert sum(part.count for part in parts) == batch.count
+    assert sum(len(part.ids) for part in parts) == 12
+    assert sum(part.ids.numel() for part in parts) < batch.ids.numel()
+    assert sum(int(part.lengths.sum()) for part in parts) == int(batch.lengths.sum())
+    with torch.no_grad():
+        assert float(sum(model.loss(part) for part in parts)) == pytest.approx(float(model.loss(batch)), rel=1e-5)
+
+
+def test_full_rows_stay_one_batch(sentences: Corpus, tokenizer: Tokenizer) -> None:
+    """Packed rows have no padding, so there is nothing to even out."""
+    rows = Rows(sentences, tokenizer.vocabulary(), ObjectiveConfig(name="causal"), 24)
+    batch = rows.batch(np.arange(4), rng(0, "rows"))
+    assert evened(batch) == [batch]
+    assert batch.lengths.tolist() == [24] * 4

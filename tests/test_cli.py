@@ -193,6 +193,8 @@ MISTAKES = {
     "other labels": (["evaluate", "MODEL", "OTHER"], "must know every label"),
     "scheme": (["adapt", "LANGUAGE", "TASK", "--scheme", "ful", "--out", "OUT"], "did you mean 'full'"),
     "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
+    "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "are for a model that writes answers"),
+    "answers from labels": (["answers", "MODEL", "TASK", "--out", "OUT"], "answers are written by a language head"),
     "pooling": (["adapt", "LANGUAGE", "TASK", "--pooling", "maen", "--out", "OUT"], "did you mean 'mean'"),
 }
 

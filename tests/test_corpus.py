@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from warmstart.data import corpus as module
 from warmstart.data.corpus import Corpus, Part, prepare
-from warmstart.data.read import Source
+from warmstart.data.source import Source
 from warmstart.errors import DataError, StorageError
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -260,7 +260,7 @@ MEASURE = """
 import resource, sys
 from pathlib import Path
 from warmstart.data.corpus import prepare
-from warmstart.data.read import Source
+from warmstart.data.source import Source
 from warmstart.tokenizer import Tokenizer
 tokenizer = Tokenizer.from_json(Path(sys.argv[1]).read_text())
 for name in sys.argv[2:4]:

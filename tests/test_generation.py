@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from conftest import make_backbone
 from warmstart.errors import ModelError
-from warmstart.generation import GenerateConfig, generate, keep_likeliest
-from warmstart.generation.sample import _pick
+from warmstart.generation import GenerateConfig, continue_prompts, generate, keep_likeliest
+from warmstart.generation.choose import pick
 from warmstart.heads import LanguageHeadConfig
 from warmstart.model import Bundle, Model, fresh_head
 from warmstart.tokenizer import Tokenizer
@@ -91,7 +91,7 @@ def test_draws_follow_their_probabilities() -> None:
     """Of 4,000 draws each outcome has its share, and what has none never comes."""
     shares = torch.tensor([0.5, 0.0, 0.3, 0.2], dtype=torch.float64)
     draw = np.random.default_rng(0)
-    seen = Counter(_pick(shares, draw) for _ in range(4000))
+    seen = Counter(pick(shares, draw) for _ in range(4000))
     assert [seen[i] / 4000 for i in range(4)] == pytest.approx(shares.tolist(), abs=0.03)
     assert seen[1] == 0
 
@@ -103,3 +103,37 @@ def test_a_model_that_does_not_write_says_so(tokenizer: Tokenizer) -> None:
     bundle = Bundle(model, tokenizer, history=({"generates": False},))
     with pytest.raises(ModelError, match="does not write text"):
         generate(bundle, ["x"])
+
+
+PROMPTS = ["", "She holds", "He can hold a dog, and I can rub the cat!", "I", "Where was the river"]
+
+
+@pytest.mark.parametrize("attention", ["dot-product", "synthesizer"])
+@pytest.mark.parametrize("tokens", [6, 40])
+@pytest.mark.parametrize("greedy", [True, False])
+def test_a_continuation_does_not_depend_on_its_neighbours(tokenizer: Tokenizer, attention: str, tokens: int, greedy: bool) -> None:
+    """Beside prompts of any length, inside the window of 32 tokens and past it: the same tokens with the same probabilities."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, attention=attention, positions="learned")
+    model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=True)
+    bundle = Bundle(model, tokenizer, history=({"generates": True},))
+    config = GenerateConfig(tokens=tokens, greedy=greedy)
+    together = continue_prompts(bundle, PROMPTS, config)
+    for place, prompt in enumerate(PROMPTS):
+        # chance is drawn by place: the same prompt at the same place, beside copies of itself
+        alone = continue_prompts(bundle, [prompt] * (place + 1), config)[place]
+        assert together[place].ids == alone.ids
+        assert together[place].log_probabilities == pytest.approx(alone.log_probabilities, abs=1e-4)
+        assert len(alone.log_probabilities) == len(alone.ids) + alone.stopped
+
+
+def test_the_probabilities_are_the_models_own(bundle: Bundle) -> None:
+    """Equal to those of reading the whole text at once without a cache, whatever the temperature."""
+    (written,) = continue_prompts(bundle, ["She holds"], GenerateConfig(tokens=10, temperature=0.5, top_k=4))
+    specials = bundle.tokenizer.specials
+    ids = [specials.eos, *bundle.tokenizer.encode(["She holds"])[0], *written.ids]
+    logits = bundle.model(torch.tensor([ids]))[0].detach()
+    logits[:, sorted(specials.all() - {specials.eos})] = -torch.inf
+    said = logits.log_softmax(dim=-1)
+    start = len(ids) - len(written.ids)
+    expected = [float(said[start + i - 1, token]) for i, token in enumerate(written.ids)]
+    assert written.log_probabilities[: len(expected)] == pytest.approx(expected, abs=1e-4)

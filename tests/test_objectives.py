@@ -217,3 +217,12 @@ def test_an_unknown_objective_is_named() -> None:
     """The error suggests the nearest name."""
     with pytest.raises(ConfigError, match="unknown objective 'maskd'; did you mean 'masked'"):
         OBJECTIVES["maskd"]
+
+
+def test_a_short_row_read_both_ways_hides_its_padding() -> None:
+    """The masked view of hybrid masks what is not real: padding would change the states of real tokens."""
+    config = ObjectiveConfig(name="hybrid", causal_share=0.0)
+    batch = make(config, random_rows(config), np.array([25, 20, 12, 9]))
+    assert batch.mask is not None
+    assert batch.mask.sum(dim=1).tolist() == [24, 20, 12, 9]
+    assert batch.lengths.tolist() == [24, 20, 12, 9]

@@ -101,7 +101,7 @@ def test_yaml_takes_values_from_the_environment(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HERE", "here")
     assert read_yaml(file) == {"place": "here/x", "other": "there/y"}
     with pytest.raises(ConfigError, match="environment variable NOWHERE is not set"):
-        expand("${NOWHERE}", "a.yaml")
+        expand("${NOWHERE}", "a.yaml", {})
     file.write_text("- a\n- b\n")
     with pytest.raises(ConfigError, match="must hold 'key: value' settings, but holds list"):
         read_yaml(file)

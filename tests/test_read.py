@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.read import PIECE, Source, _documents, read_documents, read_examples, source_files
+from warmstart.data.read import PIECE, _documents, read_documents, read_examples, sentences, source_files
+from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
 
 TREC = r"^(?P<label>[A-Z]+):\S+ (?P<text>.*)$"
@@ -256,3 +257,37 @@ def test_wrong_settings(values: dict[str, str], message: str) -> None:
     """Settings that contradict each other are refused before any file is opened."""
     with pytest.raises(ConfigError, match=message):
         Source.build({"path": "x", **values})
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("I rub the dog. Do you? He can!", ["I rub the dog.", "Do you?", "He can!"]),
+        ('He said "Go." Then he went.', ['He said "Go."', "Then he went."]),
+        ("It cost 3.5 pounds, e.g. two coins", ["It cost 3.5 pounds, e.g. two coins"]),
+        ("One line.\nStill one text", ["One line.", "Still one text"]),
+        ("", []),
+    ],
+)
+def test_sentences(text: str, parts: list[str]) -> None:
+    """Cut where a sentence ends and no lower-case letter follows; nothing but white space is lost."""
+    assert sentences(text) == parts
+    assert "".join("".join(parts).split()) == "".join(text.split())
+
+
+def test_sentences_as_documents(tmp_path: Path) -> None:
+    """A sentence never spans two paragraphs."""
+    (tmp_path / "a.txt").write_text("I rub. You hold\nit. \n\nand so on. He\n")
+    assert list(read_documents(Source(path=str(tmp_path / "a.txt"), document="sentence"))) == [
+        "I rub.", "You hold\nit.", "and so on.", "He",
+    ]  # fmt: skip
+
+
+def test_only_the_first_texts(tmp_path: Path) -> None:
+    """In the order of the file, for documents and for examples alike; a number below one is refused."""
+    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"t{i}\tl{i}\n" for i in range(5)))
+    source = Source(path=str(tmp_path / "a.tsv"), first=2)
+    assert list(read_documents(source)) == ["t0", "t1"]
+    assert read_examples(source) == (["t0", "t1"], ["l0", "l1"])
+    with pytest.raises(ConfigError, match="'first' Input should be greater than 0"):
+        Source.build({"path": "a", "first": 0})

@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.read import Source
+from warmstart.data.answers import load_answers
+from warmstart.data.source import Source
 from warmstart.data.task import Split, Task, load_task, save_task, subsample
 from warmstart.errors import ConfigError, DataError, WarmstartError
 
@@ -184,6 +185,7 @@ RECIPE_SIZES = {
     "ag_news": (4, 4999, 500, 7600, True),
     "cls_books": (2, 1600, 400, 2000, False),
     "mr": (2, 10662, 1066, 1066, True),
+    "sst2_first": (2, 1200, 96, 240, True),
 }
 
 
@@ -194,7 +196,7 @@ def test_recipes(name: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
     classes, read, validation, test, cut = RECIPE_SIZES[name]
     task = load_task(RECIPES / f"{name}.yaml")
-    held_out = (validation if cut else 0) + (test if name == "mr" else 0)
+    held_out = (validation if cut else 0) + (test if name in ("mr", "sst2_first") else 0)
     assert task.name == name
     assert len(task.labels) == classes
     assert [len(split) for split in task.splits().values()] == [read - held_out, validation, test]
@@ -203,4 +205,13 @@ def test_recipes(name: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_all_recipes_are_tested() -> None:
     """A new recipe must be added to the table above."""
-    assert {file.stem for file in RECIPES.glob("*.yaml")} == set(RECIPE_SIZES)
+    assert {file.stem for file in RECIPES.glob("*.yaml")} == {*RECIPE_SIZES, "birthplace"}  # whose answers are no classes
+
+
+@pytest.mark.data
+def test_the_birthplace_recipe(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its questions are read whole, and a tenth of those for training is held out."""
+    monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
+    task = load_answers(RECIPES / "birthplace.yaml")
+    assert (len(task.train), len(task.validation), len(task.test)) == (1800, 200, 500)
+    assert (task.train.questions[0], task.train.answers[0]) == ("Where was Khatchig Mouradian born?", "Lebanon")

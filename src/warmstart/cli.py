@@ -1,40 +1,19 @@
-"""The command line: one table, command -> (module, settings, function, help).
+"""The command line: what is typed becomes the settings of a command from the table.
 
-Nothing heavy is imported before a command is chosen, so that ``--help`` is quick. A command's flags are the fields of its settings,
-their help is the fields' docstrings, and every flag can also stand in a YAML file given with ``--config``.
+A command's flags are the fields of its settings, their help is the fields' docstrings, and every flag can also stand in a YAML file
+given with ``--config``.
 A user's mistake ends with one message and exit code 2.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from warmstart import __version__
-from warmstart.errors import ConfigError, WarmstartError, suggest
-
-
-class Command(NamedTuple):
-    """One row of the table of commands."""
-
-    module: str
-    settings: str
-    function: str
-    help: str
-
-
-COMMANDS = {
-    "quickstart": Command("quickstart", "QuickstartConfig", "quickstart", "see it all work: no data, no network, six minutes"),
-    "pretrain": Command("pretrain", "PretrainConfig", "pretrain", "train a backbone on unlabelled text"),
-    "adapt": Command("adapt", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare honestly, report"),
-    "evaluate": Command("use", "EvaluateConfig", "evaluate", "score a model on a task's test split, or on a text"),
-    "predict": Command("use", "PredictConfig", "predict", "label texts"),
-    "generate": Command("use", "GenerateCommand", "generate", "write text"),
-    "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
-    "doctor": Command("use", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
-}
+from warmstart.errors import ConfigError, WarmstartError
+from warmstart.workflows.commands import COMMANDS, with_preset
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,12 +59,8 @@ def overview() -> str:
 
 
 def _run(name: str, words: list[str]) -> int:
-    if name not in COMMANDS:
-        raise ConfigError(f"unknown command '{name}'; {suggest(name, COMMANDS)}")
-    command = COMMANDS[name]
-    module = importlib.import_module(f"warmstart.workflows.{command.module}")
-    config = parse(getattr(module, command.settings), words, f"warmstart {name}")
-    getattr(module, command.function)(config)
+    settings, run = COMMANDS[name].load()
+    run(parse(settings, words, f"warmstart {name}"))
     return 0
 
 
@@ -100,11 +75,8 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     given = read_yaml(file) if file else {}
     where = file or program
     if "backbone" in settings.model_fields:
-        from warmstart.backbone import PRESETS
-
         words, preset = _take(words, "--preset")
-        if preset := preset or given.pop("preset", None):
-            given["backbone"] = {**PRESETS[preset], **given.get("backbone", {})}
+        given = with_preset(given, preset)
     try:
         default = _partial(settings, given, where)
         return tyro.cli(settings, args=words, prog=program, default=default)
@@ -120,6 +92,8 @@ def _partial(settings: Any, given: dict[str, Any], where: str) -> Any:
     missing = {name: tyro.MISSING for name, field in settings.model_fields.items() if field.is_required() and name not in given}
     if not missing:
         return settings.build(given, where)
+    if not given:
+        return settings.model_construct(**missing)  # nothing but defaults: there is nothing to check yet
     return settings.build({**dict.fromkeys(missing, "-"), **given}, where).model_copy(update=missing)
 
 

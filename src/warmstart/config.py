@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,8 +59,8 @@ def _keys_at(cls: Any, path: tuple[int | str, ...]) -> list[str]:
     return list(cls.model_fields)
 
 
-def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The mapping in a YAML file, with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The mapping in a YAML file, with ``${NAME}`` and ``${NAME:-default}`` replaced from ``names`` or the environment."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -68,7 +69,7 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {file}: {error}") from None
     try:
-        values = yaml.safe_load(expand(text, str(file)))
+        values = yaml.safe_load(expand(text, str(file), names or {}))
     except yaml.YAMLError as error:
         raise ConfigError(f"{file} is not valid YAML: {str(error).replace(chr(10), ' ')}") from None
     if not isinstance(values, dict):
@@ -76,12 +77,12 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     return values
 
 
-def expand(text: str, where: str) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` by environment variables; an unset one without default is an error."""
+def expand(text: str, where: str, names: Mapping[str, str]) -> str:
+    """Replace ``${NAME}`` and ``${NAME:-default}`` by what ``names`` or the environment says; unset without default is an error."""
 
     def value(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
-        found = os.environ.get(name, default)
+        found = names.get(name, os.environ.get(name, default))
         if found is None:
             raise ConfigError(f"{where} uses ${{{name}}}, but the environment variable {name} is not set; set it")
         return found

@@ -76,6 +76,19 @@ class Batch:
     count: int = 0
     """how many targets count in the loss"""
 
+    @property
+    def lengths(self) -> torch.Tensor:
+        """(B,) how many tokens of each row are real. A causal batch may leave its padding unmasked: it ends with its targets."""
+        import torch
+
+        wide = self.ids.shape[1]
+        real = self.mask
+        if real is None and self.causal and self.targets is not None and self.targets.ndim == 2:
+            real = self.targets != IGNORE
+        if real is None:
+            return torch.full((len(self.ids),), wide)
+        return (real * torch.arange(1, wide + 1, device=real.device)).amax(dim=1)
+
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
 

@@ -104,6 +104,12 @@ class Cache:
         """How many tokens each row holds."""
         return self.blocks[0].tokens if self.blocks else 0
 
+    def keep(self, rows: Tensor) -> None:
+        """Forget all rows but those where ``rows`` (B,) is True."""
+        for memory in self.blocks:
+            if memory.keys is not None and memory.values is not None:
+                memory.keys, memory.values = memory.keys[rows], memory.values[rows]
+
 
 class Attention(nn.Module):
     """Softmax(Q K^T / sqrt(K)) V over ``heads`` heads (Vaswani et al. 2017, equation 1)."""

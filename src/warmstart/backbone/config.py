@@ -66,6 +66,10 @@ PRESETS: Registry[dict[str, Any]] = Registry(
             "width": 200, "depth": 4, "heads": 2, "feedforward": 200, "norm": "post", "positions": "sinusoidal",
             "activation": "relu", "scale_embeddings": True,
         },
+        # Stanford CS224N's assignment on birth places (minGPT's switches)
+        "birthplace": {
+            "width": 256, "depth": 4, "heads": 8, "feedforward": 1024, "max_tokens": 128, "positions": "learned", "dropout": 0.1,
+        },
         # the backbone of the NAACL 2019 transfer-learning tutorial, about 50 M parameters
         "tutorial": {
             "width": 410, "depth": 16, "heads": 10, "feedforward": 2100, "norm": "pre", "positions": "learned",

@@ -19,10 +19,12 @@ from warmstart.data.corpus import Corpus
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
-from warmstart.types import Batch, Vocabulary
+from warmstart.types import IGNORE, Batch, Vocabulary
 
 BUCKET = 50
 """batches that are shuffled together and then sorted by length"""
+PART_TOKENS = 512
+"""real tokens that a part of a ragged batch has at least; smaller products are slower for each token"""
 
 
 @dataclass(frozen=True)
@@ -74,27 +76,32 @@ def labelled_batches(
     ``size`` is (texts of a batch, batches of a step).
     """
     batch, accumulate = size
-    per_epoch = -(-len(encoded) // batch)
-    lengths = np.array([len(row) for row in encoded.rows])
+    chosen = by_length(np.array([len(row) for row in encoded.rows]), batch, seed)
+
+    def batches(step: int) -> list[Batch]:
+        numbers = range(step * accumulate, (step + 1) * accumulate)
+        return [
+            collate([encoded.rows[i] for i in places], labels[places], pad_id, causal=causal) for places in map(chosen, numbers)
+        ]
+
+    return batches
+
+
+def by_length(lengths: np.ndarray, batch: int, seed: int) -> Callable[[int], np.ndarray]:
+    """``chosen(number)``: the places of the texts in batch ``number``, counted through the epochs; each is every text once."""
+    per_epoch = -(-len(lengths) // batch)
 
     @lru_cache(maxsize=2)
     def order(epoch: int) -> list[np.ndarray]:
         draw = rng(seed, "texts", epoch)
-        shuffled = draw.permutation(len(encoded))
+        shuffled = draw.permutation(len(lengths))
         room = BUCKET * batch
         buckets = [shuffled[i : i + room] for i in range(0, len(shuffled), room)]
         ranked = np.concatenate([bucket[np.argsort(lengths[bucket], kind="stable")] for bucket in buckets])
         groups = [ranked[i : i + batch] for i in range(0, len(ranked), batch)]
         return [groups[i] for i in draw.permutation(per_epoch)]
 
-    def batches(step: int) -> list[Batch]:
-        made = []
-        for number in range(step * accumulate, (step + 1) * accumulate):
-            chosen = order(number // per_epoch)[number % per_epoch]
-            made.append(collate([encoded.rows[i] for i in chosen], labels[chosen], pad_id, causal=causal))
-        return made
-
-    return batches
+    return lambda number: order(number // per_epoch)[number % per_epoch]
 
 
 def ordered_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) -> Iterator[tuple[np.ndarray, Batch]]:
@@ -128,7 +135,7 @@ class Rows:
     @property
     def documents(self) -> bool:
         """Whether a row is one document."""
-        return OBJECTIVES[self.objective.name].documents(self.objective)
+        return self.objective.rows == "documents" or OBJECTIVES[self.objective.name].whole_documents(self.objective)
 
     def __len__(self) -> int:
         return self.corpus.documents if self.documents else self.corpus.rows(self.stride)
@@ -137,10 +144,30 @@ class Rows:
         """The batch of the rows at ``places`` (B,); ``ragged`` admits the last, short row of the store."""
         pad = self.vocabulary.specials.pad
         if self.documents:
-            rows, lengths = self.corpus.documents_block(places, self.tokens + 1, pad)
+            rows, lengths = self.corpus.documents_block(places, self.stride + 1, pad)
         else:
             rows, lengths = self.corpus.row_block(places, self.stride, pad, ragged=ragged)
         return OBJECTIVES[self.objective.name].make(rows, lengths, draw, self.vocabulary, self.objective)
+
+
+def evened(batch: Batch) -> list[Batch]:
+    """A ragged batch as several of like length, so that little padding is read; together they have the same summed loss.
+
+    ``lengths [3 9 2 8]`` -> ``[2 3]`` and ``[8 9]``, each as wide as its longest row. Small batches stay whole: a part has at
+    least ``PART_TOKENS`` real tokens.
+    """
+    lengths = batch.lengths
+    count = min(int(lengths.sum()) // PART_TOKENS, len(lengths))
+    if int(lengths.min()) == batch.ids.shape[1]:
+        return [batch]
+    parts = []
+    for places in lengths.argsort().tensor_split(max(1, count)):
+        wide = int(lengths[places].max())
+        targets = None if batch.targets is None else batch.targets[places, :wide]
+        mask = None if batch.mask is None else batch.mask[places, :wide]
+        counted = 0 if targets is None else int((targets != IGNORE).sum())
+        parts.append(Batch(batch.ids[places, :wide], targets, None if mask is None or mask.all() else mask, batch.causal, counted))
+    return parts
 
 
 def pretraining_batches(rows: Rows, batch: int, accumulate: int, seed: int) -> Callable[[int], list[Batch]]:
@@ -156,7 +183,7 @@ def pretraining_batches(rows: Rows, batch: int, accumulate: int, seed: int) -> C
         for part in range(accumulate):
             first = (step * accumulate + part) * batch
             places = np.array([order(i // count)[i % count] for i in range(first, first + batch)])
-            made.append(rows.batch(places, rng(seed, "objective", step, part)))
+            made += evened(rows.batch(places, rng(seed, "objective", step, part)))
         return made
 
     return batches

@@ -26,7 +26,8 @@ import numpy as np
 from pydantic import Field
 
 from warmstart.config import Config
-from warmstart.data.read import Source, read_documents, source_files
+from warmstart.data.read import read_documents, source_files
+from warmstart.data.source import Source
 from warmstart.errors import DataError
 from warmstart.seeding import derive
 from warmstart.storage import sha256, whole_folder

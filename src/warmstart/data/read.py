@@ -16,67 +16,21 @@ It does not split, shuffle or clean (``split.py``, ``audit.py``), and it fetches
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import TextIO
 
-import polars as pl
-from pydantic import ConfigDict, model_validator
+from warmstart.data.files import PACKED, opened
+from warmstart.data.source import ENDINGS, Format, Source
+from warmstart.data.tables import labels_of, read_table, texts_of, without_gaps
+from warmstart.errors import DataError
 
-from warmstart.config import Config
-from warmstart.data.files import PACKED, opened, unpacked
-from warmstart.errors import DataError, suggest
-
+SENTENCE_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)\]]))\s+(?![a-zß-öø-ÿ])""")
+"""where one sentence ends and the next begins"""
 PIECE = 1 << 20
 """characters: a longer paragraph, line or file is handed out in pieces"""
-
-Format = Literal["text", "csv", "tsv", "ndjson", "parquet", "pattern"]
-
-ENDINGS: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".parquet": "parquet",
-}
-"""what ``format: auto`` makes of a name, once .gz or .xz is taken off; anything else is text"""
-
-
-class Source(Config):
-    """A file or a folder, and how to read it."""
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `as_label: 1` and `text: 2` as numbers
-
-    path: str
-    """a file, or a folder whose files are all read, in the order of their names (hidden ones are skipped)"""
-    format: Literal["auto", "text", "csv", "tsv", "ndjson", "parquet", "pattern"] = "auto"
-    """auto: pattern if one is given, else by the ending (.csv, .tsv, .ndjson, .jsonl, .parquet; anything else is text)"""
-    encoding: str = "utf-8"
-    """how the bytes spell characters: utf-8, latin-1, cp1252, …"""
-    pattern: str | None = None
-    r"""a regular expression for one line with the groups text and label, for instance ^(?P<label>\S+) (?P<text>.*)$"""
-    text: str = "text"
-    """the column that holds the text"""
-    label: str = "label"
-    """the column that holds the label"""
-    labels_path: str | None = None
-    """a second file whose lines are the labels of the lines of the first"""
-    as_label: str | None = None
-    """one label for everything in this source, for tasks with a file or a folder per class"""
-    document: Literal["paragraph", "line", "file"] = "paragraph"
-    """what counts as one text in plain text: a run of lines that are not blank, a line, or a file"""
-    header: bool = True
-    """the first line of a csv or tsv file names the columns; if not, they are numbered 1, 2, …"""
-
-    @model_validator(mode="after")
-    def _agrees(self) -> Source:
-        if self.as_label is not None and self.labels_path is not None:
-            raise ValueError("labels come from one place: give as_label or labels_path, not both")
-        if self.format == "pattern" and self.pattern is None:
-            raise ValueError(r"format 'pattern' needs a pattern, for instance ^(?P<label>\S+) (?P<text>.*)$")
-        return self
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -87,16 +41,21 @@ def read_documents(source: Source) -> Iterator[str]:
     comes in several pieces, cut at line ends, and inside a line that is longer by itself at white space. Tables and patterns
     give one text per row.
     """
+    yield from islice(_all_documents(source), source.first)
+
+
+def _all_documents(source: Source) -> Iterator[str]:
     for file in source_files(source):
         form = _format(source, file)
         if form == "text":
             with opened(file, source.encoding) as lines:
-                yield from _documents(_short_lines(lines), source.document)
+                texts = _documents(_short_lines(lines), "paragraph" if source.document == "sentence" else source.document)
+                yield from (part for text in texts for part in sentences(text)) if source.document == "sentence" else texts
         elif form == "pattern":
             for text, _ in _matches(source, file, ["text"]):
                 yield text
         else:
-            yield from _texts(_table(source, file, form), source, file)
+            yield from texts_of(read_table(source, file, form), source, file)
 
 
 def read_examples(source: Source) -> tuple[list[str], list[str]]:
@@ -115,7 +74,7 @@ def read_examples(source: Source) -> tuple[list[str], list[str]]:
         texts, labels = [text for text, _ in pairs], [label for _, label in pairs]
     if not texts:
         raise DataError(f"{source.path} must hold at least one labelled text, but it is empty")
-    return texts, labels
+    return texts[: source.first], labels[: source.first]
 
 
 def source_files(source: Source) -> list[Path]:
@@ -142,6 +101,14 @@ def _format(source: Source, file: Path) -> Format:
 
 
 # ------------------------------------------------------------------------------------------------ plain text
+
+
+def sentences(text: str) -> list[str]:
+    r"""A text cut after ``.``, ``!`` and ``?`` (and what closes after them) where white space and no lower-case letter follows.
+
+    ``"I rub the dog. Do you? He can."`` gives three. It knows no abbreviations: ``"Dr. Who came."`` gives two.
+    """
+    return [part for part in SENTENCE_END.split(text.strip()) if part]
 
 
 def _documents(lines: Iterable[str], document: str) -> Iterator[str]:
@@ -183,8 +150,8 @@ def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
         )
     if form == "pattern":
         return _matches(source, file, ["text", "label"])
-    table = _table(source, file, form)
-    return zip(_texts(table, source, file), _labels(table, source, file), strict=True)
+    table = read_table(source, file, form)
+    return zip(texts_of(table, source, file), labels_of(table, source, file), strict=True)
 
 
 def _matches(source: Source, file: Path, groups: list[str]) -> Iterator[tuple[str, str]]:
@@ -230,65 +197,4 @@ def _aligned(source: Source, labels_path: str) -> tuple[list[str], list[str]]:
         raise DataError(
             f"{file} and {other} must have as many lines, but have {len(texts)} and {len(labels)}; pair the right files"
         )
-    return texts, _without_gaps(labels, other, "line")
-
-
-def _without_gaps(labels: list[str], file: Path, unit: str) -> list[str]:
-    gaps = [number for number, label in enumerate(labels, 1) if not label]
-    if gaps:
-        raise DataError(
-            f"every {unit} of {file} must have a label, but {len(gaps)} have none, first {unit} {gaps[0]}; fill them in"
-        )
-    return labels
-
-
-# ------------------------------------------------------------------------------------------------ tables
-
-
-def _table(source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """A whole table; the columns of csv and tsv are strings, those of ndjson and parquet what they say they are."""
-    if form == "parquet":
-        with unpacked(file) as binary:
-            data = binary.read()
-    else:
-        with opened(file, source.encoding) as text:
-            data = text.read().encode()
-    if not data.strip():
-        raise DataError(f"{file} must hold a table, but is empty")
-    # Quotes are ordinary characters in a tsv file: nearly every text has unpaired ones, and a tab needs no quoting.
-    separator, quote = ("\t", None) if form == "tsv" else (",", '"')
-    try:
-        if form == "parquet":
-            return pl.read_parquet(io.BytesIO(data))
-        if form == "ndjson":
-            return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
-        table = pl.read_csv(io.BytesIO(data), separator=separator, quote_char=quote, has_header=source.header, infer_schema=False)
-    except pl.exceptions.PolarsError as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{file} cannot be read as {form}: {reason}; mend the file or name its format") from None
-    if not source.header:
-        table.columns = [str(number) for number in range(1, table.width + 1)]
-    return table
-
-
-def _column(table: pl.DataFrame, name: str, key: str, file: Path) -> pl.Series:
-    if name not in table.columns:
-        raise DataError(f"{file} has no column '{name}'; {suggest(name, table.columns)}; name the one to read with '{key}: …'")
-    return table[name]
-
-
-def _texts(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
-    return _strings(_column(table, source.text, "text", file), file)
-
-
-def _labels(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
-    return _without_gaps([label.strip() for label in _strings(_column(table, source.label, "label", file), file)], file, "row")
-
-
-def _strings(column: pl.Series, file: Path) -> list[str]:
-    """A column as strings: a whole number has no decimal point even where the table holds 3.0, and nothing at all is ``""``."""
-    if column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all()):  # nulls do not count
-        column = column.cast(pl.Int64)
-    if column.dtype.is_nested():
-        raise DataError(f"column '{column.name}' of {file} must hold one text or number per row, but holds {column.dtype}")
-    return column.cast(pl.String).fill_null("").to_list()
+    return texts, without_gaps(labels, other, "line")

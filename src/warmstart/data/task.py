@@ -25,7 +25,8 @@ import yaml
 from pydantic import ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
-from warmstart.data.read import Source, read_examples
+from warmstart.data.read import read_examples
+from warmstart.data.source import Source
 from warmstart.data.split import held_out_count, sample, stratified
 from warmstart.errors import ConfigError, DataError
 from warmstart.storage import whole_folder
@@ -157,13 +158,13 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
 
     Test and validation are cut from the training examples in this order; a share is always one of all training examples given.
     """
-    texts, names = _read(spec.train, folder)
+    texts, names = read_sources(spec.train, folder)
     labels = _label_names(names, spec.labels)
     train = _numbered("train", texts, names, labels)
     given, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
         if isinstance(wanted, tuple):
-            splits[name] = _numbered(name, *_read(wanted, folder), labels)
+            splits[name] = _numbered(name, *read_sources(wanted, folder), labels)
         else:
             kept, held_out = stratified(train.labels, held_out_count(given, wanted), seed)
             train, splits[name] = train.take(kept), train.take(held_out)
@@ -202,7 +203,8 @@ def _at(source: Source, folder: Path) -> Source:
     return source.model_copy(update={"path": str(folder / source.path), "labels_path": labels_path})
 
 
-def _read(sources: Sequence[Source], folder: Path) -> tuple[list[str], list[str]]:
+def read_sources(sources: Sequence[Source], folder: Path) -> tuple[list[str], list[str]]:
+    """All texts of sources whose paths start at ``folder``, and the label of each."""
     parts = [read_examples(_at(source, folder)) for source in sources]
     return [text for texts, _ in parts for text in texts], [label for _, labels in parts for label in labels]
 

@@ -141,7 +141,7 @@ class _Run:
                 loss = self.trainable.loss(batch.to(self.device))
             (loss / max(1, count)).backward()
             total = total + loss.detach()
-            self.out.tokens += int(batch.mask.sum()) if batch.mask is not None else batch.ids.numel()
+            self.out.tokens += int(batch.lengths.sum())
         self.optimizer.step(rate_at(progress, self.config.schedule, self.config.warmup, self.config.floor))
         self.out.steps += 1
         return total, count

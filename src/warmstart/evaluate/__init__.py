@@ -1,5 +1,7 @@
 """Scores, how sure they are, and what they are to be compared with."""
 
+from warmstart.evaluate.abstain import Bar as Bar
+from warmstart.evaluate.abstain import find_bar as find_bar
 from warmstart.evaluate.baselines import BASELINES as BASELINES
 from warmstart.evaluate.baselines import BaselineResult as BaselineResult
 from warmstart.evaluate.baselines import Labelled as Labelled

@@ -64,6 +64,11 @@ class Bundle:
         """It has a language head, and was trained to write from left to right."""
         return isinstance(self.model.head, LanguageHead) and bool(self.history and self.history[-1].get("generates"))
 
+    @property
+    def answers(self) -> bool:
+        """It was taught to answer questions in writing."""
+        return isinstance(self.model.head, LanguageHead) and bool(self.history and self.history[-1].get("command") == "answers")
+
 
 def save(bundle: Bundle, folder: str | Path) -> Path:
     """Write a bundle and prove it: reload it in a fresh process, compare outputs, then put it in place.

@@ -24,7 +24,7 @@ OBJECTIVES = Registry(
             generates=lambda config: config.form == "prefix-suffix",  # with sentinels only hidden spans are predicted
             causal=True,
             views=itself,
-            documents=lambda config: config.form == "prefix-suffix",
+            whole_documents=lambda config: config.form == "prefix-suffix",
         ),
         "hybrid": Objective(hybrid, whole_row, generates=always, causal=False, views=two_views),
     },

@@ -13,7 +13,7 @@ def causal(
     rows: np.ndarray, lengths: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, config: ObjectiveConfig
 ) -> Batch:
     """``[5 6 7 8]`` -> inputs ``[5 6 7]``, targets ``[6 7 8]``; what is not real is never a target."""
-    return shifted(rows[:, :-1], rows, predicted(rows, lengths), causal=True)
+    return shifted(rows[:, :-1], rows, predicted(rows, lengths), None)
 
 
 def predicted(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -21,12 +21,16 @@ def predicted(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(rows.shape[1]) < lengths[:, None]
 
 
-def shifted(inputs: np.ndarray, answers: np.ndarray, counts: np.ndarray, *, causal: bool) -> Batch:
-    """A batch in which place t of ``inputs`` (B, T) predicts place t + 1 of ``answers`` (B, T + 1), where ``counts`` says so."""
+def shifted(inputs: np.ndarray, answers: np.ndarray, counts: np.ndarray, real: np.ndarray | None) -> Batch:
+    """A batch in which place t of ``inputs`` (B, T) predicts place t + 1 of ``answers`` (B, T + 1), where ``counts`` says so.
+
+    It is read causally without ``real`` (padding on the right is then never seen), and both ways with it: (B, T) real tokens.
+    """
     targets = np.where(counts, answers, IGNORE)[:, 1:]
     return Batch(
         torch.from_numpy(np.ascontiguousarray(inputs)),
         torch.from_numpy(np.ascontiguousarray(targets)),
-        causal=causal,
+        None if real is None or real.all() else torch.from_numpy(real),
+        causal=real is None,
         count=int((targets != IGNORE).sum()),
     )

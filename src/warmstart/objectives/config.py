@@ -29,6 +29,8 @@ class ObjectiveConfig(Config):
     """span: T5's many spans with sentinels in a row of text, or CS224N's one span of a document, moved to its end"""
     causal_share: float = Field(0.5, ge=0, le=1)
     """hybrid: share of batches that are causal"""
+    rows: Literal["packed", "documents"] = "packed"
+    """what a row is: a stretch of the whole text, so that nothing is padded, or one document, cut where it is too long"""
 
 
 Make = Callable[[np.ndarray, np.ndarray, np.random.Generator, Vocabulary, ObjectiveConfig], Batch]
@@ -49,8 +51,8 @@ class Objective:
     """which way the backbone looks when it is read afterwards"""
     views: Callable[[ObjectiveConfig], dict[str, ObjectiveConfig]]
     """the settings under which held-out loss is measured, by name"""
-    documents: Callable[[ObjectiveConfig], bool] = lambda _config: False
-    """rows are single documents instead of stretches of the whole text"""
+    whole_documents: Callable[[ObjectiveConfig], bool] = lambda _config: False
+    """rows are always single documents, and the objective itself cuts them"""
 
 
 def whole_row(tokens: int, _config: ObjectiveConfig) -> int:

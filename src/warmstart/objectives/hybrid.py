@@ -23,7 +23,7 @@ def hybrid(
     real = predicted(rows, lengths)
     real[:, 0] = False  # nothing stands before a row's first token to predict it from
     hidden, chosen = hide(rows, real, rng, vocabulary, config)
-    return shifted(hidden[:, :-1], rows, chosen, causal=False)
+    return shifted(hidden[:, :-1], rows, chosen, predicted(rows[:, :-1], lengths))
 
 
 def two_views(config: ObjectiveConfig) -> dict[str, ObjectiveConfig]:

@@ -27,11 +27,9 @@ def span(rows: np.ndarray, lengths: np.ndarray, rng: np.random.Generator, vocabu
     for i, (sequence, kept) in enumerate(pairs):
         ids[i, : len(sequence)] = sequence
         targets[i, kept : len(sequence)] = sequence[kept:]
-    ids, targets = ids[:, :-1], targets[:, 1:]
-    real = ids != pad
-    mask = None if real.all() else torch.from_numpy(real)
+    ids, targets = ids[:, :-1], targets[:, 1:]  # each row ends with its targets: what pads it on the right is never seen
     counted = int((targets != IGNORE).sum())
-    return Batch(torch.from_numpy(ids.copy()), torch.from_numpy(targets.copy()), mask, causal=True, count=counted)
+    return Batch(torch.from_numpy(ids.copy()), torch.from_numpy(targets.copy()), causal=True, count=counted)
 
 
 def sentinel_form(ids: np.ndarray, hidden: np.ndarray, sentinels: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -57,12 +57,12 @@ def loss_curves(rows: Iterable[Mapping[str, Any]]) -> Chart:
         for line, points in lines.items()
         for step, token, loss in points
     ]
-    base = _base(values).encode(
+    base = chart_of(values).encode(
         x=alt.X(
             "tokens:Q", title="tokens read", axis=alt.Axis(labelExpr=BILLIONS, grid=False, tickCount=8), scale=alt.Scale(nice=False)
         ),
         y=alt.Y("loss:Q", title="loss (nats)", scale=alt.Scale(zero=False)),
-        color=_colour("line", list(lines)),
+        color=coloured("line", list(lines)),
         tooltip=[
             "line:N",
             alt.Tooltip("step:Q", format=","),
@@ -71,7 +71,7 @@ def loss_curves(rows: Iterable[Mapping[str, Any]]) -> Chart:
         ],
     )
     points = base.transform_filter("datum.line != 'training'").mark_point(filled=True, size=45)
-    return _finish(base.mark_line(strokeWidth=1.8) + points, 320)
+    return finish(base.mark_line(strokeWidth=1.8) + points, 320)
 
 
 def comparison(rows: Sequence[tuple[str, Sequence[float], float, float, float]], metric: str) -> Chart:
@@ -84,15 +84,15 @@ def comparison(rows: Sequence[tuple[str, Sequence[float], float, float, float]],
     seeds = [{"method": name, "score": score} for name, scores, *_ in rows for score in scores]
     y = alt.Y("method:N", title=None, sort=names, axis=alt.Axis(**BARE, labelFontSize=13))
     x = alt.Scale(zero=False, nice=True, padding=12)
-    colour = _colour("method", names, legend=False)
-    base = _base(means).encode(y=y, color=colour, tooltip=_SUMMARY)
+    colour = coloured("method", names, legend=False)
+    base = chart_of(means).encode(y=y, color=colour, tooltip=_SUMMARY)
     spans = base.transform_filter("isValid(datum.low)")
     stroke = spans.mark_rule(strokeWidth=9, opacity=0.3).encode(x=alt.X("low:Q", scale=x), x2="high:Q")
     mean = base.mark_tick(thickness=3, size=24, opacity=1).encode(
         x=alt.X("mean:Q", title=_title(metric), scale=x, axis=alt.Axis(format=".0%", tickMinStep=0.01, tickCount=8))
     )
     rings = (
-        _base(seeds)
+        chart_of(seeds)
         .mark_point(size=55, strokeWidth=1.6, fill="white")
         .encode(x=alt.X("score:Q", scale=x), y=y, color=colour, tooltip=["method:N", alt.Tooltip("score:Q", format=".1%")])
     )
@@ -100,9 +100,7 @@ def comparison(rows: Sequence[tuple[str, Sequence[float], float, float, float]],
         x=alt.X("mean:Q", scale=x), text="said:N", color=alt.value(QUIET)
     )
     # room for the words of a mean near the right end
-    return _finish(stroke + rings + mean + said, 56 * len(names)).properties(
-        padding={"left": 5, "top": 5, "right": 60, "bottom": 5}
-    )
+    return finish(stroke + rings + mean + said, 56 * len(names)).properties(padding={"left": 5, "top": 5, "right": 60, "bottom": 5})
 
 
 def tuning_curves(rows: Iterable[tuple[str, int, float, int]], metric: str) -> Chart:
@@ -154,19 +152,19 @@ def per_class(rows: Sequence[tuple[str, str, float]]) -> Chart:
         for label, scores in _grouped((label, f1) for _, label, f1 in rows).items()
     ]
     y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(**BARE))
-    bars = _base(ends).mark_rule(strokeWidth=2, color="#cbd2d9").encode(y=y, x=alt.X("low:Q"), x2="high:Q")
+    bars = chart_of(ends).mark_rule(strokeWidth=2, color="#cbd2d9").encode(y=y, x=alt.X("low:Q"), x2="high:Q")
     dots = (
-        _base(values)
+        chart_of(values)
         .mark_point(filled=True, size=75, opacity=0.95)
         .encode(
             y=y,
             x=alt.X("f1:Q", title="F1", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".1f", tickCount=6)),
-            color=_colour("method", methods),
+            color=coloured("method", methods),
             shape=alt.Shape("method:N", scale=alt.Scale(domain=methods, range=shapes(methods))),
             tooltip=["label:N", "method:N", alt.Tooltip("f1:Q", format=".3f")],
         )
     )
-    return _finish(bars + dots, 26 * len(order))
+    return finish(bars + dots, 26 * len(order))
 
 
 def confusion(matrix: np.ndarray, labels: Sequence[str]) -> Chart:
@@ -179,7 +177,7 @@ def confusion(matrix: np.ndarray, labels: Sequence[str]) -> Chart:
     ]
     step = 46 if len(labels) <= 12 else 34 if len(labels) <= 20 else 22
     names = list(labels)
-    base = _base(cells).encode(
+    base = chart_of(cells).encode(
         x=alt.X("predicted:N", sort=names, axis=alt.Axis(**BARE, orient="top", labelAngle=-45, labelLimit=120)),
         y=alt.Y("true:N", sort=names, axis=alt.Axis(**BARE, labelLimit=160)),
         tooltip=["true:N", "predicted:N", alt.Tooltip("texts:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
@@ -200,17 +198,17 @@ def class_balance(rows: Sequence[tuple[str, str, int]]) -> Chart:
     splits, labels = _distinct(row[0] for row in rows), _distinct(row[1] for row in rows)
     values = [{"split": split, "label": label, "texts": count} for split, label, count in rows]
     bars = (
-        _base(values)
+        chart_of(values)
         .mark_bar()
         .encode(
             x=alt.X("texts:Q", title="texts", axis=alt.Axis(format=",.0f", tickMinStep=1, tickCount=6)),
             y=alt.Y("label:N", title=None, sort=labels, axis=alt.Axis(**BARE), scale=alt.Scale(paddingInner=0.3)),
             yOffset=alt.YOffset("split:N", sort=splits),
-            color=_colour("split", splits),
+            color=coloured("split", splits),
             tooltip=["label:N", "split:N", alt.Tooltip("texts:Q", format=",")],
         )
     )
-    return _finish(bars, len(labels) * (9 * len(splits) + 8))
+    return finish(bars, len(labels) * (9 * len(splits) + 8))
 
 
 def text_lengths(rows: Sequence[tuple[str, float, float, float]]) -> Chart:
@@ -220,22 +218,22 @@ def text_lengths(rows: Sequence[tuple[str, float, float, float]]) -> Chart:
         {"split": split, "mark": mark, "words": words} for split, *three in rows for mark, words in zip(marks, three, strict=True)
     ]
     y = alt.Y("split:N", title=None, sort=[row[0] for row in rows], axis=alt.Axis(**BARE))
-    base = _base(values).encode(y=y, x=alt.X("words:Q", title="words per text", axis=alt.Axis(format=",.0f", tickCount=6)))
-    spans = _base([{"split": split, "low": low, "high": high} for split, low, _, high in rows])
+    base = chart_of(values).encode(y=y, x=alt.X("words:Q", title="words per text", axis=alt.Axis(format=",.0f", tickCount=6)))
+    spans = chart_of([{"split": split, "low": low, "high": high} for split, low, _, high in rows])
     rule = spans.mark_rule(color=GREY).encode(y=y, x=alt.X("low:Q"), x2="high:Q")
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(
-        color=_colour("mark", list(marks)),
+        color=coloured("mark", list(marks)),
         shape=alt.Shape("mark:N", scale=alt.Scale(domain=list(marks), range=shapes(marks))),
         tooltip=["split:N", "mark:N", alt.Tooltip("words:Q", format=",")],
     )
-    return _finish(rule + dots, 34 * len(rows))
+    return finish(rule + dots, 34 * len(rows))
 
 
 def _banded(values: Sequence[dict[str, Any]], x: alt.X, metric: str) -> Chart:
     """Lines of ``mean`` by method with a band from ``low`` to ``high``."""
     methods = _distinct(row["method"] for row in values)
     y = alt.Scale(zero=False)
-    base = _base(values).encode(x=x, color=_colour("method", methods))
+    base = chart_of(values).encode(x=x, color=coloured("method", methods))
     known = base.transform_filter("isValid(datum.low)").encode(y=alt.Y("low:Q", scale=y), y2="high:Q")
     band = known.mark_area(opacity=0.16, line=False) + known.mark_rule(opacity=0.4)
     tooltip = [alt.Tooltip(x.shorthand, format=","), *_SUMMARY]
@@ -243,23 +241,24 @@ def _banded(values: Sequence[dict[str, Any]], x: alt.X, metric: str) -> Chart:
     lines = base.mark_line(strokeWidth=2.2).encode(y=mean)
     shape = alt.Shape("method:N", scale=alt.Scale(domain=methods, range=shapes(methods)))
     points = base.mark_point(filled=True, size=60, opacity=1).encode(y=mean, shape=shape, tooltip=tooltip)
-    return _finish(band + lines + points, 340)
+    return finish(band + lines + points, 340)
 
 
-def _base(values: Iterable[Mapping[str, Any]]) -> alt.Chart:
+def chart_of(values: Iterable[Mapping[str, Any]]) -> alt.Chart:
     """A chart of rows; nan becomes null, which JSON can hold and Vega leaves out."""
     clean = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in values]
     return alt.Chart(alt.Data(values=clean))  # type: ignore[no-untyped-call]
 
 
-def _finish(chart: Chart, height: int) -> Chart:
+def finish(chart: Chart, height: int) -> Chart:
     """The common width and look. The width counts axes and legend, so that a page can make it smaller."""
     return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")).configure(
         **THEME
     )
 
 
-def _colour(field: str, names: Sequence[str], *, legend: bool = True) -> alt.Color:
+def coloured(field: str, names: Sequence[str], *, legend: bool = True) -> alt.Color:
+    """Each name in the colour it has in every figure."""
     scale = alt.Scale(domain=list(names), range=colours(names))
     return alt.Color(f"{field}:N", scale=scale) if legend else alt.Color(f"{field}:N", scale=scale, legend=None)
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from warmstart.data import Audit, Task
+import numpy as np
+
+from warmstart.data import AnswerTask, Audit, Corpus, Task
 from warmstart.engine import Trained
-from warmstart.evaluate import Comparison, Scores
-from warmstart.model import Bundle
+from warmstart.evaluate import Bar, Comparison, Scores
+from warmstart.model import Bundle, Model
 from warmstart.workflows.finetune import FineTuned
 
 PRETRAINED, SCRATCH = "pretrained", "from scratch"
+Corpora = tuple[Corpus, Corpus | None]
+"""training text and held-out text, where any is held out"""
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Pretrained:
     bundle: Bundle
     trained: Trained
     figures: dict[str, Any]
-    """held-out figures at the end, over all held-out text, in float32"""
+    """held-out figures at the end, over all held-out text, in float32; empty where no text is held out"""
 
 
 @dataclass(frozen=True)
@@ -38,4 +42,38 @@ class Outcome:
     @property
     def best(self) -> FineTuned:
         """The pretrained run with the best validation score: the one that is saved. The test split has no say in it."""
+        return max(self.runs[PRETRAINED], key=lambda run: run.validation)
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What came of teaching one model to answer."""
+
+    model: Model
+    seed: int
+    trained: Trained
+    curve: tuple[tuple[int, float], ...]
+    """(step, exact match on the validation questions)"""
+    validation: float
+    known: tuple[np.ndarray, np.ndarray]
+    """confidence (N,) and rightness (N,) of the answers to the validation questions"""
+    test: tuple[np.ndarray, np.ndarray]
+    """the same of the test questions"""
+    said: tuple[str, ...]
+    """the answers to the test questions"""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Everything that was found out about written answers."""
+
+    task: AnswerTask
+    comparison: Comparison
+    runs: dict[str, tuple[Taught, ...]]
+    bar: Bar
+    """found on the validation questions of the run that is kept"""
+
+    @property
+    def best(self) -> Taught:
+        """The pretrained run that answers most validation questions rightly: the one that is kept."""
         return max(self.runs[PRETRAINED], key=lambda run: run.validation)

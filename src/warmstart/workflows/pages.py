@@ -9,21 +9,21 @@ from typing import Any
 import yaml
 
 from warmstart.config import Config
-from warmstart.data import Corpus
 from warmstart.model import Bundle, parameter_counts
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
-from warmstart.workflows.outcome import Outcome, Pretrained
+from warmstart.workflows.outcome import Corpora, Outcome, Pretrained
 from warmstart.workflows.run import provenance
 
 
-def pretraining_page(done: Pretrained, corpora: tuple[Corpus, Corpus], config: Config, folder: Path) -> Path:
+def pretraining_page(done: Pretrained, corpora: Corpora, config: Config, folder: Path) -> Path:
     """Write the report of a pretraining run; returns its path."""
     figures = done.figures
-    name, best = headline_figure(figures)
+    spent = f"After {done.trained.tokens:,} tokens in {done.trained.seconds / 60:.1f} minutes"
+    found = "{} on held-out text is {}.".format(*headline_figure(figures)) if figures else "no text is held out to say how well."
     sections = (curves_section(done), text_section(corpora), size_section(done.bundle, done), *closing_sections(config))
     report = Report(
         f"Pretraining: {done.bundle.history[-1]['objective']['name']}",
-        f"After {done.trained.tokens:,} tokens in {done.trained.seconds / 60:.1f} minutes, {name} on held-out text is {best}.",
+        f"{spent}, {found}",
         tuple((key, f"{value:.4g}") for key, value in figures.items()),
         sections,
         footer(),
@@ -80,7 +80,7 @@ def curves_section(done: Pretrained) -> Section:
     )
 
 
-def text_section(corpora: tuple[Corpus, Corpus]) -> Section:
+def text_section(corpora: Corpora) -> Section:
     """What was read."""
     rows = [
         (
@@ -92,6 +92,7 @@ def text_section(corpora: tuple[Corpus, Corpus]) -> Section:
             f"{100 * c.unknown / c.predicted:.2f} %",
         )
         for name, c in zip(("training", "held out"), corpora, strict=True)
+        if c
     ]
     return Section("Text", items=(Table(("text", "documents", "words", "tokens", "tokens per word", "unknown"), rows),))
 
@@ -166,9 +167,7 @@ def footer() -> str:
     return f"Measured on {origin['machine']}, {origin['date']}, with warmstart {origin['warmstart']}."
 
 
-def quickstart_page(
-    pretrained: Pretrained, corpora: tuple[Corpus, Corpus], outcomes: Sequence[Outcome], config: Config, folder: Path
-) -> Path:
+def quickstart_page(pretrained: Pretrained, corpora: Corpora, outcomes: Sequence[Outcome], config: Config, folder: Path) -> Path:
     """Write the report of the quickstart; returns its path."""
     last = outcomes[-1]
     rows = [

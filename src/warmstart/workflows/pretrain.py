@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.config import Config, read_yaml
-from warmstart.data import Corpus, Part, Source, documents_of, prepare
+from warmstart.data import Document, Part, Source, documents_of, prepare
 from warmstart.data.batch import Rows, pretraining_batches
 from warmstart.data.read import source_files
 from warmstart.engine import TrainConfig, Work, console, pick_device, train
@@ -24,10 +25,12 @@ from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import seed_torch
 from warmstart.storage import sha256
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer, vocabulary_report
-from warmstart.workflows.outcome import Pretrained
+from warmstart.workflows.outcome import Corpora, Pretrained
 from warmstart.workflows.pages import pretraining_page
 from warmstart.workflows.run import load_model, open_run, print_figures, print_table, provenance
 
+NOTHING = "none"
+"""what ``held_out`` says where every document is trained on: there are no held-out figures then"""
 VOCABULARY_SAMPLE = 2_000
 """documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
@@ -46,9 +49,9 @@ class PretrainConfig(Config):
     start: str | None = None
     """a model to start from, with its tokenizer and backbone"""
     held_out: str = "0.02"
-    """held-out text: a file or folder, or a share of the documents"""
-    document: Literal["paragraph", "line", "file"] = "paragraph"
-    """what one document is: paragraph, line or file"""
+    """held-out text: a file or folder, a share of the documents, or none"""
+    document: Document = "paragraph"
+    """what one document is: paragraph, sentence, line or file"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""
     tokenizer_file: str | None = None
@@ -68,7 +71,9 @@ class PretrainConfig(Config):
         return self
 
     def held_out_share(self) -> float | None:
-        """The share of the documents that is held out; None where a file or folder is named."""
+        """The share of the documents that is held out; None where a file or folder is named, or nothing is held out."""
+        if self.held_out == NOTHING:
+            return None
         try:
             share = float(self.held_out)
         except ValueError:
@@ -98,7 +103,8 @@ def pretrain(config: PretrainConfig) -> Pretrained:
     print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
     corpora = split_corpora(config, sources, tokenizer, cache)
     done = pretrain_on(corpora, tokenizer, config, folder, started)
-    print_figures("held out", done.figures)
+    if done.figures:
+        print_figures("held out", done.figures)
     save(done.bundle, folder / "bundle")
     page = pretraining_page(done, corpora, config, folder)
     console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")
@@ -108,7 +114,7 @@ def pretrain(config: PretrainConfig) -> Pretrained:
 def check_text(config: PretrainConfig, sources: Sequence[Source]) -> None:
     """Before anything is written: all files are there, no text is both trained on and held out, or written by the run."""
     files = {file.resolve() for source in sources for file in source_files(source)}
-    if config.held_out_share() is None:
+    if config.held_out != NOTHING and config.held_out_share() is None:
         both = [file for file in source_files(Source(path=config.held_out)) if file.resolve() in files]
         if both:
             raise ConfigError(f"held-out text must not be training text, but {both[0]} is both; move it out of the text's folder")
@@ -133,8 +139,10 @@ def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Pa
     return tokenizer
 
 
-def split_corpora(config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path) -> tuple[Corpus, Corpus]:
+def split_corpora(config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path) -> Corpora:
     """The token stores of training and held-out text. Which documents are held out does not depend on the run's seed."""
+    if config.held_out == NOTHING:
+        return prepare(sources, tokenizer, cache), None
     share = config.held_out_share()
     if share is None:
         held = [Source(path=config.held_out, document=config.document)]
@@ -144,15 +152,17 @@ def split_corpora(config: PretrainConfig, sources: Sequence[Source], tokenizer: 
 
 
 def pretrain_on(
-    corpora: tuple[Corpus, Corpus], tokenizer: Tokenizer, config: PretrainConfig, folder: Path | None, start: Bundle | None = None
+    corpora: Corpora, tokenizer: Tokenizer, config: PretrainConfig, folder: Path | None, start: Bundle | None = None
 ) -> Pretrained:
     """Train on the first corpus, evaluate on the second; resumes what lies in ``folder``."""
     model = _make_model(tokenizer, config, start).to(pick_device())
     tokens = model.backbone.config.max_tokens
-    rows, held = (Rows(corpus, tokenizer.vocabulary(), config.objective, tokens) for corpus in corpora)
+    text, kept_back = corpora
+    rows = Rows(text, tokenizer.vocabulary(), config.objective, tokens)
+    held = replace(rows, corpus=kept_back) if kept_back else None
     if not len(rows):
         raise DataError(
-            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {len(corpora[0].tokens)}; "
+            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {len(text.tokens)}; "
             "give more text, or a smaller max_tokens"
         )
     steps = config.train.count_steps(len(rows), rows.stride, epochs=1)
@@ -162,18 +172,18 @@ def pretrain_on(
         steps,
         config.seed,
         title="pretraining",
-        identity=sha256("/".join([settings, corpora[0].digest, tokenizer.digest]).encode()),
-        evaluate=lambda: held_out(model, held, QUICK_TOKENS),
+        identity=sha256("/".join([settings, text.digest, tokenizer.digest]).encode()),
+        evaluate=None if held is None else lambda: held_out(model, held, QUICK_TOKENS),
     )
     trained = train(model, work, config.train, folder)
-    figures = held_out(model, held)
+    figures = {} if held is None else held_out(model, held)
     entry = {
         "command": "pretrain",
         "objective": config.objective.plain(),
         "generates": OBJECTIVES[config.objective.name].generates(config.objective),
         "train": config.train.plain(),
         "seed": config.seed,
-        "corpus": corpora[0].digest,
+        "corpus": text.digest,
         "tokens": trained.tokens,
         "seconds": round(trained.seconds, 1),
         "held_out": figures,

@@ -37,7 +37,8 @@ def open_run(folder: str, config: Config, *, resume: bool) -> Path:
     place = Path(folder)
     settings = place / "config.yaml"
     if not resume:
-        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        # settings alone are no results: a run that was stopped before it had any may be started again
+        if place.exists() and (not place.is_dir() or any(file != settings for file in place.iterdir())):
             go_on = f", or go on with `warmstart pretrain --resume {place}`" if (place / "checkpoints").exists() else ""
             raise ConfigError(f"{place} exists and is not empty; choose another --out, or remove it{go_on}")
         try:

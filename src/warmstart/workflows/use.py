@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.config import Config
-from warmstart.data import Source, Task, audit, drop_leaks, load_task, prepare, read_documents
+from warmstart.data import Document, Source, Task, audit, documents_of, drop_leaks, load_answers, load_task, prepare, read_documents
 from warmstart.data.batch import Rows
 from warmstart.engine import console
 from warmstart.errors import DataError
 from warmstart.evaluate import Scores, bootstrap, classification, held_out
 from warmstart.evaluate import predict as probabilities_of
+from warmstart.evaluate.answers import answer, exact, never_seen
 from warmstart.generation import GenerateConfig
 from warmstart.generation import generate as write
 from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, load
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
+from warmstart.workflows.answers import bar_of
 from warmstart.workflows.run import find_bundle, load_model, print_figures, print_table
 
 
@@ -42,6 +45,12 @@ class PredictConfig(Config):
     """file to write; default: standard output"""
     top: int = Field(3, gt=0)
     """how many of the likeliest labels to give"""
+    target_error: float | None = Field(None, gt=0, lt=1)
+    """where answers are written: keep silent below the bar that promises no larger share of wrong answers"""
+    certainty: float = Field(0.95, gt=0, lt=1)
+    """probability with which that must hold"""
+    known: tuple[str, ...] = ()
+    """where answers are written: the text the model learned from; names that stand nowhere in it are flagged"""
 
 
 class EvaluateConfig(Config):
@@ -51,7 +60,7 @@ class EvaluateConfig(Config):
     """a model: a bundle, or a run's folder"""
     task: Positional[str]
     """an adapted model's task: its manifest (YAML); or a language model's text: a file or folder"""
-    document: Literal["paragraph", "line", "file"] = "paragraph"
+    document: Document = "paragraph"
     """what one document of a text is"""
 
 
@@ -89,22 +98,42 @@ def predict(config: PredictConfig) -> None:
     texts = list(config.texts) + _texts_of(config)
     if not texts:
         raise DataError("there is nothing to label: give texts, or a file of texts with --file")
-    said = probabilities_of(bundle, texts)
-    lines = []
-    for text, row in zip(texts, said, strict=True):
-        best = (-row).argsort(kind="stable")[: config.top]
-        shares = {bundle.labels[i]: round(float(row[i]), 4) for i in best}
-        lines.append(json.dumps({"label": bundle.labels[best[0]], "probabilities": shares, "text": text}, ensure_ascii=False))
-    data = "\n".join(lines) + "\n"
+    rows = _answered(bundle, texts, config) if bundle.answers else _labelled(bundle, texts, config)
+    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         write_forced(Path(config.out), data.encode())
     else:
         sys.stdout.write(data)
 
 
+def _labelled(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
+    """The likeliest labels of each text."""
+    if config.target_error or config.known:
+        raise DataError("--target-error and --known are for a model that writes answers, but this one gives labels; leave them out")
+    for text, row in zip(texts, probabilities_of(bundle, texts), strict=True):
+        best = (-row).argsort(kind="stable")[: config.top]
+        shares = {bundle.labels[i]: round(float(row[i]), 4) for i in best}
+        yield {"label": bundle.labels[best[0]], "probabilities": shares, "text": text}
+
+
+def _answered(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
+    """The answer to each text, or none where the model is not sure enough."""
+    bar = bar_of(bundle, config.target_error, config.certainty) if config.target_error else None
+    if bar:
+        console.print(bar.sentence(), markup=False)
+    sources = [Source(path=path) for path in config.known]
+    strange = never_seen(texts, documents_of(sources)) if sources else [[] for _ in texts]
+    for text, one, names in zip(texts, answer(bundle.model, bundle.tokenizer, texts), strange, strict=True):
+        given = bar is None or (one.confidence >= bar.threshold and not names)
+        row: dict[str, Any] = {"answer": one.text if given else None, "confidence": round(one.confidence, 4), "text": text}
+        yield row | ({"never_seen": names} if names else {})
+
+
 def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
     """The ``evaluate`` command."""
     bundle = load_model(config.model)
+    if bundle.answers:
+        return _score_answers(bundle, config.task)
     return _read_text(bundle, config) if isinstance(bundle.model.head, LanguageHead) else _score(bundle, load_task(config.task))
 
 
@@ -118,6 +147,14 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
         )
     print_figures(f"{config.task}: {corpus.words:,} words, {corpus.predicted:,} tokens", figures)
     return figures
+
+
+def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
+    """How many test questions a model answers rightly, to the letter."""
+    test = load_answers(path).test
+    right = exact(answer(bundle.model, bundle.tokenizer, test.questions), test)
+    console.print(f"{int(right.sum())} of {len(test)} answers are right: {bootstrap(right)} over test questions")
+    return {"exact_match": float(right.mean())}
 
 
 def _score(bundle: Bundle, task: Task) -> Scores:

@@ -1,0 +1,52 @@
+"""The table of commands: name -> (module, settings, function, help). The command line and recipes run what stands here.
+
+Nothing heavy is imported before a command is chosen, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+from warmstart.registry import Registry
+
+
+class Command(NamedTuple):
+    """One row of the table of commands."""
+
+    module: str
+    settings: str
+    function: str
+    help: str
+
+    def load(self) -> tuple[Any, Any]:
+        """The class of its settings, and the function that takes them."""
+        module = importlib.import_module(f"warmstart.workflows.{self.module}")
+        return getattr(module, self.settings), getattr(module, self.function)
+
+
+COMMANDS = Registry(
+    "command",
+    {
+        "quickstart": Command("quickstart", "QuickstartConfig", "quickstart", "see it all work: no data, no network, six minutes"),
+        "pretrain": Command("pretrain", "PretrainConfig", "pretrain", "train a backbone on unlabelled text"),
+        "adapt": Command("adapt", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare honestly, report"),
+        "answers": Command("answers", "AnswersConfig", "answers", "teach a language model to answer questions, and when not to"),
+        "evaluate": Command("use", "EvaluateConfig", "evaluate", "score a model on a task's test split, or on a text"),
+        "predict": Command("use", "PredictConfig", "predict", "label texts, or answer questions"),
+        "generate": Command("use", "GenerateCommand", "generate", "write text"),
+        "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
+        "doctor": Command("use", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
+        "fetch": Command("fetch", "FetchConfig", "fetch_data", "fetch a public data set by its checksum"),
+        "recipe": Command("recipe", "RecipeCommand", "recipe", "run the steps of a recipe, one after another"),
+    },
+)
+
+
+def with_preset(given: dict[str, Any], preset: str | None = None) -> dict[str, Any]:
+    """Settings whose backbone is a preset (named, or under their key ``preset``) with what they say of it themselves on top."""
+    from warmstart.backbone import PRESETS
+
+    given = dict(given)
+    preset = given.pop("preset", None) if preset is None else preset
+    return {**given, "backbone": {**PRESETS[preset], **given.get("backbone", {})}} if preset else given

@@ -1,0 +1,150 @@
+"""Written answers: what is predicted, what counts as right, names never seen, and the whole life of a model that answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import make_language_model
+from warmstart.cli import main
+from warmstart.data import Answered, load_answers
+from warmstart.data.answers import answer_batches, question_rows
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.evaluate.answers import Answer, answer, exact, names, never_seen
+from warmstart.model import Bundle, load
+from warmstart.model import bundle as bundle_file
+from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from warmstart.types import IGNORE
+from warmstart.workflows.answers import AnswersConfig, answers, bar_of
+
+PEOPLE = {"Ada Byron": "London", "Emil Post": "Riga", "Rosa Parks": "Paris", "Otto Loewi": "Vienna"}
+QUESTIONS = Answered(tuple(f"Where was {name} born?" for name in PEOPLE), tuple(PEOPLE.values()))
+
+
+@pytest.fixture(scope="module")
+def letters() -> Tokenizer:
+    """A character tokenizer that can spell the questions."""
+    return train_tokenizer([*QUESTIONS.questions, *QUESTIONS.answers] * 3, TokenizerConfig(kind="character", sentinels=0))
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """A manifest of questions; the same people stand in all splits, so that a model can learn them by heart."""
+    rows = [f"{question}\t{right}\n" for question, right in zip(QUESTIONS.questions, QUESTIONS.answers, strict=True)]
+    (tmp_path / "all.txt").write_text("".join(rows * 8))
+    (tmp_path / "test.txt").write_text("".join(rows))
+    file = tmp_path / "places.yaml"
+    file.write_text(
+        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\ntrain: all.txt\nvalidation: 4\ntest: test.txt\n"
+    )
+    return file
+
+
+def test_only_the_answer_is_predicted(letters: Tokenizer) -> None:
+    """A row is [EOS] question [MASK] answer; the targets are the answer and the [MASK] after it, wherever padding begins."""
+    batch = answer_batches(letters, QUESTIONS, 64, (4, 1), 0)(0)[0]
+    mask, eos = letters.specials.mask, letters.specials.eos
+    spelled = {tuple(row) for row in letters.encode(QUESTIONS.answers)}
+    for ids, targets in zip(batch.ids.tolist(), batch.targets.tolist(), strict=True):
+        said = [id_ for id_ in targets if id_ != IGNORE]
+        assert ids[0] == eos
+        assert tuple(said[:-1]) in spelled
+        assert said[-1] == mask
+        first = targets.index(said[0])
+        assert ids[first] == mask, "the answer's first letter is predicted where the question ends"
+        assert ids[first + 1 : first + len(said)] == said[:-1]
+    assert batch.count == sum(len(row) + 1 for row in spelled)
+
+
+def test_long_questions_lose_their_beginning(letters: Tokenizer) -> None:
+    """What is asked stands at a question's end."""
+    (row,) = question_rows(letters, ["Where was Ada Byron born?"], 8)
+    assert len(row) == 8
+    assert letters.decode(row) == " born?"[-6:]
+
+
+def test_an_answer_must_leave_room(letters: Tokenizer) -> None:
+    """An answer as long as the row is refused with the numbers."""
+    with pytest.raises(DataError, match="must leave room for its question in a row of 8 tokens, but one has 6"):
+        answer_batches(letters, QUESTIONS, 8, (2, 1), 0)
+
+
+def test_names_are_found() -> None:
+    """Runs of words with a capital, without the first word of the question and without the marks at their end."""
+    assert names("Where was Ada King Lovelace born?") == ["Ada King Lovelace"]
+    assert names("Did Ada meet Charles Babbage?") == ["Ada", "Charles Babbage"]
+    assert names("Where was it?") == []
+
+
+def test_names_never_seen_are_flagged() -> None:
+    """A name counts as seen only where it stands whole."""
+    asked = ["Where was Ada Byron born?", "Where was Ada Post born?"]
+    assert never_seen(asked, ["Emil Post. Emil Post is a man.", "Ada Byron was born in London."]) == [[], ["Ada Post"]]
+
+
+def test_right_to_the_letter() -> None:
+    """White space at the ends does not matter; everything else does."""
+    given = [Answer("London", 1.0), Answer("riga", 1.0), Answer("Paris", 0.2), Answer("", 0.0)]
+    assert exact(given, QUESTIONS).tolist() == [True, False, True, False]
+
+
+def test_confidence_is_the_answers_probability(letters: Tokenizer) -> None:
+    """The product over its tokens and its end, between 0 and 1; 0 where it never ended."""
+    model = make_language_model(vocab_size=letters.vocab_size, max_tokens=64)
+    given = answer(model, letters, QUESTIONS.questions, longest=5)
+    assert all(0 <= one.confidence <= 1 for one in given)
+    assert [len(one.text) <= 5 for one in given] == [True] * 4
+
+
+def test_manifests_of_answers(manifest: Path) -> None:
+    """Splits depend on the seed alone and share no row; what means nothing for answers is refused."""
+    task = load_answers(manifest)
+    assert (len(task.train), len(task.validation), len(task.test)) == (28, 4, 4)
+    assert load_answers(manifest).train == task.train
+    manifest.write_text(manifest.read_text() + "limit: 3\n")
+    with pytest.raises(ConfigError, match="'labels' and 'limit' mean nothing where answers are written"):
+        load_answers(manifest)
+
+
+def test_the_life_of_a_model_that_answers(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It learns four people by heart, is saved and loaded, answers, keeps silent below a bar and of people it never met."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+    text = tmp_path / "people.txt"
+    text.write_text("".join(f"{name} was born in {place}.\n" for name, place in PEOPLE.items()) * 4)
+    shape = ["--width", "32", "--depth", "2", "--heads", "2", "--feedforward", "64", "--max-tokens", "64"]
+    objective = ["--objective", "span", "--form", "prefix-suffix", "--held-out", "none", "--document", "line"]
+    letters_ = ["--tokenizer.kind", "character", "--tokenizer.sentinels", "0"]
+    lm, out = tmp_path / "lm", tmp_path / "answers"
+    assert main(["pretrain", str(text), "--out", str(lm), "--steps", "3", *objective, *letters_, *shape]) == 0
+    train = {"steps": 150, "batch": 16, "learning_rate": 5e-3, "weight_decay": 0.0}
+    found = answers(
+        AnswersConfig.build(
+            {"model": str(lm), "task": str(manifest), "out": str(out), "seeds": 1, "scratch_epochs": 1, "train": train}
+        )
+    )
+    assert found.comparison.rows[0].scores == (1.0,)
+    assert (out / "report.html").exists()
+    assert main(["evaluate", str(out), str(manifest)]) == 0
+    assert main(["doctor", str(out)]) == 0
+    capsys.readouterr()
+    asked = ["Where was Emil Post born?", "Where was Max Weber born?"]
+    assert main(["predict", str(out), *asked, "--known", str(text)]) == 0
+    known, unknown = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (known["answer"], "never_seen" in known) == ("Riga", False)
+    assert unknown["never_seen"] == ["Max Weber"]
+    assert unknown["answer"] is not None, "without a bar it answers all the same, but says so"
+    assert main(["predict", str(out), *asked, "--target-error", "0.05"]) == 0
+    assert [json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines()] == [None, None], (
+        "four examples promise nothing"
+    )
+
+
+def test_a_bar_needs_held_out_answers(letters: Tokenizer) -> None:
+    """A language model that was not taught has none."""
+    bundle = Bundle(make_language_model(vocab_size=letters.vocab_size), letters)
+    with pytest.raises(ModelError, match="keeps no held-out answers"):
+        bar_of(bundle, 0.1, 0.95)

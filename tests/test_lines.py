@@ -1,0 +1,79 @@
+"""Whole lines of work, by command: every objective, going on from a model, and the quickstart itself in small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import SENTENCES
+from warmstart.cli import main
+from warmstart.model import bundle as bundle_file
+from warmstart.model import load
+from warmstart.objectives import OBJECTIVES
+
+SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-tokens", "64", "--batch", "4"]
+QUICK = [*SMALL, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]
+
+
+@pytest.fixture(autouse=True)
+def _no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A small text file."""
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(SENTENCES * 30))
+    return file
+
+
+@pytest.mark.parametrize("rows", ["packed", "documents"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_by_command(objective: str, rows: str, text: Path, tmp_path: Path) -> None:
+    """It pretrains, its bundle is whole, and its held-out text can be evaluated again."""
+    out = tmp_path / "run"
+    flags = ["--objective", objective, "--rows", rows, "--steps", "3", *QUICK]
+    assert main(["pretrain", str(text), "--out", str(out), *flags]) == 0
+    bundle = load(out / "bundle", selftest=True)
+    assert bundle.history[-1]["objective"]["rows"] == rows
+    assert all(np.isfinite(value) for value in bundle.history[-1]["held_out"].values())
+    assert main(["doctor", str(out)]) == 0
+    assert main(["evaluate", str(out), str(text)]) == 0
+
+
+def test_pretraining_goes_on_from_a_model(text: Path, tmp_path: Path) -> None:
+    """``--start`` keeps tokenizer, backbone and language head, and the history names both trainings."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert main(["pretrain", str(text), "--out", str(first), "--steps", "30", *QUICK]) == 0
+    go_on = ["--start", str(first), "--steps", "30", "--objective", "hybrid", "--batch", "4"]
+    assert main(["pretrain", str(text), "--out", str(second), *go_on]) == 0
+    before, after = load(first / "bundle"), load(second / "bundle")
+    assert after.tokenizer.digest == before.tokenizer.digest
+    assert after.model.backbone.config == before.model.backbone.config
+    assert [entry["objective"]["name"] for entry in after.history] == ["causal", "hybrid"]
+    assert after.history[1]["held_out"]["causal loss"] < before.history[0]["held_out"]["loss"]
+
+
+def test_nothing_need_be_held_out(text: Path, tmp_path: Path) -> None:
+    """Then all documents are trained on, there are no held-out figures, and the report says so."""
+    out = tmp_path / "run"
+    assert main(["pretrain", str(text), "--out", str(out), "--steps", "3", "--held-out", "none", *QUICK]) == 0
+    assert load(out / "bundle").history[-1]["held_out"] == {}
+    assert not any("held_out" in json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines())
+    assert "no text is held out" in (out / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_quickstart_in_small(tmp_path: Path) -> None:
+    """All of it, on two libraries' documentation: a pretrained and an adapted bundle that are whole, and the page."""
+    small = ["--tokens", "20000", "--labels", "32", "--epochs", "1", "--seeds", "1", "--packages", "sympy", "networkx"]
+    assert main(["quickstart", "--out", str(tmp_path / "q"), *small]) == 0
+    page = (tmp_path / "q" / "report.html").read_text()
+    assert "What transfer bought" in page
+    for bundle in ("pretrained", "bundle"):
+        assert main(["doctor", str(tmp_path / "q" / bundle)]) == 0
