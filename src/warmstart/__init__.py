@@ -38,6 +38,7 @@ _HOMES = {
     "pretrain": "workflows.pretrain",
     "quickstart": "workflows.quickstart",
     "save": "model",
+    "trace": "generation",
     "train_tokenizer": "tokenizer",
     "vocabulary_report": "tokenizer",
 }
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
+    from warmstart.generation import trace as trace
     from warmstart.model import Bundle as Bundle
     from warmstart.model import load as load
     from warmstart.model import save as save

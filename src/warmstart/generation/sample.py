@@ -8,7 +8,7 @@ import torch
 
 from warmstart.errors import ModelError
 from warmstart.generation.choose import GenerateConfig
-from warmstart.generation.write import Watch, Written, write
+from warmstart.generation.writing import Watch, Written, write
 from warmstart.model import Bundle
 
 

@@ -147,7 +147,7 @@ def render(report: Report, specs: dict[str, dict[str, Any]], pictures: dict[str,
     images = {name: base64.b64encode(picture.encode()).decode() for name, picture in pictures.items()}
     # "<" is written \u003c inside strings of JSON, so that no text can close the script element
     drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in specs.items()}
-    return _template().render(report=report, drawings=drawings, images=images, script=script, digest=digest)
+    return template("page.html.jinja").render(report=report, drawings=drawings, images=images, script=script, digest=digest)
 
 
 @functools.cache
@@ -160,9 +160,10 @@ def _script() -> str:
 
 
 @functools.cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """A template of this folder; everything put into it is escaped."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     engine = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    return engine.get_template("page.html.jinja")
+    return engine.get_template(name)

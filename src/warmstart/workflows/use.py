@@ -1,4 +1,4 @@
-"""Using a model: predict, evaluate, generate; and the two checks, of data (audit) and of a saved model (doctor)."""
+"""Using a model: predict, evaluate; and the two checks, of data (audit) and of a saved model (doctor)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from warmstart.config import Config
 from warmstart.data import Document, Source, Task, audit, documents_of, drop_leaks, load_answers, load_task, prepare, read_documents
@@ -20,8 +20,6 @@ from warmstart.errors import DataError
 from warmstart.evaluate import Scores, bootstrap, classification, held_out
 from warmstart.evaluate import predict as probabilities_of
 from warmstart.evaluate.answers import answer, exact, never_seen
-from warmstart.generation import GenerateConfig
-from warmstart.generation import generate as write
 from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, load
 from warmstart.objectives import ObjectiveConfig
@@ -62,16 +60,6 @@ class EvaluateConfig(Config):
     """an adapted model's task: its manifest (YAML); or a language model's text: a file or folder"""
     document: Document = "paragraph"
     """what one document of a text is"""
-
-
-class GenerateCommand(Config):
-    """Continue prompts with a language model."""
-
-    model: Positional[str]
-    """a pretrained model: a bundle, or a run's folder"""
-    prompts: Positional[tuple[str, ...]] = ("",)
-    """texts to continue; none: begin a new text"""
-    options: Annotated[GenerateConfig, arg(name="")] = GenerateConfig()
 
 
 class AuditConfig(Config):
@@ -171,13 +159,6 @@ def _score(bundle: Bundle, task: Task) -> Scores:
     print_table(f"{task.name}, {len(task.test)} test texts", scores.table(), scores.HEADER)
     console.print(f"accuracy {around} over test texts, macro F1 {100 * scores.macro_f1:.1f} %, log loss {scores.log_loss:.3f} nats")
     return scores
-
-
-def generate(config: GenerateCommand) -> None:
-    """The ``generate`` command: each prompt with its continuation."""
-    bundle = load_model(config.model)
-    for prompt, text in zip(config.prompts, write(bundle, config.prompts, config.options), strict=True):
-        sys.stdout.write(prompt + text + "\n")
 
 
 def audit_task(config: AuditConfig) -> None:
