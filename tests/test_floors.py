@@ -12,7 +12,7 @@ import warmstart
 FLOORS = [
     {"errors"},
     {"types", "config", "seeding", "registry", "storage"},
-    {"tokenizer", "backbone", "heads", "objectives"},
+    {"tokenizer", "backbone", "heads", "objectives", "inserts"},
     {"data", "model"},
     {"schemes", "engine", "interop", "generation"},
     {"evaluate", "analysis", "report"},
@@ -23,8 +23,9 @@ FLOORS = [
 ]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 ROOT = Path(warmstart.__file__).parent
-ABOVE = [("schemes", "engine")]
-"""Neighbours on one floor of which the first may use the second: a scheme hands the loop its groups of parameters."""
+ABOVE = [("schemes", "engine"), ("inserts", "backbone")]
+"""Neighbours on one floor of which the first may use the second: a scheme hands the loop its groups of parameters, an insert knows
+the places of the backbone that it is put into, while the backbone knows of none."""
 
 
 def imports(path: Path) -> Iterator[tuple[int, list[str]]]:

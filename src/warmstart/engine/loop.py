@@ -58,6 +58,12 @@ class Work:
     """held-out figures, asked for now and then"""
     groups: Sequence[Group] | None = None
     """what trains; None for all parameters"""
+    loss: Callable[[Batch], Tensor] | None = None
+    """the summed loss of a batch's targets; None for the model's own"""
+    penalty: Callable[[], Tensor] | None = None
+    """what is added to the mean loss once a step, whatever the batch: a pull on the weights themselves"""
+    enough: Callable[[float], bool] | None = None
+    """asked after each evaluation, with the share of the budget that is spent: stop here?"""
     observers: Sequence[Callable[[int, dict[str, Any]], None]] = ()
     """called after each evaluation with the step and its figures"""
     show: bool = True
@@ -99,6 +105,8 @@ class _Run:
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = Optimizer(work.groups or [Group(named)], config)
         self.device = next(model.parameters()).device
+        self.loss = work.loss or self.trainable.loss
+        self.stopped = False
         self.out = Trained()
         self._resume()
         self.metrics = Metrics(folder, self.out.steps)
@@ -109,7 +117,7 @@ class _Run:
         seen_loss = torch.zeros((), device=self.device)
         seen_targets = 0
         with Bar(self.work.title, show=self.work.show) as bar:
-            while (progress := self._progress()) < 1:
+            while not self.stopped and (progress := self._progress()) < 1:
                 started = time.perf_counter()
                 loss, targets = self._step(progress)
                 self.out.seconds += time.perf_counter() - started
@@ -124,13 +132,15 @@ class _Run:
                     seen_loss, seen_targets = torch.zeros_like(seen_loss), 0
                 if self.work.evaluate and (done or self._due(self.config.evaluate_every)):
                     self._evaluate(self.work.evaluate)
-                if self.folder and keep:
+                    self.stopped = self.work.enough is not None and self.work.enough(self._progress())
+                if self.folder and (keep or self.stopped):
                     self._keep(self.folder)
         self.model.eval()
         return self.out
 
     def _step(self, progress: float) -> tuple[Tensor, int]:
         """One optimiser step; returns the summed loss and the number of its targets."""
+        self.optimizer.wake(progress)
         self.model.train()
         seed_torch(self.work.seed, "step", self.out.steps)
         batches = self.work.batches(self.out.steps)
@@ -138,11 +148,13 @@ class _Run:
         total = torch.zeros((), device=self.device)
         for batch in batches:
             with arithmetic(self.config.precision, self.device):
-                loss = self.trainable.loss(batch.to(self.device))
+                loss = self.loss(batch.to(self.device))
             (loss / max(1, count)).backward()
             total = total + loss.detach()
             self.out.tokens += int(batch.lengths.sum())
-        self.optimizer.step(rate_at(progress, self.config.schedule, self.config.warmup, self.config.floor))
+        if self.work.penalty is not None:
+            self.work.penalty().backward()
+        self.optimizer.step(rate_at(progress, self.config.schedule, self.config.warmup, self.config.floor), progress)
         self.out.steps += 1
         return total, count
 

@@ -6,7 +6,7 @@ parameter, so that a checkpoint needs no pickle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from warmstart.engine.config import TrainConfig
+from warmstart.engine.schedule import constant
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Group:
     parameters: Mapping[str, nn.Parameter]
     rate: float = 1.0
     """times the learning rate of the run"""
+    course: Callable[[float], float] = constant
+    """a further factor of the rate at a point of the run (0 to 1); where it is 0 the group sleeps, and no gradient is computed"""
+    muon: bool = True
+    """its matrices inside the blocks may go to Muon"""
 
 
 def is_matrix(name: str, parameter: nn.Parameter) -> bool:
@@ -34,14 +39,17 @@ class Optimizer:
     """One or two of torch's optimisers that step together."""
 
     def __init__(self, groups: Sequence[Group], config: TrainConfig) -> None:
+        self.groups = groups
         self.names = {parameter: name for group in groups for name, parameter in group.parameters.items()}
         adam: list[dict[str, Any]] = []
         muon: list[dict[str, Any]] = []
         for group in groups:
-            chosen = {n: p for n, p in group.parameters.items() if config.optimizer == "muon" and is_matrix(n, p)}
+            chosen = {n: p for n, p in group.parameters.items() if config.optimizer == "muon" and group.muon and is_matrix(n, p)}
             rest = [p for n, p in group.parameters.items() if n not in chosen]
-            adam += _adam_groups(rest, config.learning_rate * group.rate, config.weight_decay)
-            muon += [{"params": list(chosen.values()), "full_rate": config.muon_rate * group.rate}] if chosen else []
+            for part in _adam_groups(rest, config.learning_rate * group.rate, config.weight_decay):
+                adam.append(part | {"course": group.course})
+            if chosen:
+                muon.append({"params": list(chosen.values()), "full_rate": config.muon_rate * group.rate, "course": group.course})
         self.parts: list[torch.optim.Optimizer] = []
         if adam:
             fused = next(iter(self.names)).device.type in ("cpu", "cuda")
@@ -50,13 +58,19 @@ class Optimizer:
             self.parts.append(torch.optim.Muon(muon, weight_decay=config.weight_decay, momentum=0.95))
         self.clip = config.clip
 
-    def step(self, share: float) -> None:
-        """Clip, set every rate to ``share`` of its full rate, step, clear."""
+    def wake(self, progress: float) -> None:
+        """Let the groups that train at ``progress`` have gradients, and no others."""
+        for group in self.groups:
+            for parameter in group.parameters.values():
+                parameter.requires_grad_(group.course(progress) > 0)
+
+    def step(self, share: float, progress: float = 0.0) -> None:
+        """Clip, set every rate to ``share`` of its full rate at ``progress``, step, clear."""
         if self.clip:
             torch.nn.utils.clip_grad_norm_(list(self.names), self.clip)
         for part in self.parts:
             for group in part.param_groups:
-                group["lr"] = group["full_rate"] * share
+                group["lr"] = group["full_rate"] * share * group["course"](progress)
             part.step()
             part.zero_grad(set_to_none=True)
 

@@ -1,6 +1,6 @@
 """A bundle: one folder that holds a whole model and can prove that it is whole.
 
-    bundle.json            settings of backbone and head, labels, history, the hash of every file and of every tensor
+    bundle.json            settings of backbone, inserts and head, labels, history, the hash of every file and of every tensor
     weights.safetensors    backbone and head
     tokenizer.json         the tokenizer
     selftest.safetensors   probe rows and what the model said of them when it was saved
@@ -28,6 +28,7 @@ from warmstart import __version__
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads import LanguageHead, head_config, make_head
+from warmstart.inserts import insert, insert_config, inserted
 from warmstart.model.model import Model
 from warmstart.model.selftest import failures, make_selftest
 from warmstart.storage import sha256, whole_folder
@@ -120,6 +121,7 @@ def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
         "vocab_size": bundle.model.backbone.vocab_size,
         "head": bundle.model.head.config.plain(),
         "causal": bundle.model.causal,
+        "inserted": [config.plain() for config in inserted(bundle.model.backbone)],
         "labels": list(bundle.labels),
         "history": list(bundle.history),
         "tensors": {name: [list(tensor.shape), _hash(tensor)] for name, tensor in tensors.items()},
@@ -187,6 +189,8 @@ def _read_tensors(place: Path, data: bytes, expected: dict[str, Any]) -> dict[st
 
 def _rebuild(place: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
     backbone = Backbone(BackboneConfig.build(manifest["backbone"], "backbone"), manifest["vocab_size"])
+    for values in manifest.get("inserted", ()):  # bundles of older versions have none
+        insert(backbone, insert_config(values), seed=0)
     head = make_head(head_config(manifest["head"]), backbone.config.width, backbone.embedding.weight)
     model = Model(backbone, head, causal=manifest["causal"])
     wanted = {name: list(tensor.shape) for name, tensor in model.weights().items()}

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from warmstart.backbone import Backbone
 from warmstart.heads import Head, HeadConfig, LanguageHead, make_head
+from warmstart.inserts import Mix
 from warmstart.objectives import class_loss, language_loss
 from warmstart.seeding import seed_torch
 from warmstart.types import Batch
@@ -26,6 +27,17 @@ class Model(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head says of ``ids`` (B, T): logits (B, T, V) of a language head, (B, C) of a classification head."""
         return self.head(self.backbone(ids, mask=mask, causal=self.causal).last, mask)
+
+    def train(self, mode: bool = True) -> Model:
+        """Training or evaluation, as in torch; but a wholly frozen backbone drops nothing, so that its features stay the same.
+
+        A mix inserted in it is no part of it: no gradient flows below.
+        """
+        super().train(mode)
+        parts = (part for part in self.backbone.children() if not isinstance(part, Mix))
+        if not any(parameter.requires_grad for part in parts for parameter in part.parameters()):
+            self.backbone.eval()
+        return self
 
     def loss(self, batch: Batch) -> Tensor:
         """The summed loss in nats of a batch's targets, a scalar; divide by ``batch.count`` for the mean."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from warmstart.data import Task, audit, drop_leaks, load_task
 from warmstart.engine import console
 from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, classification, collapsed
 from warmstart.model import Bundle, Model, fresh_head, save, swap_head
+from warmstart.schemes import Language
 from warmstart.seeding import seed_torch
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune, head_for, looks_back_only
 from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
@@ -101,9 +103,7 @@ def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *,
     """A model for the task: the bundle's backbone (a copy) or a fresh one of the same shape, under a fresh head."""
     origin = bundle.model.backbone
     seed_torch(seed, "backbone")
-    backbone = Backbone(origin.config, origin.vocab_size)
-    if not scratch:
-        backbone.load_state_dict(origin.state_dict())
+    backbone = Backbone(origin.config, origin.vocab_size) if scratch else copy.deepcopy(origin)  # with what is inserted in it
     head = fresh_head(head_for(task, config), backbone, seed)
     return Model(backbone, head, causal=looks_back_only(bundle.model.causal, config))
 
@@ -139,7 +139,7 @@ def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig) -> Bun
 
 def _run(name: str, bundle: Bundle, splits: Splits, config: FineTuneConfig, seed: int) -> FineTuned:
     model = task_model(bundle, splits.task, config, seed, scratch=name == SCRATCH)
-    done = fine_tune(model, splits, config, seed, title=f"{name}, seed {seed}")
+    done = fine_tune(model, splits, config, seed, title=f"{name}, seed {seed}", language=Language.of(bundle))
     metric = splits.task.metric
     score = done.test.score(metric)
     console.print(f"{name}, seed {seed}: {metric} {100 * score:.1f} % in {done.trained.seconds:.0f} s")

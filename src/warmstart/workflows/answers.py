@@ -26,7 +26,7 @@ from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, Model, fresh_head, save
 from warmstart.seeding import seed_torch
 from warmstart.workflows.answers_page import answers_page
-from warmstart.workflows.finetune import _Keeper as Keeper
+from warmstart.workflows.keeper import Keeper
 from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Answers, Taught
 from warmstart.workflows.run import load_model, open_run, print_comparison, provenance
 
@@ -103,7 +103,7 @@ def teach(model: Model, bundle: Bundle, task: AnswerTask, plan: TrainConfig, see
     per_epoch = -(-len(task.train) // size[0])
     mean_tokens = float(np.mean([len(ids) for ids in tokenizer.encode(task.train.questions)]))
     steps = plan.count_steps(per_epoch * size[0], mean_tokens, epochs=10)
-    keeper = Keeper(model, "best")
+    keeper = Keeper(model)
 
     def ask(examples: Answered) -> tuple[tuple[str, ...], tuple[np.ndarray, np.ndarray]]:
         given = answer(model, tokenizer, examples.questions)

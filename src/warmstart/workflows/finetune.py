@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from pydantic import AfterValidator, Field
 from torch import Tensor
 from tyro.conf import arg
@@ -18,15 +22,31 @@ from warmstart.evaluate import Scores, classification
 from warmstart.evaluate.predict import encode_for, probabilities
 from warmstart.heads import POOLINGS, ClassifyHeadConfig
 from warmstart.model import Model
-from warmstart.schemes import SCHEMES, apply_scheme
+from warmstart.schemes import (
+    Features,
+    Language,
+    Scheme,
+    SchemeOptions,
+    apply_scheme,
+    known_scheme,
+    l2_sp,
+    make_scheme,
+    read_features,
+    settled,
+)
+from warmstart.schemes.language import LanguageBatch, needed, text_loss, tokens_per_text, with_language
 from warmstart.tokenizer import Tokenizer
+from warmstart.types import Batch
+from warmstart.workflows.keeper import Keeper
 
 
 class FineTuneConfig(Config):
     """How a model is fitted to labels."""
 
-    scheme: Annotated[str, AfterValidator(SCHEMES.known)] = "full"
-    """full: everything trains; probe: the backbone is frozen, only the head trains"""
+    scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
+    """what trains, and when: full, probe, mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss, l2-sp; +
+    joins them (lora+mix)"""
+    options: Annotated[SchemeOptions, arg(name="")] = SchemeOptions()
     pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
     """which state of a text the head reads: mean, last, first, or appended (a classification token at the end)"""
     head_dropout: float = Field(0.1, ge=0, lt=1)
@@ -35,6 +55,14 @@ class FineTuneConfig(Config):
     """which way the backbone looks: as in pretraining, back only, or both ways"""
     keep: Literal["best", "last"] = "best"
     """keep the weights of the evaluation with the best validation score, or the last ones"""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: every class counts alike in the loss, however rare it is"""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """share of each target spread over all classes"""
+    patience: int = Field(0, ge=0)
+    """stop after so many evaluations without a gain, once every part is awake; 0: never"""
+    read_once: bool = True
+    """probe, mix: the frozen backbone reads each text once, and the head trains on what it said"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 
 
@@ -54,7 +82,7 @@ class FineTuned:
     """(step, validation metric) of every evaluation"""
     trained: Trained
     trainable: int
-    """number of parameters that trained"""
+    """number of parameters that trained, of those that the model keeps"""
     probabilities: np.ndarray
     """(N, C) on the test split"""
 
@@ -68,6 +96,8 @@ class Splits:
     validation: Encoded
     test: Encoded
     pad_id: int
+    features: Features = field(default_factory=Features)
+    """what a frozen backbone said of each text; shared by all runs on these splits"""
 
     @classmethod
     def of(cls, task: Task, model: Model, tokenizer: Tokenizer) -> Splits:
@@ -91,32 +121,47 @@ def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
     return pretrained_causal if config.reading == "as pretrained" else config.reading == "causal"
 
 
-def fine_tune(model: Model, splits: Splits, config: FineTuneConfig, seed: int, title: str = "fine-tuning") -> FineTuned:
+def fine_tune(
+    model: Model, splits: Splits, config: FineTuneConfig, seed: int, title: str = "fine-tuning", language: Language | None = None
+) -> FineTuned:
     """Fit ``model`` (with its classification head) to the training split, in place.
 
-    Which weights are kept is decided on the validation split; the test split is scored once, at the end.
+    Which weights are kept is decided on the validation split; the test split is scored once, at the end. ``language`` is the
+    pretrained language head for a scheme with ``lm-loss``; it is gone from the model afterwards. Raises ``ModelError`` without it.
     """
     model.to(pick_device())
-    task, keeper = splits.task, _Keeper(model, config.keep)
-    groups = apply_scheme(model, SCHEMES[config.scheme])
-    size = (config.train.batch, config.train.accumulate)
-    batches_per_epoch = -(-len(splits.train) // size[0])  # the last one may be short, and is a whole step all the same
-    mean_tokens = float(np.mean([len(row) for row in splits.train.rows]))
-    steps = config.train.count_steps(batches_per_epoch * size[0], mean_tokens, DEFAULT_EPOCHS)
-    every = config.train.evaluate_every or -(-batches_per_epoch // size[1])
-    settings = config.train.model_copy(update={"evaluate_every": every})
+    task, scheme = splits.task, make_scheme(config.scheme, config.options)
+    if scheme.lm_weight:
+        needed(language).attach(model)
+    groups = apply_scheme(model, scheme, seed)
+    awake = settled(scheme, model.backbone.config.depth)
+    keeper = Keeper(model, config.keep, config.patience, awake)
+    steps, settings = _pace(splits, config, scheme)
+    lessons = _cached(model, splits, config, seed) if scheme.still and config.read_once else _live(model, splits, config, seed)
+    if scheme.lm_weight:
+        lessons = _with_language(lessons, model, splits, needed(language), (scheme.lm_weight, seed))
 
     def validate() -> dict[str, Any]:
-        said = probabilities(model, splits.validation, splits.pad_id, config.train.precision)
-        return {task.metric: classification(task.validation.labels, said, task.labels).score(task.metric)}
+        return {task.metric: classification(task.validation.labels, lessons.validation(), task.labels).score(task.metric)}
 
-    def note(step: int, figures: dict[str, Any]) -> None:
-        keeper.offer(step, figures[task.metric])
-
-    batches = labelled_batches(splits.train, task.train.labels, size, seed, splits.pad_id, causal=model.causal)
-    trained = train(model, Work(batches, steps, seed, title, evaluate=validate, observers=[note], groups=groups), settings)
+    work = Work(
+        lessons.batches,
+        steps,
+        seed,
+        title,
+        evaluate=validate,
+        groups=groups,
+        loss=lessons.loss,
+        penalty=l2_sp(model, *scheme.pull) if scheme.pull else None,
+        enough=keeper.enough,
+        observers=[lambda step, figures: keeper.offer(step, figures[task.metric])],
+    )
+    trained = train(model, work, settings)
+    if scheme.lm_weight:
+        del model.language
     keeper.restore()
     said = probabilities(model, splits.test, splits.pad_id)
+    kept = {id(parameter) for parameter in model.parameters()}
     return FineTuned(
         model.cpu().eval(),
         seed,
@@ -124,26 +169,95 @@ def fine_tune(model: Model, splits: Splits, config: FineTuneConfig, seed: int, t
         keeper.score,
         tuple(keeper.curve),
         trained,
-        sum(parameter.numel() for group in groups for parameter in group.parameters.values()),
+        sum(p.numel() for group in groups for p in group.parameters.values() if id(p) in kept),
         said,
     )
 
 
-class _Keeper:
-    """Remembers the weights of the best evaluation. Ties go to the later one, which has seen more."""
+def _pace(splits: Splits, config: FineTuneConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
+    """How many steps, and the settings of the loop: one evaluation an epoch where nothing else is said."""
+    batch, accumulate = config.train.batch, config.train.accumulate
+    batches_per_epoch = -(-len(splits.train) // batch)  # the last one may be short, and is a whole step all the same
+    mean_tokens = float(np.mean([len(row) for row in splits.train.rows]))
+    steps = config.train.count_steps(batches_per_epoch * batch, mean_tokens, DEFAULT_EPOCHS)
+    every = config.train.evaluate_every or -(-batches_per_epoch // accumulate)
+    decay = 0.0 if scheme.pull else config.train.weight_decay  # a pull towards the pretrained weights leaves none towards zero
+    return steps, config.train.model_copy(update={"evaluate_every": every, "weight_decay": decay})
 
-    def __init__(self, model: Model, keep: str) -> None:
-        self.model, self.keep = model, keep
-        self.score, self.best = float("-inf"), dict[str, Tensor]()
-        self.curve: list[tuple[int, float]] = []
 
-    def offer(self, step: int, score: float) -> None:
-        """One more evaluation of the weights as they are now."""
-        self.curve.append((step, score))
-        if self.keep == "last" or score >= self.score:
-            self.score = score
-            self.best = {name: tensor.detach().clone() for name, tensor in self.model.weights().items()}
+@dataclass(frozen=True)
+class _Lessons:
+    """What a run reads, what its loss is, and what it says of the validation split."""
 
-    def restore(self) -> None:
-        """Put the kept weights back."""
-        self.model.load_state_dict(self.best, strict=False)
+    batches: Callable[[int], list[Batch]]
+    loss: Callable[[Batch], Tensor]
+    validation: Callable[[], np.ndarray]
+
+
+def _live(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
+    """The whole model reads every text at every step."""
+    labels = splits.task.train.labels
+    score = _task_loss(labels, len(splits.task.labels), config, next(model.parameters()).device)
+    plain = config.class_weights == "none" and not config.label_smoothing
+
+    def loss(batch: Batch) -> Tensor:
+        return model.loss(batch) if plain else score(model(batch.ids, batch.mask), batch.targets)
+
+    validation = partial(probabilities, model, splits.validation, splits.pad_id, config.train.precision)
+    return _Lessons(_batches(splits, labels, config, seed, model), loss, validation)
+
+
+def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
+    """The same texts in the same order, but the frozen backbone has read them already: batches carry their numbers."""
+    device = next(model.parameters()).device
+    train_, held = (splits.features.of(model, part, splits.pad_id) for part in (splits.train, splits.validation))
+    labels = torch.from_numpy(splits.task.train.labels).to(device)
+    score = _task_loss(splits.task.train.labels, len(splits.task.labels), config, device)
+
+    def loss(batch: Batch) -> Tensor:
+        assert batch.targets is not None
+        return score(read_features(model, train_[batch.targets]), labels[batch.targets])
+
+    @torch.inference_mode()
+    def validation() -> np.ndarray:
+        return read_features(model, held).float().cpu().double().softmax(dim=-1).numpy()
+
+    return _Lessons(_batches(splits, np.arange(len(splits.train)), config, seed, model), loss, validation)
+
+
+def _with_language(lessons: _Lessons, model: Model, splits: Splits, language: Language, how: tuple[float, int]) -> _Lessons:
+    """The same, and each batch's texts once more as pretraining read text; ``how`` is (weight, seed)."""
+    weight, seed = how
+    share = weight / tokens_per_text(language, splits.train.rows, model)
+
+    def loss(batch: Batch) -> Tensor:
+        return share * text_loss(model, batch) if isinstance(batch, LanguageBatch) else lessons.loss(batch)
+
+    return replace(lessons, batches=with_language(lessons.batches, language, model, seed), loss=loss)
+
+
+def _batches(splits: Splits, targets: np.ndarray, config: FineTuneConfig, seed: int, model: Model) -> Callable[[int], list[Batch]]:
+    size = (config.train.batch, config.train.accumulate)
+    return labelled_batches(splits.train, targets, size, seed, splits.pad_id, causal=model.causal)
+
+
+def _task_loss(
+    labels: np.ndarray, classes: int, config: FineTuneConfig, device: torch.device
+) -> Callable[[Tensor, Tensor | None], Tensor]:
+    """Summed cross-entropy of logits (B, C) with the class weights and the smoothing that are asked for."""
+    weights = class_weights(labels, classes).to(device) if config.class_weights == "balanced" else None
+
+    def loss(logits: Tensor, targets: Tensor | None) -> Tensor:
+        assert targets is not None
+        return F.cross_entropy(logits.float(), targets, weights, reduction="sum", label_smoothing=config.label_smoothing)
+
+    return loss
+
+
+def class_weights(labels: Sequence[int] | np.ndarray, classes: int) -> Tensor:
+    """(C,): texts / (classes x texts of the class), so that the mean weight of a text is 1 (King and Zeng 2001; scikit-learn's).
+
+    ``class_weights([0, 0, 0, 1], 2)`` -> ``[0.667, 2.0]``. A class without texts weighs nothing.
+    """
+    counts = np.bincount(labels, minlength=classes)
+    return torch.tensor([len(labels) / (classes * count) if count else 0.0 for count in counts], dtype=torch.float32)

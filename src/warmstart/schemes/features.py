@@ -1,0 +1,113 @@
+"""What a frozen backbone says of each text, computed once: then a head trains in seconds, and several schemes share one reading.
+
+A text's features are its pooled states of every layer, as a mix reads them; the last is what a head reads without one. Pooling is
+linear, so a head and a mix on pooled states see what they would see on the text. They are kept by the backbone's digest and by the
+text's tokens, in memory and, where a folder is given, on disk.
+
+Letters: N texts, B batch, L depth, D width, C classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialise
+from torch import Tensor
+
+from warmstart.data.batch import Encoded, ordered_batches
+from warmstart.heads import POOLINGS, ClassifyHead
+from warmstart.inserts import Mix, levelled, unmixed
+from warmstart.model import Model
+from warmstart.storage import write_forced
+
+TOKENS = 8192
+"""padded tokens read at once"""
+
+
+class Features:
+    """Pooled states of texts, by backbone and text. Computed in float32, whatever precision a run trains in."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.kept: dict[str, dict[bytes, Tensor]] = {}
+        self.read = 0
+        """how many texts a backbone really had to read"""
+
+    def of(self, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
+        """(N, L + 1, D): the features of every text, in order, on the model's device."""
+        digest = reading_digest(model)
+        known = self.kept.setdefault(digest, self._load(digest))
+        keys = [hashlib.sha256(row.tobytes()).digest() for row in encoded.rows]
+        new = {key: place for place, key in enumerate(keys) if key not in known}
+        if new:
+            rows = Encoded(tuple(encoded.rows[place] for place in new.values()), encoded.cut[list(new.values())])
+            known |= dict(zip(new, pooled_layers(model, rows, pad_id), strict=True))
+            self.read += len(new)
+            self._keep(digest, known)
+        return torch.stack([known[key] for key in keys]).to(next(model.parameters()).device)
+
+    def _file(self, digest: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{digest}.safetensors"
+
+    def _load(self, digest: str) -> dict[bytes, Tensor]:
+        """What the folder holds of this backbone; a damaged file is as none, and is written anew."""
+        file = self._file(digest)
+        if file is None or not file.exists():
+            return {}
+        try:
+            stored = parse_tensors(file.read_bytes())
+            return {bytes(key.numpy()): row for key, row in zip(stored["texts"], stored["features"], strict=True)}
+        except (OSError, KeyError, ValueError, safetensors.SafetensorError):
+            return {}
+
+    def _keep(self, digest: str, known: dict[bytes, Tensor]) -> None:
+        file = self._file(digest)
+        if file is None:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        texts = torch.tensor([list(key) for key in known], dtype=torch.uint8)
+        write_forced(file, serialise({"texts": texts, "features": torch.stack(list(known.values()))}), "features of texts")
+
+
+def reading_digest(model: Model) -> str:
+    """Names all that a text's features depend on: the backbone's settings and weights without a mix, its direction, the pooling."""
+    assert isinstance(model.head, ClassifyHead)
+    found = hashlib.sha256(
+        json.dumps([model.backbone.config.plain(), model.causal, model.head.config.pooling], sort_keys=True).encode()
+    )
+    mix = {f"{path}." for path, module in model.backbone.named_modules() if isinstance(module, Mix)}
+    for name, tensor in sorted(model.backbone.state_dict().items()):
+        if not name.startswith(tuple(mix)):
+            found.update(name.encode())
+            found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+@torch.no_grad()
+def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
+    """(N, L + 1, D) on the processor: each text's states of every layer, as a mix reads them, pooled."""
+    assert isinstance(model.head, ClassifyHead)
+    pool = POOLINGS[model.head.config.pooling]
+    was, device = model.training, next(model.parameters()).device
+    model.eval()
+    out = torch.empty(len(encoded), model.backbone.config.depth + 1, model.backbone.config.width)
+    for places, batch in ordered_batches(encoded, TOKENS, pad_id, causal=model.causal):
+        batch = batch.to(device)
+        states = model.backbone(batch.ids, mask=batch.mask, causal=model.causal)
+        layers = levelled(replace(states, last=unmixed(model.backbone, states)))
+        out[places] = torch.stack([pool(layer, batch.mask) for layer in layers], dim=1).cpu()  # (B, L + 1, D)
+    model.train(was)
+    return out
+
+
+def read_features(model: Model, features: Tensor) -> Tensor:
+    """(B, L + 1, D) -> (B, C): what the head, and the mix where there is one, say of texts whose features are known."""
+    mix = next((child for child in model.backbone.children() if isinstance(child, Mix)), None)
+    state = features[:, -1] if mix is None else (mix.weights()[:, None] * features).sum(dim=1)  # (B, D)
+    return model.head(state[:, None])  # pooling one state gives that state
