@@ -44,10 +44,11 @@ class Language:
 
     @classmethod
     def of(cls, bundle: Bundle) -> Language | None:
-        """That of a language model; None of a model with another head."""
-        if not isinstance(bundle.model.head, LanguageHead) or not bundle.history:
+        """That of a language model; None of a model with another head. Without a history, the objective follows the direction."""
+        if not isinstance(bundle.model.head, LanguageHead):
             return None
-        objective = ObjectiveConfig.build(bundle.history[-1]["objective"], "objective")
+        told = bundle.history[-1].get("objective") if bundle.history else None
+        objective = ObjectiveConfig.build(told or {"name": "causal" if bundle.model.causal else "masked"}, "objective")
         return cls(bundle.model.head, objective, bundle.tokenizer.vocabulary())
 
     def attach(self, model: Model) -> None:

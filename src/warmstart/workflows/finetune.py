@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import AfterValidator, Field
 from torch import Tensor
 from tyro.conf import arg
@@ -21,7 +21,7 @@ from warmstart.engine import TrainConfig, Trained, Work, pick_device, train
 from warmstart.evaluate import Scores, classification
 from warmstart.evaluate.predict import encode_for, probabilities
 from warmstart.heads import POOLINGS, ClassifyHeadConfig
-from warmstart.model import Model
+from warmstart.model import Bundle, Model
 from warmstart.schemes import (
     Features,
     Language,
@@ -35,16 +35,18 @@ from warmstart.schemes import (
     settled,
 )
 from warmstart.schemes.language import LanguageBatch, needed, text_loss, tokens_per_text, with_language
+from warmstart.schemes.task_loss import TaskLoss, class_weights, task_loss
 from warmstart.tokenizer import Tokenizer
 from warmstart.types import Batch
+from warmstart.workflows.keeper import Keeper
 
 
 class FineTuneConfig(Config):
     """How a model is fitted to labels."""
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """what trains, and when: full, probe, mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss, l2-sp; +
-    joins them (lora+mix)"""
+    """what trains, and when: full, probe, mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss, l2-sp; a+b
+    does both"""
     options: Annotated[SchemeOptions, arg(name="")] = SchemeOptions()
     pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
     """which state of a text the head reads: mean, last, first, or appended (a classification token at the end)"""
@@ -120,6 +122,14 @@ def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
     return pretrained_causal if config.reading == "as pretrained" else config.reading == "causal"
 
 
+def check_scheme(bundle: Bundle, config: FineTuneConfig) -> None:
+    """Before anything is written or trained: the scheme fits the model. Raises what ``fine_tune`` would raise."""
+    scheme = make_scheme(config.scheme, config.options)
+    if scheme.lm_weight:
+        needed(Language.of(bundle))
+    apply_scheme(copy.deepcopy(bundle.model), scheme)
+
+
 def fine_tune(
     model: Model, splits: Splits, config: FineTuneConfig, seed: int, title: str = "fine-tuning", language: Language | None = None
 ) -> FineTuned:
@@ -134,7 +144,7 @@ def fine_tune(
         needed(language).attach(model)
     groups = apply_scheme(model, scheme, seed)
     awake = settled(scheme, model.backbone.config.depth)
-    keeper = _Keeper(model, config.keep, config.patience, awake)
+    keeper = Keeper(model, config.keep, config.patience, awake)
     steps, settings = _pace(splits, config, scheme)
     lessons = _cached(model, splits, config, seed) if scheme.still and config.read_once else _live(model, splits, config, seed)
     if scheme.lm_weight:
@@ -195,15 +205,15 @@ class _Lessons:
 
 def _live(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
     """The whole model reads every text at every step."""
-    labels = splits.task.train.labels
-    score = _task_loss(labels, len(splits.task.labels), config, next(model.parameters()).device)
+    score = _score(splits, config, next(model.parameters()).device)
     plain = config.class_weights == "none" and not config.label_smoothing
 
     def loss(batch: Batch) -> Tensor:
+        assert batch.targets is not None
         return model.loss(batch) if plain else score(model(batch.ids, batch.mask), batch.targets)
 
     validation = partial(probabilities, model, splits.validation, splits.pad_id, config.train.precision)
-    return _Lessons(_batches(splits, labels, config, seed, model), loss, validation)
+    return _Lessons(_batches(splits, splits.task.train.labels, config, seed, model), loss, validation)
 
 
 def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
@@ -211,7 +221,7 @@ def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> 
     device = next(model.parameters()).device
     train_, held = (splits.features.of(model, part, splits.pad_id) for part in (splits.train, splits.validation))
     labels = torch.from_numpy(splits.task.train.labels).to(device)
-    score = _task_loss(splits.task.train.labels, len(splits.task.labels), config, device)
+    score = _score(splits, config, device)
 
     def loss(batch: Batch) -> Tensor:
         assert batch.targets is not None
@@ -240,52 +250,7 @@ def _batches(splits: Splits, targets: np.ndarray, config: FineTuneConfig, seed: 
     return labelled_batches(splits.train, targets, size, seed, splits.pad_id, causal=model.causal)
 
 
-def _task_loss(
-    labels: np.ndarray, classes: int, config: FineTuneConfig, device: torch.device
-) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """Summed cross-entropy of logits (B, C) with the class weights and the smoothing that are asked for."""
-    weights = class_weights(labels, classes).to(device) if config.class_weights == "balanced" else None
-
-    def loss(logits: Tensor, targets: Tensor | None) -> Tensor:
-        assert targets is not None
-        return F.cross_entropy(logits.float(), targets, weights, reduction="sum", label_smoothing=config.label_smoothing)
-
-    return loss
-
-
-def class_weights(labels: Sequence[int] | np.ndarray, classes: int) -> Tensor:
-    """(C,): texts / (classes x texts of the class), so that the mean weight of a text is 1 (King and Zeng 2001; scikit-learn's).
-
-    ``class_weights([0, 0, 0, 1], 2)`` -> ``[0.667, 2.0]``. A class without texts weighs nothing.
-    """
-    counts = np.bincount(labels, minlength=classes)
-    return torch.tensor([len(labels) / (classes * count) if count else 0.0 for count in counts], dtype=torch.float32)
-
-
-class _Keeper:
-    """Remembers the weights of the best evaluation (ties go to the later one, which has seen more), and knows when to give up."""
-
-    def __init__(self, model: Model, keep: str, patience: int, awake: float) -> None:
-        self.model, self.keep, self.patience, self.awake = model, keep, patience, awake
-        self.score, self.best = float("-inf"), dict[str, Tensor]()
-        self.curve: list[tuple[int, float]] = []
-        self.highest, self.idle = float("-inf"), 0
-
-    def offer(self, step: int, score: float) -> None:
-        """One more evaluation of the weights as they are now."""
-        self.curve.append((step, score))
-        self.idle = 0 if score > self.highest else self.idle + 1
-        self.highest = max(self.highest, score)
-        if self.keep == "last" or score >= self.score:
-            self.score = score
-            self.best = {name: tensor.detach().clone() for name, tensor in self.model.weights().items()}
-
-    def enough(self, progress: float) -> bool:
-        """Whether the last evaluations brought nothing; what came before every part was awake does not count against the run."""
-        if progress < self.awake:
-            self.idle = 0
-        return 0 < self.patience <= self.idle
-
-    def restore(self) -> None:
-        """Put the kept weights back."""
-        self.model.load_state_dict(self.best, strict=False)
+def _score(splits: Splits, config: FineTuneConfig, device: torch.device) -> TaskLoss:
+    task = splits.task
+    weights = class_weights(task.train.labels, len(task.labels)).to(device) if config.class_weights == "balanced" else None
+    return task_loss(weights, config.label_smoothing)
