@@ -72,9 +72,8 @@ class Language:
         cut = [row[: objective.stride(max_tokens, config)] for row in rows]
         lengths = np.array([len(row) for row in cut])
         ids = collate(cut, None, self.vocabulary.specials.pad, causal=causal).ids.numpy()
-        ids = np.pad(
-            ids, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials.pad
-        )  # objectives get one place more than they read
+        # objectives are given one place more than they read
+        ids = np.pad(ids, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials.pad)
         made = objective.make(ids, lengths, draw, self.vocabulary, config)
         return LanguageBatch(**{field.name: getattr(made, field.name) for field in fields(made)} | {"count": 0})
 

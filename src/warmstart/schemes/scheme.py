@@ -60,7 +60,7 @@ class Named(NamedTuple):
 
 PROBE_RATE = 20.0
 """a linear head alone learns at so many times the rate that suits a whole network"""
-INSERTING = ("houlsby", "pfeiffer", "lora", "bitfit")
+SMALL = ("houlsby", "pfeiffer", "lora", "bitfit")
 """they train little of the backbone, or something beside it"""
 WHOLE = ("lp-ft", "gradual", "discriminative", "lm-loss", "l2-sp")
 """they say how a backbone trains; standing alone, all of it does"""
@@ -84,13 +84,13 @@ SCHEMES: Registry[Named] = Registry(
     "scheme",
     {
         "full": Named(
-            "what trains", lambda _: {"trains": ("all",)}, INSERTING, "trains every weight of the backbone, and leaves nothing for"
+            "what trains", lambda _: {"trains": ("all",)}, SMALL, "trains every weight of the backbone, and leaves nothing for"
         ),
         # features stay as pretraining left them; a linear head reads them, at a rate that suits its few weights
         "probe": Named(
             "what trains",
             lambda _: {"rates": {"head": PROBE_RATE}},
-            (*INSERTING, *WHOLE),
+            (*SMALL, *WHOLE),
             "freezes the backbone, and leaves nothing for",
         ),
         "mix": Named("what the head reads", lambda _: {"inserts": (MixConfig(),), "rates": {"mix": 20.0}}),
@@ -112,7 +112,7 @@ SCHEMES: Registry[Named] = Registry(
         "l2-sp": Named(
             "pull",
             lambda options: {"pull": (options.pull, options.pull_head)},
-            INSERTING,
+            SMALL,
             "pulls a backbone that trains whole, and is nothing for",
         ),
     },
@@ -158,6 +158,6 @@ def _complete(chosen: list[str]) -> list[str]:
             raise ConfigError(f"{one} and {other} both settle the same ({SCHEMES[one].says}); name one of them")
     for name in chosen:
         SCHEMES[name]
-    if not {"full", "probe", *INSERTING} & set(chosen):
+    if not {"full", "probe", *SMALL} & set(chosen):
         return ["full" if set(WHOLE) & set(chosen) else "probe", *chosen]
     return chosen
