@@ -192,6 +192,16 @@ MISTAKES = {
     "unknown label": (["adapt", "LANGUAGE", "NEWLABEL", "--out", "OUT"], "dog"),
     "other labels": (["evaluate", "MODEL", "OTHER"], "must know every label"),
     "scheme": (["adapt", "LANGUAGE", "TASK", "--scheme", "ful", "--out", "OUT"], "did you mean 'full'"),
+    "schemes that contradict": (
+        ["adapt", "LANGUAGE", "TASK", "--scheme", "full+lora", "--out", "OUT"],
+        "full trains every weight of the backbone, and leaves nothing for lora; drop one",
+    ),
+    "lm-loss after adaptation": (["adapt", "MODEL", "TASK", "--scheme", "lm-loss", "--out", "OUT"], "start from a language model"),
+    "lora rank": (["adapt", "LANGUAGE", "TASK", "--scheme", "lora", "--lora-rank", "0", "--out", "OUT"], "greater than 0"),
+    "lora targets": (
+        ["adapt", "LANGUAGE", "TASK", "--lora-targets", "q", "q", "--scheme", "lora", "--out", "OUT"],
+        "must name each matrix once",
+    ),
     "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
     "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "are for a model that writes answers"),
     "answers from labels": (["answers", "MODEL", "TASK", "--out", "OUT"], "answers are written by a language head"),

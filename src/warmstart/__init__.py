@@ -19,10 +19,12 @@ _HOMES = {
     "AdaptConfig": "workflows.adapt",
     "BackboneConfig": "backbone",
     "Bundle": "model",
+    "FineTuneConfig": "workflows.finetune",
     "GenerateConfig": "generation",
     "ObjectiveConfig": "objectives",
     "PretrainConfig": "workflows.pretrain",
     "QuickstartConfig": "workflows.quickstart",
+    "SchemeOptions": "schemes",
     "Source": "data",
     "Task": "data",
     "TokenizerConfig": "tokenizer",
@@ -31,15 +33,18 @@ _HOMES = {
     "adapt": "workflows.adapt",
     "audit": "data",
     "generate": "generation",
+    "interpolate": "schemes",
     "load": "model",
     "load_task": "data",
     "load_tokenizer": "tokenizer",
+    "merge": "inserts",
     "predict": "evaluate",
     "pretrain": "workflows.pretrain",
     "quickstart": "workflows.quickstart",
     "save": "model",
     "trace": "generation",
     "train_tokenizer": "tokenizer",
+    "undo": "inserts",
     "vocabulary_report": "tokenizer",
 }
 """Where each public name lives."""
@@ -58,16 +63,21 @@ if TYPE_CHECKING:
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
     from warmstart.generation import trace as trace
+    from warmstart.inserts import merge as merge
+    from warmstart.inserts import undo as undo
     from warmstart.model import Bundle as Bundle
     from warmstart.model import load as load
     from warmstart.model import save as save
     from warmstart.objectives import ObjectiveConfig as ObjectiveConfig
+    from warmstart.schemes import SchemeOptions as SchemeOptions
+    from warmstart.schemes import interpolate as interpolate
     from warmstart.tokenizer import TokenizerConfig as TokenizerConfig
     from warmstart.tokenizer import load_tokenizer as load_tokenizer
     from warmstart.tokenizer import train_tokenizer as train_tokenizer
     from warmstart.tokenizer import vocabulary_report as vocabulary_report
     from warmstart.workflows.adapt import AdaptConfig as AdaptConfig
     from warmstart.workflows.adapt import adapt as adapt
+    from warmstart.workflows.finetune import FineTuneConfig as FineTuneConfig
     from warmstart.workflows.pretrain import PretrainConfig as PretrainConfig
     from warmstart.workflows.pretrain import pretrain as pretrain
     from warmstart.workflows.quickstart import QuickstartConfig as QuickstartConfig

@@ -39,7 +39,7 @@ def attach(host: nn.Module, name: str, module: Inserted) -> None:
     """Insert ``module`` into ``host`` as its child ``name``. Raises ``ModelError`` where such a child stands already."""
     if hasattr(host, name):
         raise ModelError(f"this part has '{name}' already; take it out with undo(model), or fold it in with merge(model), first")
-    host.add_module(name, module.to(next(host.parameters()).device))
+    host.add_module(name, module.to(next(host.parameters()).device).train(host.training))
     if _pass_on not in host._forward_hooks.values():
         host.register_forward_hook(_pass_on)
 
@@ -86,7 +86,8 @@ def _detach(host: nn.Module, name: str) -> None:
 
 def _pass_on(host: nn.Module, inputs: tuple[Any, ...], output: Any) -> Any:
     """The one hook: a plain function that finds its modules by the host, so that copies of a model are whole copies."""
+    given = inputs[0] if inputs else None  # a backbone may be called by keywords alone; a mix needs its output only
     for child in host.children():
         if isinstance(child, Inserted):
-            output = child(inputs[0], output)
+            output = child(given, output)
     return output

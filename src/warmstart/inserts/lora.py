@@ -10,10 +10,10 @@ Letters: B batch, T tokens, D width, R rank.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch.nn.functional as F
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from warmstart.backbone import Backbone
@@ -25,6 +25,16 @@ Target = Literal["q", "k", "v", "qkv", "out", "feedforward"]
 THIRDS = ("q", "k", "v")
 
 
+def each_once(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    """The targets themselves, if there are any and none stands twice."""
+    if len(set(targets)) != len(targets) or not targets:
+        raise ValueError(f"must name each matrix once, and at least one, but names {', '.join(targets) or 'none'}")
+    return targets
+
+
+Targets = Annotated[tuple[Target, ...], AfterValidator(each_once)]
+
+
 class LoraConfig(Config):
     """Low-rank changes of the linear layers of every block."""
 
@@ -34,16 +44,10 @@ class LoraConfig(Config):
     """rank of each change (R)"""
     alpha: float = Field(16.0, gt=0)
     """strength: each change is scaled by alpha / rank"""
-    targets: tuple[Target, ...] = ("q", "v")
+    targets: Targets = ("q", "v")
     """which matrices: q, k, v, qkv (all three as one), out (of attention), feedforward (both of its layers)"""
     dropout: float = Field(0.0, ge=0, lt=1)
     """share of the change's input dropped in training"""
-
-    @model_validator(mode="after")
-    def _each_once(self) -> LoraConfig:
-        if len(set(self.targets)) != len(self.targets) or not self.targets:
-            raise ValueError(f"LoRA's targets must be named once each, at least one, but are {', '.join(self.targets) or 'none'}")
-        return self
 
 
 class Lora(Inserted):

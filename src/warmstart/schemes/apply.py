@@ -57,7 +57,7 @@ def _of_backbone(model: Model, scheme: Scheme, old: set[str]) -> set[str]:
         if not found:
             raise ConfigError("bitfit trains biases, but this backbone has none; choose another scheme")
     if "norms" in scheme.trains:
-        norms = [path for path, module in model.named_modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)]
+        norms = {path for path, module in model.named_modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)}
         found |= {name for name in own if name.rpartition(".")[0] in norms}
     return found
 
@@ -75,15 +75,18 @@ def _level(name: str, model: Model) -> int:
 def _group(key: tuple[str, int], parameters: dict[str, nn.Parameter], scheme: Scheme, depth: int) -> Group:
     part, level = key
     rate = scheme.rates.get(part, 1.0) * scheme.depth_decay ** (depth + 1 - level)
-    return Group(parameters, rate, _course(level, scheme, depth), muon=part == "backbone")
+    return Group(parameters, rate, _course(key, scheme, depth), muon=part == "backbone")
 
 
-def _course(level: int, scheme: Scheme, depth: int) -> Callable[[float], float]:
+def _course(key: tuple[str, int], scheme: Scheme, depth: int) -> Callable[[float], float]:
+    part, level = key
     if scheme.order == "top down":
         return wakes(top_down(level, depth))
     if scheme.order == "probe first":
-        faster = PROBE_RATE / scheme.rates.get("head", 1.0)
-        return slows(scheme.probe_share, faster) if level == depth + 1 else wakes(scheme.probe_share, RISE)
+        if level <= depth:
+            return wakes(scheme.probe_share, RISE)
+        if part == "head":
+            return slows(scheme.probe_share, PROBE_RATE / scheme.rates.get("head", 1.0))
     return constant
 
 

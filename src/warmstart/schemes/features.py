@@ -42,7 +42,9 @@ class Features:
     def of(self, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
         """(N, L + 1, D): the features of every text, in order, on the model's device."""
         digest = reading_digest(model)
-        known = self.kept.setdefault(digest, self._load(digest))
+        if digest not in self.kept:
+            self.kept[digest] = self._load(digest)
+        known = self.kept[digest]
         keys = [hashlib.sha256(row.tobytes()).digest() for row in encoded.rows]
         new = {key: place for place, key in enumerate(keys) if key not in known}
         if new:

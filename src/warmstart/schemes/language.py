@@ -44,10 +44,11 @@ class Language:
 
     @classmethod
     def of(cls, bundle: Bundle) -> Language | None:
-        """That of a language model; None of a model with another head."""
-        if not isinstance(bundle.model.head, LanguageHead) or not bundle.history:
+        """That of a language model; None of a model with another head. Without a history, the objective follows the direction."""
+        if not isinstance(bundle.model.head, LanguageHead):
             return None
-        objective = ObjectiveConfig.build(bundle.history[-1]["objective"], "objective")
+        told = bundle.history[-1].get("objective") if bundle.history else None
+        objective = ObjectiveConfig.build(told or {"name": "causal" if bundle.model.causal else "masked"}, "objective")
         return cls(bundle.model.head, objective, bundle.tokenizer.vocabulary())
 
     def attach(self, model: Model) -> None:
@@ -71,9 +72,8 @@ class Language:
         cut = [row[: objective.stride(max_tokens, config)] for row in rows]
         lengths = np.array([len(row) for row in cut])
         ids = collate(cut, None, self.vocabulary.specials.pad, causal=causal).ids.numpy()
-        ids = np.pad(
-            ids, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials.pad
-        )  # objectives get one place more than they read
+        # objectives are given one place more than they read
+        ids = np.pad(ids, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials.pad)
         made = objective.make(ids, lengths, draw, self.vocabulary, config)
         return LanguageBatch(**{field.name: getattr(made, field.name) for field in fields(made)} | {"count": 0})
 

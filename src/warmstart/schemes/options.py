@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from warmstart.config import Config
-from warmstart.inserts.lora import Target
+from warmstart.inserts.lora import Targets
 
 
 class SchemeOptions(Config):
@@ -21,13 +21,13 @@ class SchemeOptions(Config):
     """lora: rank of each change"""
     lora_alpha: float = Field(16.0, gt=0)
     """lora: each change is scaled by alpha / rank"""
-    lora_targets: tuple[Target, ...] = ("q", "v")
+    lora_targets: Targets = ("q", "v")
     """lora: which matrices: q, k, v, qkv (all three as one), out (of attention), feedforward"""
     lora_dropout: float = Field(0.0, ge=0, lt=1)
     """lora: share of each change's input dropped in training"""
     lm_weight: float = Field(0.5, gt=0)
     """lm-loss: weight of the language-model loss"""
-    probe_share: float = Field(0.3, gt=0, lt=1)
+    probe_share: float = Field(0.2, gt=0, lt=1)
     """lp-ft: share of the run in which only the head trains"""
     depth_decay: float = Field(0.8, gt=0, le=1)
     """discriminative: each level's rate is so much of the one above it; ULMFiT's is 0.385"""

@@ -30,7 +30,7 @@ class Scheme(Config):
     """rate of ``backbone``, ``head``, ``adapter``, ``lora``, ``mix``, times the learning rate of the run; 1 where none is named"""
     order: Literal["at once", "probe first", "top down"] = "at once"
     """when the parts begin to train"""
-    probe_share: float = Field(0.3, gt=0, lt=1)
+    probe_share: float = Field(0.2, gt=0, lt=1)
     """probe first: share of the run in which only the head trains"""
     depth_decay: float = Field(1.0, gt=0, le=1)
     """each level's rate is so much of the one above it"""
@@ -58,9 +58,9 @@ class Named(NamedTuple):
     """and why"""
 
 
-PROBE_RATE = 10.0
+PROBE_RATE = 20.0
 """a linear head alone learns at so many times the rate that suits a whole network"""
-INSERTING = ("houlsby", "pfeiffer", "lora", "bitfit")
+SMALL = ("houlsby", "pfeiffer", "lora", "bitfit")
 """they train little of the backbone, or something beside it"""
 WHOLE = ("lp-ft", "gradual", "discriminative", "lm-loss", "l2-sp")
 """they say how a backbone trains; standing alone, all of it does"""
@@ -71,44 +71,48 @@ def _adapter(options: SchemeOptions, *, published: bool, **places: Any) -> dict[
     return {
         "inserts": (AdapterConfig(width=options.adapter_width, **places),),
         "trains": ("norms",) if norms else (),
-        "rates": {"adapter": 5.0, "head": 5.0, "backbone": 5.0},
+        "rates": {"adapter": 10.0, "head": 10.0, "backbone": 10.0},
     }
 
 
 def _lora(options: SchemeOptions) -> dict[str, Any]:
     lora = LoraConfig(rank=options.lora_rank, alpha=options.lora_alpha, targets=options.lora_targets, dropout=options.lora_dropout)
-    return {"inserts": (lora,), "rates": {"lora": 5.0, "head": 5.0}}
+    return {"inserts": (lora,), "rates": {"lora": 10.0, "head": 10.0}}
 
 
 SCHEMES: Registry[Named] = Registry(
     "scheme",
     {
         "full": Named(
-            "what trains", lambda _: {"trains": ("all",)}, INSERTING, "trains every weight of the backbone, and leaves nothing for"
+            "what trains", lambda _: {"trains": ("all",)}, SMALL, "trains every weight of the backbone, and leaves nothing for"
         ),
         # features stay as pretraining left them; a linear head reads them, at a rate that suits its few weights
         "probe": Named(
             "what trains",
             lambda _: {"rates": {"head": PROBE_RATE}},
-            (*INSERTING, *WHOLE),
+            (*SMALL, *WHOLE),
             "freezes the backbone, and leaves nothing for",
         ),
-        "mix": Named("what the head reads", lambda _: {"inserts": (MixConfig(),), "rates": {"mix": 10.0}}),
+        "mix": Named("what the head reads", lambda _: {"inserts": (MixConfig(),), "rates": {"mix": 20.0}}),
         "lp-ft": Named("when parts wake", lambda options: {"order": "probe first", "probe_share": options.probe_share}),
         "gradual": Named("when parts wake", lambda _: {"order": "top down"}),
-        "discriminative": Named("rates by depth", lambda options: {"depth_decay": options.depth_decay}),
+        # the rate that suits the whole network is that of its middle
+        "discriminative": Named(
+            "rates by depth",
+            lambda options: {"depth_decay": options.depth_decay, "rates": {"backbone": 2.0, "head": 2.0}},
+        ),
         "houlsby": Named("where adapters stand", lambda options: _adapter(options, published=True)),
         "pfeiffer": Named(
             "where adapters stand",
             lambda options: _adapter(options, published=False, after=("feedforward",), activation="relu"),
         ),
         "lora": Named("low-rank changes", _lora),
-        "bitfit": Named("biases", lambda _: {"trains": ("biases",), "rates": {"backbone": 5.0, "head": 5.0}}),
+        "bitfit": Named("biases", lambda _: {"trains": ("biases",), "rates": {"backbone": 40.0, "head": 20.0}}),
         "lm-loss": Named("language loss", lambda options: {"lm_weight": options.lm_weight}),
         "l2-sp": Named(
             "pull",
             lambda options: {"pull": (options.pull, options.pull_head)},
-            INSERTING,
+            SMALL,
             "pulls a backbone that trains whole, and is nothing for",
         ),
     },
@@ -154,6 +158,6 @@ def _complete(chosen: list[str]) -> list[str]:
             raise ConfigError(f"{one} and {other} both settle the same ({SCHEMES[one].says}); name one of them")
     for name in chosen:
         SCHEMES[name]
-    if not {"full", "probe", *INSERTING} & set(chosen):
+    if not {"full", "probe", *SMALL} & set(chosen):
         return ["full" if set(WHOLE) & set(chosen) else "probe", *chosen]
     return chosen

@@ -18,7 +18,7 @@ from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, cla
 from warmstart.model import Bundle, Model, fresh_head, save, swap_head
 from warmstart.schemes import Language
 from warmstart.seeding import seed_torch
-from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune, head_for, looks_back_only
+from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, check_scheme, fine_tune, head_for, looks_back_only
 from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
 from warmstart.workflows.pages import adaptation_page
 from warmstart.workflows.run import load_model, open_run, print_comparison, provenance
@@ -49,6 +49,7 @@ class AdaptConfig(Config):
 def adapt(config: AdaptConfig) -> Outcome:
     """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command."""
     bundle = load_model(config.model)
+    check_scheme(bundle, config.tune)
     task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     if config.drop_leaks:
         task = drop_leaks(task)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import AfterValidator, Field
 from torch import Tensor
 from tyro.conf import arg
@@ -21,7 +21,7 @@ from warmstart.engine import TrainConfig, Trained, Work, pick_device, train
 from warmstart.evaluate import Scores, classification
 from warmstart.evaluate.predict import encode_for, probabilities
 from warmstart.heads import POOLINGS, ClassifyHeadConfig
-from warmstart.model import Model
+from warmstart.model import Bundle, Model
 from warmstart.schemes import (
     Features,
     Language,
@@ -35,6 +35,7 @@ from warmstart.schemes import (
     settled,
 )
 from warmstart.schemes.language import LanguageBatch, needed, text_loss, tokens_per_text, with_language
+from warmstart.schemes.task_loss import TaskLoss, class_weights, task_loss
 from warmstart.tokenizer import Tokenizer
 from warmstart.types import Batch
 from warmstart.workflows.keeper import Keeper
@@ -44,8 +45,8 @@ class FineTuneConfig(Config):
     """How a model is fitted to labels."""
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """what trains, and when: full, probe, mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss, l2-sp; +
-    joins them (lora+mix)"""
+    """what trains, and when: full, probe, mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss, l2-sp; a+b
+    does both"""
     options: Annotated[SchemeOptions, arg(name="")] = SchemeOptions()
     pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
     """which state of a text the head reads: mean, last, first, or appended (a classification token at the end)"""
@@ -119,6 +120,14 @@ def head_for(task: Task, config: FineTuneConfig) -> ClassifyHeadConfig:
 def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
     """Which way a backbone looks in this adaptation."""
     return pretrained_causal if config.reading == "as pretrained" else config.reading == "causal"
+
+
+def check_scheme(bundle: Bundle, config: FineTuneConfig) -> None:
+    """Before anything is written or trained: the scheme fits the model. Raises what ``fine_tune`` would raise."""
+    scheme = make_scheme(config.scheme, config.options)
+    if scheme.lm_weight:
+        needed(Language.of(bundle))
+    apply_scheme(copy.deepcopy(bundle.model), scheme)
 
 
 def fine_tune(
@@ -196,15 +205,15 @@ class _Lessons:
 
 def _live(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
     """The whole model reads every text at every step."""
-    labels = splits.task.train.labels
-    score = _task_loss(labels, len(splits.task.labels), config, next(model.parameters()).device)
+    score = _score(splits, config, next(model.parameters()).device)
     plain = config.class_weights == "none" and not config.label_smoothing
 
     def loss(batch: Batch) -> Tensor:
+        assert batch.targets is not None
         return model.loss(batch) if plain else score(model(batch.ids, batch.mask), batch.targets)
 
     validation = partial(probabilities, model, splits.validation, splits.pad_id, config.train.precision)
-    return _Lessons(_batches(splits, labels, config, seed, model), loss, validation)
+    return _Lessons(_batches(splits, splits.task.train.labels, config, seed, model), loss, validation)
 
 
 def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
@@ -212,7 +221,7 @@ def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> 
     device = next(model.parameters()).device
     train_, held = (splits.features.of(model, part, splits.pad_id) for part in (splits.train, splits.validation))
     labels = torch.from_numpy(splits.task.train.labels).to(device)
-    score = _task_loss(splits.task.train.labels, len(splits.task.labels), config, device)
+    score = _score(splits, config, device)
 
     def loss(batch: Batch) -> Tensor:
         assert batch.targets is not None
@@ -241,23 +250,7 @@ def _batches(splits: Splits, targets: np.ndarray, config: FineTuneConfig, seed: 
     return labelled_batches(splits.train, targets, size, seed, splits.pad_id, causal=model.causal)
 
 
-def _task_loss(
-    labels: np.ndarray, classes: int, config: FineTuneConfig, device: torch.device
-) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """Summed cross-entropy of logits (B, C) with the class weights and the smoothing that are asked for."""
-    weights = class_weights(labels, classes).to(device) if config.class_weights == "balanced" else None
-
-    def loss(logits: Tensor, targets: Tensor | None) -> Tensor:
-        assert targets is not None
-        return F.cross_entropy(logits.float(), targets, weights, reduction="sum", label_smoothing=config.label_smoothing)
-
-    return loss
-
-
-def class_weights(labels: Sequence[int] | np.ndarray, classes: int) -> Tensor:
-    """(C,): texts / (classes x texts of the class), so that the mean weight of a text is 1 (King and Zeng 2001; scikit-learn's).
-
-    ``class_weights([0, 0, 0, 1], 2)`` -> ``[0.667, 2.0]``. A class without texts weighs nothing.
-    """
-    counts = np.bincount(labels, minlength=classes)
-    return torch.tensor([len(labels) / (classes * count) if count else 0.0 for count in counts], dtype=torch.float32)
+def _score(splits: Splits, config: FineTuneConfig, device: torch.device) -> TaskLoss:
+    task = splits.task
+    weights = class_weights(task.train.labels, len(task.labels)).to(device) if config.class_weights == "balanced" else None
+    return task_loss(weights, config.label_smoothing)

@@ -1,4 +1,4 @@
-"""Which weights of a run are kept, and when it has run long enough: decided on held-out scores alone."""
+"""Which weights of a run are kept, and when a run has gained nothing for long enough."""
 
 from __future__ import annotations
 
