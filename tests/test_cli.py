@@ -65,7 +65,7 @@ def save_model(folder: Path, tokenizer: Tokenizer, *, language: bool = False) ->
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """``--help`` prints a usage, every flag has a help text, and the exit code is 0."""
     with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert stop.value.code == 0
     said = capsys.readouterr().out
     assert f"usage: warmstart {command}" in said
@@ -203,6 +203,8 @@ MISTAKES = {
         "must name each matrix once",
     ),
     "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
+    "study of nothing": (["study"], "'study' needs to know of what; known: study lab"),
+    "unknown study": (["study", "lap"], "unknown command 'study lap'; did you mean 'study lab'?"),
     "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "are for a model that writes answers"),
     "answers from labels": (["answers", "MODEL", "TASK", "--out", "OUT"], "answers are written by a language head"),
     "pooling": (["adapt", "LANGUAGE", "TASK", "--pooling", "maen", "--out", "OUT"], "did you mean 'mean'"),

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"warmstart {__version__}")  # noqa: T201
         return 0
     try:
-        return _run(words[0], words[1:])
+        return _run(*_command(words))
     except WarmstartError as error:
         _complain(str(error))
         return 2
@@ -56,6 +56,16 @@ def overview() -> str:
             "`warmstart COMMAND --help` explains a command's settings; --config FILE reads them from YAML.",
         ]
     )
+
+
+def _command(words: list[str]) -> tuple[str, list[str]]:
+    """The command's name, of one word or of two (``study lab``), and the words after it."""
+    known = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
+    if not known:
+        return words[0], words[1:]
+    if len(words) == 1 or words[1].startswith("-"):
+        raise ConfigError(f"'{words[0]}' needs to know of what; known: {', '.join(known)}")
+    return " ".join(words[:2]), words[2:]
 
 
 def _run(name: str, words: list[str]) -> int:

@@ -1,0 +1,1 @@
+"""Looking inside: what attention does, and later what a representation holds."""
