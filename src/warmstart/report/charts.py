@@ -103,7 +103,7 @@ def comparison(rows: Sequence[tuple[str, Sequence[float], float, float, float]],
     return finish(stroke + rings + mean + said, 56 * len(names)).properties(padding={"left": 5, "top": 5, "right": 60, "bottom": 5})
 
 
-def tuning_curves(rows: Iterable[tuple[str, int, float, int]], metric: str) -> Chart:
+def tuning_curves(rows: Iterable[tuple[str, int, float, int]], metric: str, unit: str = "epoch") -> Chart:
     """Validation score against epochs, from (method, seed, score, epoch): mean over seeds, and a band from lowest to highest."""
     groups = _grouped(((name, epoch), score) for name, _, score, epoch in rows)
     values: list[dict[str, Any]] = [
@@ -120,7 +120,7 @@ def tuning_curves(rows: Iterable[tuple[str, int, float, int]], metric: str) -> C
     last = max((row["epoch"] for row in values), default=1)
     x = alt.X(
         "epoch:Q",
-        title="epoch",
+        title=unit,
         scale=alt.Scale(nice=False),
         axis=alt.Axis(format="d", tickMinStep=1, grid=False, tickCount=min(last, 12)),
     )

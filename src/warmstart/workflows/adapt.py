@@ -132,6 +132,7 @@ def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig) -> Bun
         "tune": config.tune.plain(),
         "seed": best.seed,
         "test": best.test.plain(),
+        "validation": {name: [run.validation for run in runs] for name, runs in outcome.runs.items()},
         "comparison": outcome.comparison.plain(),
         "provenance": provenance(),
     }

@@ -67,7 +67,11 @@ def course_section(found: Answers) -> Section:
     return Section(
         "Course",
         (text,),
-        (Figure("course", "Mean over seeds; the band spans lowest to highest.", charts.tuning_curves(curves, "right")),),
+        (
+            Figure(
+                "course", "Mean over seeds; the band spans lowest to highest.", charts.tuning_curves(curves, "right", "evaluation")
+            ),
+        ),
     )
 
 
