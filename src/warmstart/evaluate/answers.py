@@ -15,9 +15,6 @@ from warmstart.generation import GenerateConfig, write
 from warmstart.model import Model
 from warmstart.tokenizer import Tokenizer
 
-LONGEST = 32
-"""tokens of an answer at most, where nothing else is said"""
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -28,10 +25,14 @@ class Answer:
     """the model's probability of this very answer, its end included; 0 where it did not end"""
 
 
-def answer(model: Model, tokenizer: Tokenizer, questions: Sequence[str], longest: int = LONGEST) -> list[Answer]:
-    """The likeliest answer to each question, token by token (greedily)."""
+def room_for(tokenizer: Tokenizer, answers: Sequence[str], max_tokens: int) -> int:
+    """How many tokens an answer may take: twice the longest of ``answers``, but never more than half a row."""
+    return min(2 * max(map(len, tokenizer.encode(answers))) + 1, max_tokens // 2)
+
+
+def answer(model: Model, tokenizer: Tokenizer, questions: Sequence[str], longest: int) -> list[Answer]:
+    """The likeliest answer of at most ``longest`` tokens to each question, token by token (greedily)."""
     specials = tokenizer.specials
-    longest = min(longest, model.backbone.config.max_tokens // 2)
     rows = question_rows(tokenizer, questions, model.backbone.config.max_tokens - longest)
     banned = torch.tensor(sorted(specials.all() - {specials.mask}))
     written = write(model, rows, GenerateConfig(tokens=longest, greedy=True), banned=banned, stop={specials.mask})

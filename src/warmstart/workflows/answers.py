@@ -21,7 +21,7 @@ from warmstart.data.answers import answer_batches
 from warmstart.engine import TrainConfig, Work, console, pick_device, train
 from warmstart.errors import ModelError
 from warmstart.evaluate import Bar, Comparison, Row, find_bar
-from warmstart.evaluate.answers import answer, confidences, exact
+from warmstart.evaluate.answers import Answer, answer, confidences, exact, room_for
 from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, Model, fresh_head, save
 from warmstart.seeding import seed_torch
@@ -103,10 +103,10 @@ def teach(model: Model, bundle: Bundle, task: AnswerTask, plan: TrainConfig, see
     per_epoch = -(-len(task.train) // size[0])
     mean_tokens = float(np.mean([len(ids) for ids in tokenizer.encode(task.train.questions)]))
     steps = plan.count_steps(per_epoch * size[0], mean_tokens, epochs=10)
-    keeper = Keeper(model)
+    keeper, longest = Keeper(model), room_for(tokenizer, task.train.answers, tokens)
 
     def ask(examples: Answered) -> tuple[tuple[str, ...], tuple[np.ndarray, np.ndarray]]:
-        given = answer(model, tokenizer, examples.questions)
+        given = answer(model, tokenizer, examples.questions, longest)
         return tuple(one.text for one in given), (confidences(given), exact(given, examples))
 
     def validate() -> dict[str, Any]:
@@ -134,10 +134,16 @@ def taught_bundle(origin: Bundle, found: Answers, config: AnswersConfig) -> Bund
         "train": config.train.plain(),
         "seed": best.seed,
         "comparison": found.comparison.plain(),
+        "longest_answer": room_for(origin.tokenizer, found.task.train.answers, best.model.backbone.config.max_tokens),
         "held_out_answers": [[round(float(sure), 6), bool(right)] for sure, right in zip(*best.known, strict=True)],
         "provenance": provenance(),
     }
     return Bundle(best.model, origin.tokenizer, history=(*origin.history, entry))
+
+
+def answered_by(bundle: Bundle, questions: Sequence[str]) -> list[Answer]:
+    """What a bundle that was taught answers."""
+    return answer(bundle.model, bundle.tokenizer, questions, bundle.history[-1]["longest_answer"])
 
 
 def bar_of(bundle: Bundle, target: float, certainty: float) -> Bar:

@@ -19,12 +19,12 @@ from warmstart.engine import console
 from warmstart.errors import DataError
 from warmstart.evaluate import Scores, bootstrap, classification, held_out
 from warmstart.evaluate import predict as probabilities_of
-from warmstart.evaluate.answers import answer, exact, never_seen
+from warmstart.evaluate.answers import exact, never_seen
 from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, load
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
-from warmstart.workflows.answers import bar_of
+from warmstart.workflows.answers import answered_by, bar_of
 from warmstart.workflows.run import find_bundle, load_model, print_figures, print_table
 
 
@@ -111,7 +111,7 @@ def _answered(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> It
         console.print(bar.sentence(), markup=False)
     sources = [Source(path=path) for path in config.known]
     strange = never_seen(texts, documents_of(sources)) if sources else [[] for _ in texts]
-    for text, one, names in zip(texts, answer(bundle.model, bundle.tokenizer, texts), strange, strict=True):
+    for text, one, names in zip(texts, answered_by(bundle, texts), strange, strict=True):
         given = bar is None or (one.confidence >= bar.threshold and not names)
         row: dict[str, Any] = {"answer": one.text if given else None, "confidence": round(one.confidence, 4), "text": text}
         yield row | ({"never_seen": names} if names else {})
@@ -140,7 +140,7 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
 def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
     """How many test questions a model answers rightly, to the letter."""
     test = load_answers(path).test
-    right = exact(answer(bundle.model, bundle.tokenizer, test.questions), test)
+    right = exact(answered_by(bundle, test.questions), test)
     console.print(f"{int(right.sum())} of {len(test)} answers are right: {bootstrap(right)} over test questions")
     return {"exact_match": float(right.mean())}
 
