@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -109,6 +110,17 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert (figures["total"], figures["trainable"]) == (10_968_602, 402)
     assert main([*flags, "--scheme", "prob"]) == 2
     assert "did you mean 'probe'" in capsys.readouterr().err
+
+
+def test_of_settings_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a pretraining would make, before anything is paid: its preset, head, objective and vocabulary."""
+    file = tmp_path / "plan.yaml"
+    file.write_text("text: [a.txt]\npreset: lab\nhead: {tied: false, bias: true}\ntokenizer: {vocab_size: 50001}\n")
+    assert main(["account", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"] == 21_018_401
+    file.write_text("presets: lab\n")
+    assert main(["account", str(file)]) == 2
+    assert "unknown key 'presets'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.config import Config
+from warmstart.config import Config, read_yaml
 from warmstart.engine import console, pick_device
 from warmstart.engine.device import native_bfloat16
 from warmstart.heads import ClassifyHeadConfig, HeadConfig, LanguageHeadConfig
@@ -21,7 +21,10 @@ from warmstart.model.account import Account, account, flops_per_token, inference
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.schemes import apply_scheme, make_scheme
 from warmstart.schemes.scheme import known_scheme
+from warmstart.tokenizer import load_tokenizer
+from warmstart.workflows.commands import with_preset
 from warmstart.workflows.measure import measure
+from warmstart.workflows.pretrain import PretrainConfig
 from warmstart.workflows.run import load_model, print_table
 
 
@@ -29,7 +32,7 @@ class AccountConfig(Config):
     """What a model costs: parameters part by part, operations per token, memory; of a saved model, or of settings."""
 
     model: Positional[str | None] = None
-    """a saved model: a bundle, or a run's folder; without one, the settings below are accounted for"""
+    """a bundle, a run's folder, or the settings of a pretraining (YAML); without one, the settings below are accounted for"""
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
     vocab_size: int = Field(8192, gt=0)
     """tokens of the vocabulary (V)"""
@@ -60,6 +63,8 @@ class AccountConfig(Config):
 
 def account_for(config: AccountConfig) -> dict[str, Any]:
     """Build the model, count, predict, measure where that is asked for, and print; returns all figures."""
+    if config.model and config.model.endswith((".yaml", ".yml")):
+        config = _planned(config, config.model)
     bundle = load_model(config.model) if config.model else None
     model = bundle.model if bundle else _build(config)
     if config.scheme:
@@ -89,6 +94,14 @@ def account_for(config: AccountConfig) -> dict[str, Any]:
     else:
         _show(found, figures, f"{config.batch} rows of {tokens} tokens", config.batch * tokens)
     return figures
+
+
+def _planned(config: AccountConfig, file: str) -> AccountConfig:
+    """What the settings of a pretraining would make; its tokenizer is loaded where one is named, to know its size."""
+    plan = PretrainConfig.build(with_preset(read_yaml(file)), file)
+    size = load_tokenizer(plan.tokenizer_file).vocab_size if plan.tokenizer_file else plan.tokenizer.vocab_size
+    taken = {"backbone": plan.backbone, "head": plan.head, "objective": plan.objective, "batch": plan.train.batch}
+    return config.model_copy(update=taken | {"model": None, "vocab_size": size, "optimizer": plan.train.optimizer})
 
 
 def _build(config: AccountConfig) -> Model:
