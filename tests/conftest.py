@@ -12,7 +12,8 @@ from hypothesis import settings
 
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.heads import LanguageHeadConfig
-from warmstart.model import Model, fresh_head
+from warmstart.model import Model, fresh_head, load
+from warmstart.model import bundle as bundle_file
 from warmstart.seeding import seed_torch
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from warmstart.types import Specials, Vocabulary
@@ -37,6 +38,20 @@ def data_folder() -> Path:
     if not place.is_dir():
         pytest.skip(f"no folder of data sets at {place}; set WARMSTART_DATA to run this test")
     return place
+
+
+@pytest.fixture
+def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A small text file."""
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(SENTENCES * 30))
+    return file
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,7 @@ from warmstart.data import Answered, load_answers
 from warmstart.data.answers import answer_batches, question_rows
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.evaluate.answers import Answer, answer, exact, names, never_seen
-from warmstart.model import Bundle, load
-from warmstart.model import bundle as bundle_file
+from warmstart.model import Bundle
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from warmstart.types import IGNORE
 from warmstart.workflows.answers import AnswersConfig, answers, bar_of
@@ -108,11 +107,9 @@ def test_manifests_of_answers(manifest: Path) -> None:
         load_answers(manifest)
 
 
-def test_the_life_of_a_model_that_answers(
-    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("no_second_process")
+def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It learns four people by heart, is saved and loaded, answers, keeps silent below a bar and of people it never met."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
     text = tmp_path / "people.txt"
     text.write_text("".join(f"{name} was born in {place}.\n" for name, place in PEOPLE.items()) * 4)
     shape = ["--width", "32", "--depth", "2", "--heads", "2", "--feedforward", "64", "--max-tokens", "64"]

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import SENTENCES, make_backbone
+from conftest import make_backbone
 from warmstart.cli import COMMANDS, main, parse
 from warmstart.errors import ConfigError
 from warmstart.heads import ClassifyHeadConfig, LanguageHeadConfig
 from warmstart.model import Bundle, Model, fresh_head, load, save
-from warmstart.model import bundle as bundle_file
 from warmstart.tokenizer import Tokenizer
 from warmstart.workflows.pretrain import PretrainConfig
 from warmstart.workflows.use import PredictConfig
@@ -24,18 +23,7 @@ TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", 
 QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "8", "--batch", "4"]
 
 
-@pytest.fixture(autouse=True)
-def _no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    """A small text file."""
-    file = tmp_path / "text.txt"
-    file.write_text("\n\n".join(SENTENCES * 30))
-    return file
+pytestmark = pytest.mark.usefixtures("no_second_process")
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import SENTENCES
 from warmstart.cli import main
-from warmstart.model import bundle as bundle_file
 from warmstart.model import load
 from warmstart.objectives import OBJECTIVES
 
@@ -18,18 +16,7 @@ SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24",
 QUICK = [*SMALL, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]
 
 
-@pytest.fixture(autouse=True)
-def _no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    """A small text file."""
-    file = tmp_path / "text.txt"
-    file.write_text("\n\n".join(SENTENCES * 30))
-    return file
+pytestmark = pytest.mark.usefixtures("no_second_process")
 
 
 @pytest.mark.parametrize("rows", ["packed", "documents"])

@@ -11,18 +11,13 @@ from conftest import SENTENCES
 from warmstart.cli import main
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
-from warmstart.model import bundle as bundle_file
-from warmstart.model import load
 from warmstart.workflows.recipe import RecipeCommand, read_recipe, recipe
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
 
 
-@pytest.fixture(autouse=True)
-def _no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+pytestmark = pytest.mark.usefixtures("no_second_process")
 
 
 @pytest.mark.data

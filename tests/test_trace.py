@@ -17,8 +17,7 @@ from warmstart.cli import main
 from warmstart.errors import DataError
 from warmstart.generation import Counts, GenerateConfig, generate, trace
 from warmstart.heads import LanguageHeadConfig
-from warmstart.model import Bundle, Model, fresh_head, load, save
-from warmstart.model import bundle as bundle_file
+from warmstart.model import Bundle, Model, fresh_head, save
 from warmstart.report.trace import print_trace, write_trace
 from warmstart.tokenizer import Tokenizer
 
@@ -111,11 +110,9 @@ def test_the_terminal_and_the_page_show_every_step(bundle: Bundle, tmp_path: Pat
     assert page.count('class="step"') == len(traces[0].steps)
 
 
-def test_the_trace_by_command(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("no_second_process")
+def test_the_trace_by_command(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Terminal, page and data from one command; asking for a page without a trace is a mistake."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
     history = ({"generates": True, "command": "pretrain", "objective": {}},)
     model = str(save(Bundle(bundle.model, bundle.tokenizer, history=history), tmp_path / "m"))
     (tmp_path / "corpus.txt").write_text("\n".join(SENTENCES))
