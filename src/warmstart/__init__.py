@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Account": "model",
+    "AccountConfig": "workflows.account",
     "AdaptConfig": "workflows.adapt",
     "BackboneConfig": "backbone",
     "Bundle": "model",
@@ -30,6 +32,7 @@ _HOMES = {
     "TokenizerConfig": "tokenizer",
     "TrainConfig": "engine",
     "WarmstartError": "errors",
+    "account": "workflows.account",
     "adapt": "workflows.adapt",
     "audit": "data",
     "generate": "generation",
@@ -62,9 +65,7 @@ if TYPE_CHECKING:
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
-    from warmstart.generation import trace as trace
-    from warmstart.inserts import merge as merge
-    from warmstart.inserts import undo as undo
+    from warmstart.model import Account as Account
     from warmstart.model import Bundle as Bundle
     from warmstart.model import load as load
     from warmstart.model import save as save
@@ -75,6 +76,8 @@ if TYPE_CHECKING:
     from warmstart.tokenizer import load_tokenizer as load_tokenizer
     from warmstart.tokenizer import train_tokenizer as train_tokenizer
     from warmstart.tokenizer import vocabulary_report as vocabulary_report
+    from warmstart.workflows.account import AccountConfig as AccountConfig
+    from warmstart.workflows.account import account as account
     from warmstart.workflows.adapt import AdaptConfig as AdaptConfig
     from warmstart.workflows.adapt import adapt as adapt
     from warmstart.workflows.finetune import FineTuneConfig as FineTuneConfig

@@ -1,232 +1,214 @@
-"""What a model costs, part by part: parameters in closed form beside those counted, compute per token, memory.
+"""What a model is made of, part by part: the number that a formula gives beside the number that the module has.
 
-Nothing here is estimated that can be counted: every closed form is checked against the real module, and a difference is a fault of
-ours. Compute counts matrix products alone, two operations per multiply-add (Kaplan et al. 2020, section 2.1); memory in training is
-what torch keeps for the backward pass, written out in ``activations``.
+Notable: every closed form is written once, as text (``4 D D + 4 D``), from which both the printed formula and its value come. The
+counted number is that of the real module; where the two differ, a formula here is wrong, and that is an assertion. A tied head is
+counted once, in the embedding. Parameters that an adaptation has inserted have a row of their own and no closed form.
 
-Letters: B batch, T tokens, D width, H heads, K head width, L depth, F feed-forward size, V vocabulary, C classes.
+What it does not do: choose what trains (it reads ``requires_grad``), or measure anything.
+
+Letters in formulas: V vocabulary, D width, F inner size of the feed-forward layer, K head width, T longest row, C classes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
-from torch import nn
+import torch
 
-from warmstart.backbone import BackboneConfig
-from warmstart.heads import ClassifyHeadConfig, HeadConfig, LanguageHeadConfig
-from warmstart.inserts import Inserted
-from warmstart.model.model import Model
-from warmstart.objectives.loss import CHUNK
+from warmstart.backbone import Backbone, BackboneConfig
+from warmstart.heads import HeadConfig
+from warmstart.model.flops import Flops, Load, flops_per_token
+from warmstart.model.memory import Memory, inference_memory, training_memory
+from warmstart.model.model import Model, fresh_head
+from warmstart.registry import Registry
 
-FLOAT, HALF = 4, 2
-"""bytes of a number"""
+
+class HeadForm(NamedTuple):
+    """A head's closed forms."""
+
+    parameters: Callable[[Any], str]
+    """parameters that are the head's own, from its settings"""
+    untied: str = ""
+    """what a tied weight saves; empty where nothing can be tied"""
+
+
+HEAD_FORMS: Registry[HeadForm] = Registry(
+    "closed form of a head",
+    {
+        "language": HeadForm(lambda config: " + ".join(["0" if config.tied else "V D"] + ["V"] * config.bias), "V D"),
+        "classify": HeadForm(lambda _config: "D C + C"),
+    },
+)
+"""One row for each head in ``HEADS``."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """One row of the account."""
+class Row:
+    """One part of a model."""
 
-    name: str
+    part: str
     formula: str
-    """the closed form, with the numbers in it"""
+    """the closed form, in letters and in numbers"""
     closed: int
+    """what the formula gives, for one such part"""
     counted: int
-    trainable: int
-
-    @property
-    def frozen(self) -> int:
-        """Parameters that do not train."""
-        return self.counted - self.trainable
+    """what the module has, in one such part"""
+    times: int = 1
+    """how many such parts there are"""
+    trainable: int = 0
+    """how many parameters train, in all such parts together"""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Parameters, part by part, and what follows from them."""
+    """A model's parameters, compute and memory."""
 
-    parts: tuple[Part, ...]
-    config: BackboneConfig
-    head: HeadConfig
-    vocab_size: int
-    others: dict[str, int]
-    """the total under the other heads that one asks about: tied or not, biased or not"""
+    rows: tuple[Row, ...]
+    """the parts, each parameter in exactly one of them"""
+    totals: dict[str, int]
+    """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``; with a language head also ``total tied``, ``total untied``"""
+    flops: Flops
+    training: Memory
+    inference: Memory
+    measured: dict[str, float] = field(default_factory=dict)
+    """``training`` and ``inference`` peaks in bytes, ``seconds`` of a step, ``tokens_per_second``, ``flops_per_second``"""
 
-    @property
-    def total(self) -> int:
-        """All parameters; a tied weight is counted once."""
-        return sum(part.counted for part in self.parts)
+    HEADER = ("part", "closed form", "by formula", "counted")
 
-    @property
-    def trainable(self) -> int:
-        """Those that train."""
-        return sum(part.trainable for part in self.parts)
+    def table(self) -> list[tuple[str, str, str, str]]:
+        """Rows for people, under ``HEADER``: one block's parts, then all blocks in one row, then the totals."""
+        lines = []
+        for row in self.rows:
+            indent = "  " * row.part.startswith("block")
+            if row.part.startswith("head"):
+                lines.append(("backbone", "", "", f"{self.totals['backbone']:,}"))
+            lines.append((indent + row.part, row.formula, f"{row.closed:,}", f"{row.counted:,}"))
+            if row.part == "block: norms":
+                lines.append(self._blocks())
+        lines.append(("total", "", "", f"{self.totals['total']:,}"))
+        for name in ("total tied", "total untied"):
+            if name in self.totals:
+                lines.append((f"  with a head {name.removeprefix('total ')}", "", "", f"{self.totals[name]:,}"))
+        return lines
 
-    @property
-    def backbone(self) -> int:
-        """Those of the backbone."""
-        return sum(part.counted for part in self.parts if part.name != "head")
+    def plain(self) -> dict[str, Any]:
+        """The whole account as plain values, fit for JSON."""
+        return asdict(self)
 
-    HEADER = ("part", "closed form", "parameters", "counted", "trainable", "frozen")
-
-    def table(self) -> list[tuple[str, str, str, str, str, str]]:
-        """A row a part, then the backbone and all of it."""
-        rows = [(p.name, p.formula, f"{p.closed:,}", f"{p.counted:,}", f"{p.trainable:,}", f"{p.frozen:,}") for p in self.parts]
-        for name, parts in (("backbone", [p for p in self.parts if p.name != "head"]), ("all", self.parts)):
-            sums = (sum(getattr(p, key) for p in parts) for key in ("closed", "counted", "trainable", "frozen"))
-            rows.append((name, "", *(f"{value:,}" for value in sums)))  # type: ignore[arg-type]
-        return rows
-
-
-def account(model: Model) -> Account:
-    """The account of a real model, frozen and inserted parts as they are now."""
-    backbone, config = model.backbone, model.backbone.config
-    parts = [
-        _part(
-            "token embedding",
-            f"V D = {backbone.vocab_size:,} × {config.width:,}",
-            backbone.vocab_size * config.width,
-            backbone.embedding,
-        ),
-        _part("positions", *_positions(config), backbone.positions),
-    ]
-    blocks = list(backbone.blocks)
-    for name, of, form in (
-        ("attention", "attention", _attention(config)),
-        ("feed-forward", "feedforward", _feedforward(config)),
-        ("norms", "norm", _norm(config, 2)),
-    ):
-        modules = [child for block in blocks for key, child in block.named_children() if key.startswith(of)]
-        formula = f"{config.depth} × ({form[0]})" if blocks else "0"
-        parts.append(_part(f"blocks: {name}", formula, config.depth * form[1], *modules))
-    if config.norm == "pre":
-        parts.append(_part("last norm", *_norm(config, 1), backbone.norm))
-    inserted = [module for module in backbone.modules() if isinstance(module, Inserted)]
-    if inserted:
-        extra = sum(parameter.numel() for module in inserted for parameter in module.parameters())
-        parts.append(Part("inserted", "as inserted", extra, extra, _trainable(*inserted)))
-    parts.append(_head_part(model))
-    wrong = [part.name for part in parts if part.closed != part.counted]
-    assert not wrong, f"the closed form differs from the count: {wrong}"
-    assert sum(part.counted for part in parts) == sum(p.numel() for p in model.parameters()), "a part is missing"
-    return Account(tuple(parts), config, model.head.config, backbone.vocab_size, _others(config, backbone.vocab_size))
+    def _blocks(self) -> tuple[str, str, str, str]:
+        parts = [row for row in self.rows if row.part.startswith("block")]
+        times, one = parts[0].times, sum(row.closed for row in parts)
+        counted = sum(row.times * row.counted for row in parts)
+        return (f"{times} block{'s' * (times > 1)}", f"L x block = {times} x {one:,}", f"{times * one:,}", f"{counted:,}")
 
 
-def flops_per_token(account: Account, tokens: int, scored: float = 1.0) -> dict[str, float]:
-    """Operations per token in a row of ``tokens`` (T): of the blocks' matrices, of attention, of the head; forward, and training.
+def skeleton(backbone: BackboneConfig, vocab_size: int, head: HeadConfig, *, causal: bool = True) -> Model:
+    """The module itself, of any size, without storage (on torch's ``meta`` device): it can be counted, but not run."""
+    with torch.device("meta"):
+        body = Backbone(backbone, vocab_size)
+        return Model(body, fresh_head(head, body, 0), causal=causal)
 
-    A matrix of n weights takes 2 n forward (biases are left out); scores and their use take 4 T D a block, for a token that may see
-    the whole row (Kaplan et al. 2020, table 1); plain products do not skip what a causal mask hides. ``scored`` is the share of
-    tokens that a language head scores: a masked objective scores few. Training takes three times as much: gradients go to inputs
-    and to weights.
+
+def account_for(model: Model, load: Load) -> Account:
+    """The account of ``model``, real or a skeleton, as it stands: what ``requires_grad`` trains, what was inserted is added.
+
+    >>> model = skeleton(BackboneConfig.build(PRESETS["lab"]), 50_001, ClassifyHeadConfig(classes=2))
+    >>> account_for(model, Load()).totals["total"]
+    10968602
     """
-    config = account.config
-    gates = 2 if config.activation == "swiglu" else 1
-    square = 4 if config.attention == "dot-product" else 3  # a synthesizer's scores cost what the others' products of q and k cost
-    matrices = 2.0 * config.depth * (square * config.width**2 + (gates + 1) * config.width * config.feedforward)
-    attention = 4.0 * tokens * config.width * config.depth
-    head = 2.0 * config.width * account.vocab_size * scored if isinstance(account.head, LanguageHeadConfig) else 0.0
-    forward = matrices + attention + head
-    return {"matrices": matrices, "attention": attention, "head": head, "forward": forward, "training": 3 * forward}
+    rows = _rows(model)
+    head = next(row for row in rows if row.part.startswith("head"))
+    total = sum(parameter.numel() for parameter in model.parameters())
+    trainable = sum(row.trainable for row in rows)
+    assert sum(row.times * row.counted for row in rows) == total, "every parameter must stand in exactly one row"
+    totals = {"backbone": total - head.counted, "head": head.counted, "total": total}
+    totals |= {"trainable": trainable, "frozen": total - trainable}
+    config = model.head.config
+    if untied := HEAD_FORMS[config.kind].untied:
+        saved = form(untied, V=model.backbone.vocab_size, D=model.backbone.config.width)[1]
+        tied = bool(getattr(config, "tied", False))
+        totals |= {"total tied": total - (not tied) * saved, "total untied": total + tied * saved}
+    return Account(rows, totals, flops_per_token(model, load), training_memory(model, load), inference_memory(model, load))
 
 
-def training_bytes(account: Account, rows: int, tokens: int, *, half: bool, muon: bool = False) -> dict[str, int]:
-    """Memory of a training step on ``rows`` (B) of ``tokens`` (T): weights, gradients, optimiser, activations, logits.
+def form(text: str, **sizes: int) -> tuple[str, int]:
+    """A closed form in letters and numbers, and its value.
 
-    AdamW keeps two numbers a weight, Muon one for the matrices of the blocks. With ``half`` products are made in bfloat16.
+    ``form("V D + V", V=50, D=8)`` -> ``("V D + V = 50 x 8 + 50", 450)``.
     """
-    matrices = sum(part.trainable for part in account.parts if part.name in ("blocks: attention", "blocks: feed-forward"))
-    logits = min(CHUNK, rows * tokens) * account.vocab_size * (3 * FLOAT + HALF * half)  # scores, their float copy, the error
+    terms = [[sizes[word] if word in sizes else int(word) for word in term.split()] for term in text.split(" + ")]
+    value = sum(math.prod(term) for term in terms)
+    if text == "0":
+        return "none", 0
+    return f"{text} = " + " + ".join(" x ".join(f"{factor:,}" for factor in term) for term in terms), value
+
+
+def closed_forms(config: BackboneConfig) -> dict[str, str]:
+    """The closed form of every part of a backbone, in letters; those of the blocks are one block's."""
+    bias = config.bias
+    norm = "2 D" if bias and config.norm_kind == "layer" else "D"
+    attention = "4 D D" + " + 4 D" * bias
+    if config.attention == "synthesizer":  # its hidden layer always has a bias
+        attention = f"3 D D + {3 if bias else 1} D + K T + T"
+    inner = 2 if config.activation == "swiglu" else 1
+    feedforward = f"{inner + 1} D F" + f" + {'2 ' * (inner - 1)}F + D" * bias
     return {
-        "weights": FLOAT * account.total,
-        "gradients": FLOAT * account.trainable,
-        "optimiser": FLOAT * (2 * account.trainable - (matrices if muon else 0)),
-        "activations": rows * tokens * activations(account.config, tokens, half=half),
-        "logits": logits if isinstance(account.head, LanguageHeadConfig) else 0,
+        "embedding": "V D",
+        f"positions ({config.positions})": "T D" if config.positions == "learned" else "0",
+        "block: attention": attention,
+        "block: feed-forward": feedforward,
+        "block: norms": "4 D" if norm == "2 D" else "2 D",
+        "final norm": norm if config.norm == "pre" else "0",
     }
 
 
-def activations(config: BackboneConfig, tokens: int, *, half: bool) -> int:
-    """Bytes that a token leaves for the backward pass, in a row of ``tokens`` (T).
-
-    A block keeps the inputs of both norms (float), the inputs of its four matrices, queries, keys, values and the scaled queries,
-    the feed-forward layer before and after its non-linearity, and the attention weights twice: as softmax made them (float) and as
-    they are multiplied.
-    """
-    number = HALF if half else FLOAT
-    wide = 2 * FLOAT + 7 * number  # norms' inputs; qkv's input, q, k, v, scaled q, out's input, inner's input
-    inner = (3 if config.activation == "swiglu" else 2) * number
-    attention = config.heads * tokens * (FLOAT + number)
-    return config.depth * (wide * config.width + inner * config.feedforward + attention) + FLOAT * config.width
-
-
-def inference_bytes(account: Account, rows: int, tokens: int) -> dict[str, int]:
-    """Memory of writing: weights, and the keys and values of ``rows`` times ``tokens`` tokens."""
-    config = account.config
-    return {"weights": FLOAT * account.total, "keys and values": 2 * FLOAT * rows * tokens * config.width * config.depth}
-
-
-def _part(name: str, formula: str, closed: int, *modules: nn.Module) -> Part:
-    inside = {id(p) for module in modules for inner in module.modules() if isinstance(inner, Inserted) for p in inner.parameters()}
-    own = [p for module in modules for p in module.parameters() if id(p) not in inside]
-    return Part(name, formula, closed, sum(p.numel() for p in own), sum(p.numel() for p in own if p.requires_grad))
+def _rows(model: Model) -> tuple[Row, ...]:
+    config, head = model.backbone.config, model.head.config
+    plain = skeleton(config, model.backbone.vocab_size, head)
+    own = {name for name, _ in plain.named_parameters()}
+    counts = _count(model, own)
+    sizes = {"V": model.backbone.vocab_size, "D": config.width, "F": config.feedforward, "T": config.max_tokens}
+    sizes |= {"K": config.width // config.heads, "C": getattr(head, "classes", 0)}
+    label = "head (tied: see embedding)" if getattr(head, "tied", False) else f"head ({head.kind})"
+    texts = closed_forms(config) | {label: HEAD_FORMS[head.kind].parameters(head)}
+    rows = []
+    for part, text in texts.items():
+        times = config.depth if part.startswith("block") else 1
+        if not times:
+            continue
+        found = [counts.get(_key(part, i), (0, 0)) for i in range(times)]
+        written, value = form(text, **sizes)
+        assert {count for count, _ in found} == {value}, f"{part}: the formula {written} gives {value}, the module has {found}"
+        rows.append(Row(part, written, value, found[0][0], times, sum(trained for _, trained in found)))
+    if inserted := counts.get("inserted"):
+        rows.insert(-1, Row("inserted by an adaptation", "counted alone", inserted[0], inserted[0], 1, inserted[1]))
+    return tuple(rows)
 
 
-def _trainable(*modules: nn.Module) -> int:
-    return sum(p.numel() for module in modules for p in module.parameters() if p.requires_grad)
+def _key(part: str, block: int) -> str:
+    """The name under which ``_count`` keeps a part."""
+    return f"{part} {block}" if part.startswith("block") else part.split(" (")[0]
 
 
-def _positions(config: BackboneConfig) -> tuple[str, int]:
-    if config.positions == "learned":
-        return f"T D = {config.max_tokens:,} × {config.width:,}", config.max_tokens * config.width
-    return f"0 ({config.positions}: a fixed table)", 0
+def _count(model: Model, own: set[str]) -> dict[str, tuple[int, int]]:
+    """(parameters, those that train) by part; a tied weight comes under its first name, the embedding's."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, parameter in model.named_parameters():
+        key = _part(name) if name in own else "inserted"
+        count, trained = found.get(key, (0, 0))
+        found[key] = count + parameter.numel(), trained + parameter.requires_grad * parameter.numel()
+    return found
 
 
-def _attention(config: BackboneConfig) -> tuple[str, int]:
-    d, bias = config.width, config.width if config.bias else 0
-    if config.attention == "synthesizer":
-        k = d // config.heads
-        plus = " + 2 D" if config.bias else ""
-        return f"3 D² + D + K T + T{plus}", 3 * d * d + d + k * config.max_tokens + config.max_tokens + 2 * bias
-    return "4 D² + 4 D" if config.bias else "4 D²", 4 * d * d + 4 * bias
-
-
-def _feedforward(config: BackboneConfig) -> tuple[str, int]:
-    gates = 2 if config.activation == "swiglu" else 1
-    matrices = (gates + 1) * config.width * config.feedforward
-    if not config.bias:
-        return f"{gates + 1} D F", matrices
-    return f"{gates + 1} D F + {'2 ' if gates == 2 else ''}F + D", matrices + gates * config.feedforward + config.width
-
-
-def _norm(config: BackboneConfig, count: int) -> tuple[str, int]:
-    vectors = 2 if config.norm_kind == "layer" and config.bias else 1
-    return f"{count * vectors if count * vectors > 1 else ''} D".strip(), count * vectors * config.width
-
-
-def _head_part(model: Model) -> Part:
-    config, d, v = model.head.config, model.backbone.config.width, model.backbone.vocab_size
-    if isinstance(config, ClassifyHeadConfig):
-        return _part(
-            "head", f"D C + C = {d:,} × {config.classes} + {config.classes}", d * config.classes + config.classes, model.head
-        )
-    closed = language_head(config, d, v)
-    new = [p for p in model.head.parameters() if p is not model.backbone.embedding.weight]
-    formula = " + ".join(
-        (["0 (tied to the embedding)"] if config.tied else [f"V D = {v:,} × {d:,}"]) + ([f"V = {v:,}"] if config.bias else [])
-    )
-    return Part("head", formula, closed, sum(p.numel() for p in new), sum(p.numel() for p in new if p.requires_grad))
-
-
-def language_head(config: LanguageHeadConfig, width: int, vocab_size: int) -> int:
-    """Parameters that a language head adds to its backbone."""
-    return (0 if config.tied else vocab_size * width) + (vocab_size if config.bias else 0)
-
-
-def _others(config: BackboneConfig, vocab_size: int) -> dict[str, int]:
-    """What other language heads would add."""
-    heads = {
-        f"language head, {'tied' if tied else 'own weight'}{', bias' if bias else ''}": LanguageHeadConfig(tied=tied, bias=bias)
-        for tied in (True, False)
-        for bias in (False, True)
-    }
-    return {name: language_head(head, config.width, vocab_size) for name, head in heads.items()}
+def _part(name: str) -> str:
+    """``backbone.blocks.3.norm_1.bias`` -> ``block: norms 3``."""
+    words = name.split(".")
+    if words[0] == "head":
+        return "head"
+    if words[1] != "blocks":
+        return {"embedding": "embedding", "positions": "positions", "norm": "final norm"}[words[1]]
+    kind = {"attention": "attention", "feedforward": "feed-forward"}.get(words[3], "norms")
+    return f"block: {kind} {words[2]}"

@@ -1,59 +1,73 @@
-"""The ``account`` command: what a model costs, part by part, predicted and then measured."""
+"""The account of a model before it is trained, or after: parameters, compute and memory by formula, counted, and measured.
+
+A saved model, or the settings of one: those of a pretraining run are read as they are. Nothing is built for the account itself (it
+counts a module without storage), so that a model far bigger than the machine can be asked about.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
 from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.config import Config, read_yaml
-from warmstart.engine import console, pick_device
+from warmstart.config import Config
+from warmstart.engine import TrainConfig, console, describe_machine
 from warmstart.engine.device import native_bfloat16
-from warmstart.heads import ClassifyHeadConfig, HeadConfig, LanguageHeadConfig
-from warmstart.model import Bundle, Model, fresh_head
-from warmstart.model.account import Account, account, flops_per_token, inference_bytes, training_bytes
+from warmstart.engine.optim import is_matrix
+from warmstart.errors import ConfigError
+from warmstart.heads import ClassifyHeadConfig, HeadConfig, LanguageHead, LanguageHeadConfig
+from warmstart.model import Account, Load, Model, account_for, fresh_head, skeleton, swap_head
+from warmstart.model.memory import megabytes
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
-from warmstart.schemes import apply_scheme, make_scheme
-from warmstart.schemes.scheme import known_scheme
-from warmstart.tokenizer import load_tokenizer
-from warmstart.workflows.commands import with_preset
-from warmstart.workflows.measure import measure
+from warmstart.schemes import apply_scheme, known_scheme, make_scheme
+from warmstart.tokenizer import TokenizerConfig, load_tokenizer
+from warmstart.workflows.measure import measure, take
 from warmstart.workflows.pretrain import PretrainConfig
 from warmstart.workflows.run import load_model, print_table
 
 
 class AccountConfig(Config):
-    """What a model costs: parameters part by part, operations per token, memory; of a saved model, or of settings."""
+    """What a model costs, part by part: parameters, operations, memory. The settings of a pretraining run are read as they are."""
 
     model: Positional[str | None] = None
-    """a bundle, a run's folder, or the settings of a pretraining (YAML); without one, the settings below are accounted for"""
+    """a bundle, or a run's folder; none: the model that the settings describe"""
+    vocab_size: int | None = Field(None, gt=0)
+    """size of the vocabulary (V); default: the tokenizer's"""
+    tokenizer_file: str | None = None
+    """a tokenizer whose vocabulary the model has"""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """the tokenizer that would be trained"""
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
-    vocab_size: int = Field(8192, gt=0)
-    """tokens of the vocabulary (V)"""
-    classes: int | None = Field(None, gt=1)
-    """number of labels, for a classification head instead of a language head"""
     head: LanguageHeadConfig = LanguageHeadConfig()
-    scheme: Annotated[str, AfterValidator(lambda names: known_scheme(names) if names else names)] = ""
-    """how it is adapted: says what trains and what is frozen"""
+    """the language head"""
+    classes: int | None = Field(None, gt=1)
+    """a classification head of so many classes instead"""
+    scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
+    """what trains: any scheme that `warmstart adapt` knows; a+b does both"""
+    length: int | None = Field(None, gt=0)
+    """tokens of a row (T); default: the longest that the backbone reads"""
     objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
-    batch: int = Field(16, gt=0)
-    """rows of a training step"""
-    row_tokens: int | None = Field(None, gt=0)
-    """tokens of a row; default: as many as the backbone reads"""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """AdamW keeps two numbers for each weight that trains, Muon one for the matrices of the blocks"""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """arithmetic of matrix products in training"""
+    train: Annotated[TrainConfig, arg(name="")] = TrainConfig()
     measure: bool = False
-    """also run a real training step and real writing, each in a process of its own"""
+    """also run a training step and an inference on this machine's processor, in processes of their own, and measure them"""
     as_json: Annotated[bool, arg(name="json")] = False
-    """print everything as JSON"""
+    """write the account as JSON to standard output"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_pretraining(cls, values: Any) -> Any:
+        """The keys of a pretraining run that say nothing of what it costs are passed over; ``start`` names the model."""
+        if not isinstance(values, dict):
+            return values
+        idle = PretrainConfig.model_fields.keys() - cls.model_fields.keys()
+        kept = {name: value for name, value in values.items() if name not in idle}
+        return {"model": values["start"], **kept} if values.get("start") else kept
 
     @model_validator(mode="after")
     def _known(self) -> AccountConfig:
@@ -61,99 +75,128 @@ class AccountConfig(Config):
         return self
 
 
-def account_for(config: AccountConfig) -> dict[str, Any]:
-    """Build the model, count, predict, measure where that is asked for, and print; returns all figures."""
-    if config.model and config.model.endswith((".yaml", ".yml")):
-        config = _planned(config, config.model)
-    bundle = load_model(config.model) if config.model else None
-    model = bundle.model if bundle else _build(config)
-    if config.scheme:
-        apply_scheme(model, make_scheme(config.scheme))
-    found = account(model)
-    tokens = min(config.row_tokens or found.config.max_tokens, found.config.max_tokens)
-    objective = _objective(config, bundle)
-    scored = objective.mask_rate if objective.name == "masked" else 1.0
-    half = config.precision == "bfloat16" or (config.precision == "auto" and native_bfloat16(pick_device()))
-    flops = flops_per_token(found, tokens, scored)
-    training = training_bytes(found, config.batch, tokens, half=half, muon=config.optimizer == "muon")
-    inference = inference_bytes(found, 1, tokens)
-    figures: dict[str, Any] = {
-        "parameters": [vars(part) for part in found.parts],
-        "total": found.total,
-        "trainable": found.trainable,
-        "other heads": found.others,
-        "flops per token": flops,
-        "training bytes": training,
-        "inference bytes": inference,
-    }
+def account(config: AccountConfig) -> Account:
+    """The account of a saved model or of settings, printed and returned; the ``account`` command.
+
+    >>> ws.account(ws.AccountConfig(backbone=ws.BackboneConfig(), vocab_size=8192)).totals["total"]
+    5255680
+    """
+    model, objective = make_model(config, real=False)
+    if config.length and config.length > model.backbone.config.max_tokens:
+        most = model.backbone.config.max_tokens
+        raise ConfigError(f"length must be at most max_tokens={most}, but is {config.length}; give a smaller --length")
+    load = _load(config, model, objective)
+    made = account_for(model, load)
     if config.measure:
-        work = _work(found, config, tokens, objective.name)
-        figures["measured"] = {kind: measure(work, kind) for kind in ("training", "inference")}
+        made = replace(made, measured=measure(config.plain(), load, made))
     if config.as_json:
-        sys.stdout.write(json.dumps(figures, indent=1) + "\n")
+        sys.stdout.write(json.dumps(made.plain(), indent=1) + "\n")
     else:
-        _show(found, figures, f"{config.batch} rows of {tokens} tokens", config.batch * tokens)
-    return figures
+        _show(made, config, model, load)
+    return made
 
 
-def _planned(config: AccountConfig, file: str) -> AccountConfig:
-    """What the settings of a pretraining would make; its tokenizer is loaded where one is named, to know its size."""
-    plan = PretrainConfig.build(with_preset(read_yaml(file)), file)
-    size = load_tokenizer(plan.tokenizer_file).vocab_size if plan.tokenizer_file else plan.tokenizer.vocab_size
-    taken = {"backbone": plan.backbone, "head": plan.head, "objective": plan.objective, "batch": plan.train.batch}
-    return config.model_copy(update=taken | {"model": None, "vocab_size": size, "optimizer": plan.train.optimizer})
+def measured() -> None:
+    """The measuring process: reads what to do from standard input, and writes what it took to standard output."""
+    task = json.loads(sys.stdin.read())
+    config = AccountConfig.build(task["settings"])
+    took = take(task["mode"], lambda: make_model(config, real=True)[0], Load(**task["load"]), config.train)
+    sys.stdout.write(json.dumps(took) + "\n")
 
 
-def _build(config: AccountConfig) -> Model:
-    """A model of these settings with fresh weights."""
-    backbone = Backbone(config.backbone, config.vocab_size)
-    head: HeadConfig = ClassifyHeadConfig(classes=config.classes) if config.classes else config.head
-    return Model(backbone, fresh_head(head, backbone, 0), causal=OBJECTIVES[config.objective.name].causal)
+def make_model(config: AccountConfig, *, real: bool) -> tuple[Model, ObjectiveConfig]:
+    """The model with its scheme applied, and its pretraining objective; without storage unless ``real``, or saved."""
+    if config.model:
+        model, objective = _saved(config)
+    else:
+        head: HeadConfig = ClassifyHeadConfig(classes=config.classes) if config.classes else config.head
+        causal, objective = OBJECTIVES[config.objective.name].causal, config.objective
+        size = _vocab_size(config)
+        if real:
+            backbone = Backbone(config.backbone, size)
+            model = Model(backbone, fresh_head(head, backbone, 0), causal=causal)
+        else:
+            model = skeleton(config.backbone, size, head, causal=causal)
+    with torch.device(next(model.parameters()).device):
+        apply_scheme(model, make_scheme(config.scheme))
+    return model, objective
 
 
-def _objective(config: AccountConfig, bundle: Bundle | None) -> ObjectiveConfig:
-    kept = bundle.history[-1].get("objective") if bundle and bundle.history else None
-    return ObjectiveConfig.build(kept, "objective") if kept else config.objective
+def _saved(config: AccountConfig) -> tuple[Model, ObjectiveConfig]:
+    """A bundle's model, under a new head where classes are asked for; settings that would contradict it are refused."""
+    told = config.model_fields_set & {"backbone", "head", "vocab_size", "tokenizer_file", "tokenizer"}
+    fresh = AccountConfig()
+    if odd := sorted(name for name in told if getattr(config, name) != getattr(fresh, name)):
+        raise ConfigError(f"a saved model has its own {', '.join(odd)}; drop these settings, or the model {config.model}")
+    assert config.model is not None
+    bundle = load_model(config.model)
+    stored = next((entry["objective"] for entry in reversed(bundle.history) if entry.get("objective")), None)
+    objective = ObjectiveConfig.build(stored, "objective") if stored else config.objective
+    model = swap_head(bundle.model, ClassifyHeadConfig(classes=config.classes), 0) if config.classes else bundle.model
+    return model, objective
 
 
-def _work(found: Account, config: AccountConfig, tokens: int, objective: str) -> dict[str, Any]:
-    return {
-        "backbone": found.config.plain(),
-        "vocab_size": found.vocab_size,
-        "head": found.head.plain(),
-        "scheme": config.scheme,
-        "objective": objective,
-        "train": {"optimizer": config.optimizer, "precision": config.precision},
-        "rows": config.batch,
-        "tokens": tokens,
-    }
+def _vocab_size(config: AccountConfig) -> int:
+    if config.vocab_size:
+        return config.vocab_size
+    return load_tokenizer(config.tokenizer_file).vocab_size if config.tokenizer_file else config.tokenizer.vocab_size
 
 
-def _show(found: Account, figures: Mapping[str, Any], size: str, batch_tokens: int) -> None:
-    """Everything in the terminal."""
-    print_table("parameters", found.table(), found.HEADER)
-    heads = {"this head": found.total - found.backbone} | found.others
-    rows = [(name, f"{new:,}", f"{found.backbone:,}", f"{found.backbone + new:,}") for name, new in heads.items()]
-    print_table("heads", rows, ("head", "adds", "to the backbone's", "in all"))
-    flops = [(name, f"{value:,.0f}") for name, value in figures["flops per token"].items()]
-    print_table("operations per token (2 per multiply-add)", flops, ("of", "operations"))
-    measured = figures.get("measured", {})
-    for kind, said in (("training", f"training memory, {size}"), ("inference", "inference memory, one row written to its end")):
-        parts = figures[f"{kind} bytes"]
-        memory = [(name, _megabytes(value)) for name, value in parts.items()] + [("predicted", _megabytes(sum(parts.values())))]
-        if kind in measured:
-            real = measured[kind]["bytes"]
-            memory.append(("measured", f"{_megabytes(real)} ({real / sum(parts.values()):.2f} × predicted)"))
-        print_table(said, memory, ("of", "megabytes"))
-    if measured:
-        seconds = measured["training"]["seconds"]
-        speed = batch_tokens / seconds
-        rate = speed * figures["flops per token"]["training"] / 1e9
+def scored_share(config: ObjectiveConfig) -> tuple[float, float]:
+    """The share of a row's tokens that a language head scores in training: on average, and in the batch that scores most.
+
+    Span corruption with sentinels: of n tokens ``r n`` are hidden in ``r n / s`` spans; the row holds a sentinel for each span
+    twice and scores the hidden tokens and one sentinel for each of their spans, so the share is ``(r + r/s) / (1 + 2 r/s)``.
+    """
+    rate = config.mask_rate
+    if config.name == "masked":
+        return rate, rate
+    if config.name == "hybrid":
+        return config.causal_share + (1 - config.causal_share) * rate, 1.0 if config.causal_share else rate
+    if config.name == "span" and config.form == "sentinel":
+        spans = rate / config.mean_span
+        share = (rate + spans) / (1 + 2 * spans)
+        return share, share
+    return 1.0, 1.0
+
+
+def _load(config: AccountConfig, model: Model, objective: ObjectiveConfig) -> Load:
+    precision = config.train.precision
+    half = precision == "bfloat16" or (precision == "auto" and native_bfloat16(torch.device("cpu")))
+    muon = config.train.optimizer == "muon"
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    moments = sum((1 if muon and is_matrix(name, parameter) else 2) * parameter.numel() for name, parameter in trained)
+    scored, most = scored_share(objective)
+    length = config.length or model.backbone.config.max_tokens
+    return Load(config.train.batch, length, scored, most, half, moments)
+
+
+def _show(made: Account, config: AccountConfig, model: Model, load: Load) -> None:
+    """The tables, each followed by its sentence."""
+    print_table("parameters", made.table(), made.HEADER)
+    totals = made.totals
+    console.print(
+        f"scheme {config.scheme}: {totals['trainable']:,} of {totals['total']:,} parameters train, {totals['frozen']:,} frozen"
+    )
+    if isinstance(model.head, LanguageHead) and model.head.config.tied:
+        console.print("the head's weight is the embedding's (tied): it is counted once")
+    print_table(
+        f"operations per token (a multiply-add is 2), rows of {made.flops.tokens:,} tokens", made.flops.table(), made.flops.HEADER
+    )
+    kind = "bfloat16" if load.half else "float32"
+    title = f"memory of training: {load.batch} x {load.length(model):,} tokens, {kind} products, {config.train.optimizer}"
+    print_table(title, made.training.table(), made.training.HEADER)
+    console.print("peak = weights + moments + the larger of gradients and (activations + loss) + holes")
+    print_table(
+        f"memory of inference: {load.batch} x {load.length(model):,} tokens, float32", made.inference.table(), made.inference.HEADER
+    )
+    if measured := made.measured:
+        rows = [
+            (name, megabytes(part.peak), megabytes(measured[name]), f"{part.peak / measured[name]:.2f}")
+            for name, part in (("training", made.training), ("inference", made.inference))
+        ]
+        print_table("memory, predicted and measured", rows, ("peak", "predicted MB", "measured MB", "ratio"))
         console.print(
-            f"a training step takes {seconds:.3f} s with {torch.get_num_threads()} threads: {speed:,.0f} tokens/s, "
-            f"{rate:,.0f} billion operations/s"
+            f"a training step took {measured['seconds']:.3g} s: {measured['tokens_per_second']:,.0f} tokens/s, "
+            f"{measured['flops_per_second'] / 1e9:,.1f} GFLOP/s achieved, on {describe_machine(torch.device('cpu'))}"
         )
-
-
-def _megabytes(count: float) -> str:
-    return f"{count / 1e6:,.1f}"

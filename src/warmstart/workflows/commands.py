@@ -35,7 +35,7 @@ COMMANDS = Registry(
         "evaluate": Command("use", "EvaluateConfig", "evaluate", "score a model on a task's test split, or on a text"),
         "predict": Command("use", "PredictConfig", "predict", "label texts, or answer questions"),
         "generate": Command("write", "GenerateCommand", "generate", "write text, and show why each word was chosen"),
-        "account": Command("account", "AccountConfig", "account_for", "count parameters, operations and memory, part by part"),
+        "account": Command("account", "AccountConfig", "account", "count parameters, operations and memory, part by part"),
         "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
         "doctor": Command("use", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
         "study lab": Command("study", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"),

@@ -1,129 +1,122 @@
-"""Memory and speed of a real step, measured in a process of its own: the high-water mark of a process never falls again."""
+"""What a training step and an inference really take, each in a fresh process of its own, on the processor.
+
+The measure is the process's own high-water mark of resident memory, less the mark after the imports and one run of a tiny model,
+which loads the library's code (some 100 MB) and would be there for any model. On Linux it is ``VmHWM`` of the process itself:
+``resource.getrusage`` would hand a child its parent's mark (it is kept across ``exec``); elsewhere it is ``ru_maxrss``.
+
+It knows no data: rows are random tokens, drawn from the seed.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import json
 import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
 from warmstart.backbone import Backbone, BackboneConfig, Cache
-from warmstart.engine import Group, TrainConfig, pick_device
-from warmstart.engine.device import arithmetic
-from warmstart.engine.optim import Optimizer
+from warmstart.engine import TrainConfig, Work, train
 from warmstart.errors import ModelError
-from warmstart.heads import LanguageHead, head_config
-from warmstart.model import Model, fresh_head
-from warmstart.objectives import OBJECTIVES, ObjectiveConfig
-from warmstart.schemes import apply_scheme, make_scheme
+from warmstart.heads import LanguageHead, LanguageHeadConfig
+from warmstart.model import Account, Load, Model, fresh_head
 from warmstart.seeding import rng
-from warmstart.types import Batch, Specials, Vocabulary
+from warmstart.types import IGNORE, Batch
 
 STEPS = 3
-"""training steps that are timed, after one that warms up"""
+"""the first one warms up, and makes the optimiser's moments; the median of the others is given"""
 
 
-def measure(work: dict[str, Any], kind: str) -> dict[str, float]:
-    """Bytes above what the empty process took, and seconds a step, of ``kind`` training or inference."""
-    code = "import json, sys; from warmstart.workflows.measure import run; print(json.dumps(run(*map(json.loads, sys.argv[1:]))))"
-    words = [sys.executable, "-c", code, json.dumps(work), json.dumps(kind)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ModelError(f"the {kind} step could not be measured: {done.stderr.strip().splitlines()[-1]}; ask for a smaller batch")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+def measure(settings: dict[str, Any], load: Load, made: Account) -> dict[str, float]:
+    """Measured beside ``made``: bytes of ``training`` and ``inference``, ``seconds``, ``tokens_per_second``, ``flops_per_second``.
+
+    ``settings`` are those of the ``account`` command. Raises ``ModelError`` where a process ends badly, as for want of memory.
+    """
+    training, inference = (_in_fresh_process(mode, settings, load) for mode in ("training", "inference"))
+    speed = load.batch * made.flops.tokens / training["seconds"]
+    return {
+        "training": training["bytes"],
+        "inference": inference["bytes"],
+        "seconds": training["seconds"],
+        "tokens_per_second": speed,
+        "flops_per_second": speed * made.flops.training,
+    }
 
 
-def run(work: dict[str, Any], kind: str) -> dict[str, float]:
-    """What ``measure`` runs in its own process."""
-    tokens = work["tokens"]
-    small = work | {"vocab_size": 64}
-    if kind == "inference":
-        _write(_model(small), 1, 2)  # the libraries' own memory is none of the model's
-        before = _fresh_peak()
-        return {"bytes": _write(_model(work), 1, tokens) - before, "seconds": 0.0}
-    _step(_model(small), small, 8)
-    before = _fresh_peak()
-    model = _model(work)
-    step = _step(model, work, tokens)
-    step()
-    started = time.perf_counter()
-    for _ in range(STEPS):
-        step()
-    return {"bytes": _peak() - before, "seconds": (time.perf_counter() - started) / STEPS}
+def _in_fresh_process(mode: str, settings: dict[str, Any], load: Load) -> dict[str, float]:
+    code = "from warmstart.workflows.account import measured; measured()"
+    task = json.dumps({"mode": mode, "settings": settings, "load": vars(load)})
+    run = subprocess.run([sys.executable, "-c", code], input=task, capture_output=True, text=True, check=False)
+    if run.returncode:
+        said = run.stderr.strip().splitlines()[-1:] or [f"exit code {run.returncode}"]
+        raise ModelError(f"the measured {mode} must end well, but it did not: {said[0]}; try a smaller --batch or --length")
+    return dict(json.loads(run.stdout.splitlines()[-1]))
 
 
-def _model(work: dict[str, Any]) -> Model:
-    backbone = Backbone(BackboneConfig.build(work["backbone"]), work["vocab_size"])
-    return Model(backbone, fresh_head(head_config(work["head"]), backbone, 0), causal=work["objective"] == "causal").to(
-        pick_device()
-    )
+def take(mode: str, make: Callable[[], Model], load: Load, settings: TrainConfig) -> dict[str, float]:
+    """In the measuring process: the ``bytes`` that a model and its work take, and the ``seconds`` of the work."""
+    tiny = Backbone(BackboneConfig(width=8, depth=1, heads=2, feedforward=8), 50)
+    work(mode, Model(tiny, fresh_head(LanguageHeadConfig(), tiny, 0), causal=True), Load(2, 8), settings)
+    before = high_water()
+    seconds = work(mode, make(), load, settings)
+    return {"bytes": high_water() - before, "seconds": seconds}
 
 
-def _step(model: Model, work: dict[str, Any], tokens: int) -> Any:
-    """One training step of the model on random tokens, as a function without arguments."""
-    config = TrainConfig.build(work["train"])
-    groups = apply_scheme(model, make_scheme(work["scheme"])) if work["scheme"] else [Group(dict(model.named_parameters()))]
-    optimizer = Optimizer(groups, config)
-    ids = rng(0, "measure").integers(5, work["vocab_size"], (work["rows"], tokens + 1))
-    if isinstance(model.head, LanguageHead):
-        objective = ObjectiveConfig(name=work["objective"])
-        vocabulary = Vocabulary(
-            work["vocab_size"], Specials(pad=0, unk=1, eos=2, mask=3, cls=4), np.ones(work["vocab_size"], dtype=bool)
-        )
-        lengths = np.full(work["rows"], tokens + 1)
-        batch = OBJECTIVES[objective.name].make(ids, lengths, rng(0, "hide"), vocabulary, objective)
-    else:
-        batch = Batch(torch.from_numpy(ids[:, :-1].copy()), torch.zeros(work["rows"], dtype=torch.int64), count=work["rows"])
-    device = next(model.parameters()).device
-    model.train()
+def high_water() -> int:
+    """The most resident memory that this process has had, in bytes."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) * 1024
+    except (OSError, StopIteration):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
 
-    def step() -> None:
-        with arithmetic(config.precision, device):
-            loss = model.loss(batch.to(device))
-        (loss / batch.count).backward()
-        optimizer.step(1.0)
 
-    step()
-    return step
+def work(mode: str, model: Model, load: Load, settings: TrainConfig) -> float:
+    """Train ``STEPS`` steps, or infer once; the seconds of one."""
+    if mode == "inference":
+        started = time.perf_counter()
+        _infer(model.eval(), load)
+        return time.perf_counter() - started
+    starts: list[float] = []
+
+    def batches(step: int) -> list[Batch]:
+        starts.append(time.perf_counter())
+        return [_batch(model, load, step)]
+
+    train(model, Work(batches, STEPS, 0, show=False), settings)
+    starts.append(time.perf_counter())
+    return median(after - before for before, after in pairwise(starts[1:]))
+
+
+def _batch(model: Model, load: Load, step: int) -> Batch:
+    """Random rows, of which as many tokens are scored as in the batch that scores most."""
+    draw = rng(0, "measure", step)
+    ids = draw.integers(0, model.backbone.vocab_size, (load.batch, load.length(model)))
+    if not isinstance(model.head, LanguageHead):
+        targets = draw.integers(0, model.head.config.classes, load.batch)
+        return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=model.causal, count=load.batch)
+    scored = max(1, round(ids.size * (load.most_scored or load.scored)))
+    hidden = np.arange(ids.size).reshape(ids.shape) >= scored
+    targets = np.where(hidden, IGNORE, ids)
+    return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=model.causal, count=scored)
 
 
 @torch.inference_mode()
-def _write(model: Model, rows: int, tokens: int) -> int:
-    """Read and write until the cache is full."""
-    model.eval()
-    device = next(model.parameters()).device
-    cache = Cache.empty(model.backbone.config.depth, tokens)
-    unread = torch.zeros(rows, 1, dtype=torch.int64, device=device)
-    for _ in range(tokens):
-        model.head(model.backbone(unread, causal=True, cache=cache).last)
-    return _peak()
-
-
-def _fresh_peak() -> int:
-    """What this process holds now, with its high-water mark forgotten where the system can (Linux): importing took more."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        return int(torch.cuda.memory_allocated())
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _peak()
-
-
-def _peak() -> int:
-    """The most memory this process has held, in bytes. Linux's ``getrusage`` counts in the process that started this one."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+def _infer(model: Model, load: Load) -> None:
+    """A language head reads all but one token of its rows, keeps keys and values, and writes one more; others read whole rows."""
+    ids = _batch(model, load, 0).ids
+    if not isinstance(model.head, LanguageHead):
+        model(ids)
+        return
+    cache = Cache.empty(model.backbone.config.depth, model.backbone.config.max_tokens)
+    for part in (ids[:, :-1], ids[:, -1:]) if ids.shape[1] > 1 else (ids,):
+        model.head(model.backbone(part, cache=cache).last[:, -1:])
