@@ -46,6 +46,14 @@ def test_pretraining_goes_on_from_a_model(text: Path, tmp_path: Path) -> None:
     assert after.history[1]["held_out"]["causal loss"] < before.history[0]["held_out"]["loss"]
 
 
+@pytest.mark.parametrize("rows", ["packed", "documents"])
+def test_a_budget_in_tokens_is_kept(rows: str, text: Path, tmp_path: Path) -> None:
+    """Whatever a row is: short documents do not count as full rows."""
+    out = tmp_path / "run"
+    assert main(["pretrain", str(text), "--out", str(out), "--tokens", "2000", "--rows", rows, *QUICK]) == 0
+    assert 1600 < load(out / "bundle").history[-1]["tokens"] < 2400
+
+
 def test_nothing_need_be_held_out(text: Path, tmp_path: Path) -> None:
     """Then all documents are trained on, there are no held-out figures, and the report says so."""
     out = tmp_path / "run"

@@ -137,6 +137,11 @@ class Rows:
         """Whether a row is one document."""
         return self.objective.rows == "documents" or OBJECTIVES[self.objective.name].whole_documents(self.objective)
 
+    @property
+    def mean_tokens(self) -> float:
+        """Fresh tokens of text that a row has on average: a budget in tokens is counted in these."""
+        return min(self.stride, self.corpus.predicted / self.corpus.documents) if self.documents else self.stride
+
     def __len__(self) -> int:
         return self.corpus.documents if self.documents else self.corpus.rows(self.stride)
 

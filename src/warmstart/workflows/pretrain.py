@@ -165,7 +165,7 @@ def pretrain_on(
             f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {len(text.tokens)}; "
             "give more text, or a smaller max_tokens"
         )
-    steps = config.train.count_steps(len(rows), rows.stride, epochs=1)
+    steps = config.train.count_steps(len(rows), rows.mean_tokens, epochs=1)
     settings = config.model_dump_json(exclude={"out", "resume", "cache", "text"})
     work = Work(
         pretraining_batches(rows, config.train.batch, config.train.accumulate, config.seed),
