@@ -13,7 +13,7 @@ from warmstart.data import Answered, load_answers
 from warmstart.data.answers import answer_batches, question_rows
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.evaluate.answers import Answer, answer, exact, names, never_seen
-from warmstart.model import Bundle
+from warmstart.model import Bundle, save
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from warmstart.types import IGNORE
 from warmstart.workflows.answers import AnswersConfig, answers, bar_of
@@ -138,6 +138,19 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     assert [json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines()] == [None, None], (
         "four examples promise nothing"
     )
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_model_that_reads_both_ways_cannot_answer(
+    letters: Tokenizer, manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A masked language model has never written; it is refused before anything is trained or written."""
+    model = make_language_model(vocab_size=letters.vocab_size, causal=False)
+    history = ({"command": "pretrain", "generates": False, "objective": {"name": "masked"}},)
+    masked = save(Bundle(model, letters, history=history), tmp_path / "masked")
+    assert main(["answers", str(masked), str(manifest), "--out", str(tmp_path / "out")]) == 2
+    assert "reads both ways; pretrain one causal, span or hybrid" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_bar_needs_held_out_answers(letters: Tokenizer) -> None:

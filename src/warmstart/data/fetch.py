@@ -23,7 +23,7 @@ def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path
     if folder.exists():
         return folder
     name = url.rsplit("/", 1)[-1]
-    logging.getLogger("pooch").setLevel(logging.WARNING)
+    pooch.get_logger().setLevel(logging.WARNING)
     with whole_folder(folder) as aside:
         try:
             downloader = pooch.HTTPDownloader(headers=BROWSER, timeout=60)

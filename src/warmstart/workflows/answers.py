@@ -61,6 +61,10 @@ def answers(config: AnswersConfig) -> Answers:
     bundle = load_model(config.model)
     if not isinstance(bundle.model.head, LanguageHead):
         raise ModelError("answers are written by a language head, but this model has another; give the pretrained model itself")
+    if not (bundle.model.causal or bundle.generates):
+        raise ModelError(
+            "answers are written from left to right, but this model reads both ways; pretrain one causal, span or hybrid"
+        )
     task = load_answers(config.task)
     folder = open_run(config.out, config, resume=False)
     found = compare_answers(bundle, task, config)
