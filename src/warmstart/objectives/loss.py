@@ -50,6 +50,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 d_states[start : start + CHUNK] = error_k @ weight_k
             if d_weight is not None:
                 d_weight += error_k.T @ x
+            del logits, error, error_k  # or they would live on while the next chunk's logits are made
         ctx.save_for_backward(d_states, d_weight, d_bias)
         return total
 
