@@ -117,12 +117,10 @@ def test_the_seed_makes_the_weights(config: Config) -> None:
     assert all(torch.equal(one[name], three[name]) for name in one) == (config.kind == "mix")
 
 
+@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("config", CASES, ids=str)
-def test_a_bundle_stores_what_was_inserted_as_plain_data(
-    config: Config, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundle_stores_what_was_inserted_as_plain_data(config: Config, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Save, load, self-test: the same outputs to the bit, and the manifest names the settings."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
     backbone = stirred(config, vocab_size=tokenizer.vocab_size)
     model = Model(backbone, fresh_head(ClassifyHeadConfig(classes=2), backbone, 0), causal=False)
     again = load(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"), selftest=True)

@@ -16,7 +16,6 @@ from warmstart.engine import TrainConfig, Work, train
 from warmstart.heads import ClassifyHeadConfig, LanguageHeadConfig
 from warmstart.inserts import undo
 from warmstart.model import Bundle, Model, fresh_head, load, save
-from warmstart.model import bundle as bundle_file
 from warmstart.objectives import OBJECTIVES
 from warmstart.schemes import SCHEMES, Language, apply_scheme, make_scheme
 from warmstart.tokenizer import Tokenizer
@@ -66,10 +65,10 @@ def settings(names: str, **changes: object) -> FineTuneConfig:
     )
 
 
+@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("names", CASES)
-def test_every_scheme_lives_a_whole_life(names: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_scheme_lives_a_whole_life(names: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The loss falls, exactly the intended parameters move, the others are equal to the bit, the bundle agrees, undo undoes."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
     model, task = classifier(tokenizer), make_task()
     before = {key: tensor.detach().clone() for key, tensor in model.weights().items()}
     splits = Splits.of(task, model, tokenizer)

@@ -21,11 +21,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from warmstart.config import read_yaml
-from warmstart.data.batch import by_length
-from warmstart.data.source import Source
+from warmstart.data.batch import by_length, padded
 from warmstart.data.split import held_out_count
-from warmstart.data.task import TaskSpec, read_sources
+from warmstart.data.task import read_sources, read_spec
 from warmstart.errors import ConfigError, DataError
 from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
@@ -55,7 +53,6 @@ class AnswerTask:
     train: Answered
     validation: Answered
     test: Answered
-    unlabelled: tuple[Source, ...] = ()
 
 
 def load_answers(path: str | Path, seed: int = 0) -> AnswerTask:
@@ -63,8 +60,7 @@ def load_answers(path: str | Path, seed: int = 0) -> AnswerTask:
 
     Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
     """
-    file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
-    spec = TaskSpec.build(read_yaml(file), str(file))
+    file, spec = read_spec(path)
     if spec.labels or spec.limit:
         raise ConfigError(f"{file}: 'labels' and 'limit' mean nothing where answers are written; remove them")
     try:
@@ -112,11 +108,7 @@ def answer_batches(
 
 def _collate(starts: Sequence[list[int]], ends: Sequence[list[int]], tokenizer: Tokenizer) -> Batch:
     """``starts`` [[1 2 3]], ``ends`` [[4 3]] -> ids [[1 2 3 4]], targets [[. . 4 3]]; padded on the right, where nobody looks."""
-    wide = max(len(start) + len(end) for start, end in zip(starts, ends, strict=True)) - 1
-    ids = np.full((len(starts), wide), tokenizer.specials.pad, dtype=np.int64)
-    targets = np.full((len(starts), wide), IGNORE, dtype=np.int64)
-    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        row = [*start, *end[:-1]]
-        ids[i, : len(row)] = row
-        targets[i, len(start) - 1 : len(row)] = end
+    pairs = list(zip(starts, ends, strict=True))
+    ids = padded([[*start, *end[:-1]] for start, end in pairs], tokenizer.specials.pad)
+    targets = padded([[IGNORE] * (len(start) - 1) + end for start, end in pairs], IGNORE)
     return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=True, count=sum(map(len, ends)))

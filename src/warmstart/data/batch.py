@@ -56,13 +56,18 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int, *, appen
     return Encoded(rows, np.array([max(0, len(ids) - room) for ids in spelled], dtype=np.int64))
 
 
-def collate(rows: Sequence[np.ndarray], labels: np.ndarray | None, pad_id: int, *, causal: bool) -> Batch:
-    """Rows side by side, padded on the right to the longest: ids and mask (B, T), targets (B,)."""
-    lengths = np.array([len(row) for row in rows])
-    ids = np.full((len(rows), int(lengths.max())), pad_id, dtype=np.int64)
+def padded(rows: Sequence[Sequence[int] | np.ndarray], fill: int) -> np.ndarray:
+    """Rows side by side, filled up on the right to the longest: (B, T) int64."""
+    ids = np.full((len(rows), max(map(len, rows))), fill, dtype=np.int64)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row
-    real = np.arange(ids.shape[1]) < lengths[:, None]
+    return ids
+
+
+def collate(rows: Sequence[np.ndarray], labels: np.ndarray | None, pad_id: int, *, causal: bool) -> Batch:
+    """Rows side by side, padded on the right to the longest: ids and mask (B, T), targets (B,)."""
+    ids = padded(rows, pad_id)
+    real = np.arange(ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
     mask = None if real.all() else torch.from_numpy(real)
     targets = None if labels is None else torch.from_numpy(labels)
     return Batch(torch.from_numpy(ids), targets, mask, causal=causal, count=len(rows))

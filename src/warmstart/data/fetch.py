@@ -23,22 +23,23 @@ def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path
     if folder.exists():
         return folder
     name = url.rsplit("/", 1)[-1]
+    processor = _unpacker(name) if unpack else None
     pooch.get_logger().setLevel(logging.WARNING)
     with whole_folder(folder) as aside:
         try:
             downloader = pooch.HTTPDownloader(headers=BROWSER, timeout=60)
-            pooch.retrieve(url, checksum, fname=name, path=aside, downloader=downloader, processor=_unpacker(name, unpack))
+            pooch.retrieve(url, checksum, fname=name, path=aside, downloader=downloader, processor=processor)
         except Exception as error:  # the network, the host, the checksum and the archive each raise their own kind
             reason = str(error).splitlines()[0]
             raise DataError(f"cannot fetch {url}: {reason}; fetch it by hand and name its folder instead") from None
-        if unpack and _unpacker(name, unpack):
+        if processor:
             (aside / name).unlink()
     return folder
 
 
-def _unpacker(name: str, unpack: bool) -> Any:
-    if unpack and name.endswith(".zip"):
+def _unpacker(name: str) -> Any:
+    if name.endswith(".zip"):
         return pooch.Unzip(extract_dir=".")
-    if unpack and name.endswith((".tar.gz", ".tgz", ".tar")):
+    if name.endswith((".tar.gz", ".tgz", ".tar")):
         return pooch.Untar(extract_dir=".")
     return None

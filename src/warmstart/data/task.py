@@ -146,11 +146,17 @@ def load_task(path: str | Path, seed: int = 0) -> Task:
 
     Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
     """
-    file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
+    file, spec = read_spec(path)
     try:
-        return build_task(TaskSpec.build(read_yaml(file), str(file)), file.parent, seed)
+        return build_task(spec, file.parent, seed)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
+
+
+def read_spec(path: str | Path) -> tuple[Path, TaskSpec]:
+    """A manifest (or the ``task.yaml`` of a folder): where it lies, and what it says. Raises ``ConfigError`` if it is wrong."""
+    file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
+    return file, TaskSpec.build(read_yaml(file), str(file))
 
 
 def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:

@@ -68,3 +68,7 @@ class TrainConfig(Config):
         if self.tokens is not None:
             return max(1, round(self.tokens / (per_step * row_tokens)))
         return self.steps or max(1, round((self.epochs or epochs) * rows / per_step))
+
+    def count_text_steps(self, texts: int, mean_tokens: float, epochs: float) -> int | None:
+        """The same for texts that an epoch reads once each: its last batch may be short, and is a whole step all the same."""
+        return self.count_steps(-(-texts // self.batch) * self.batch, mean_tokens, epochs)

@@ -34,9 +34,14 @@ def native_bfloat16(device: torch.device) -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
+def in_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether ``precision`` (auto, float32, bfloat16) means bfloat16 products on this device."""
+    return precision == "bfloat16" or (precision == "auto" and native_bfloat16(device))
+
+
 def arithmetic(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """The autocast context of a training step: bfloat16 products with float32 weights, or nothing."""
-    if precision == "bfloat16" or (precision == "auto" and native_bfloat16(device)):
+    if in_bfloat16(precision, device):
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
 

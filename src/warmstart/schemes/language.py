@@ -86,8 +86,7 @@ def with_language(
     def both(step: int) -> list[Batch]:
         made = list[Batch]()
         for part, batch in enumerate(batches(step)):
-            lengths = [batch.ids.shape[1]] * len(batch.ids) if batch.mask is None else batch.mask.sum(dim=1).tolist()
-            rows = [row[:length] for row, length in zip(batch.ids.numpy(), lengths, strict=True)]
+            rows = [row[:length] for row, length in zip(batch.ids.numpy(), batch.lengths.tolist(), strict=True)]
             draw = rng(seed, "language", step, part)
             made += [batch, language.batch(rows, draw, model.backbone.config.max_tokens, causal=model.causal)]
         return made

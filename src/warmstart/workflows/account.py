@@ -18,7 +18,7 @@ from tyro.conf import Positional, arg
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.config import Config
 from warmstart.engine import TrainConfig, console, describe_machine
-from warmstart.engine.device import native_bfloat16
+from warmstart.engine.device import in_bfloat16
 from warmstart.engine.optim import is_matrix
 from warmstart.errors import ConfigError
 from warmstart.heads import ClassifyHeadConfig, HeadConfig, LanguageHead, LanguageHeadConfig
@@ -161,8 +161,7 @@ def scored_share(config: ObjectiveConfig) -> tuple[float, float]:
 
 
 def _load(config: AccountConfig, model: Model, objective: ObjectiveConfig) -> Load:
-    precision = config.train.precision
-    half = precision == "bfloat16" or (precision == "auto" and native_bfloat16(torch.device("cpu")))
+    half = in_bfloat16(config.train.precision, torch.device("cpu"))
     muon = config.train.optimizer == "muon"
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     moments = sum((1 if muon and is_matrix(name, parameter) else 2) * parameter.numel() for name, parameter in trained)

@@ -6,6 +6,7 @@ questions and kept in the bundle's history with their confidences, so that ``pre
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -26,8 +27,9 @@ from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, Model, fresh_head, save
 from warmstart.seeding import seed_torch
 from warmstart.workflows.answers_page import answers_page
+from warmstart.workflows.finetune import DEFAULT_EPOCHS
 from warmstart.workflows.keeper import Keeper
-from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Answers, Taught
+from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Answers, Taught, best_run
 from warmstart.workflows.run import load_model, open_run, print_comparison, provenance
 
 METRIC = "exact match"
@@ -94,8 +96,7 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> 
     (commonest, _), *_ = Counter(task.train.answers).most_common(1)
     always = float(np.mean([right == commonest for right in task.test.answers]))
     rows.append(Row(COMMONEST, (always,), note=f"always {commonest}"))
-    best = max(runs[PRETRAINED], key=lambda run: run.validation)
-    bar = find_bar(*best.known, config.target_error, config.certainty)
+    bar = find_bar(*best_run(runs).known, config.target_error, config.certainty)
     return Answers(task, Comparison(METRIC, tuple(rows)), runs, bar)
 
 
@@ -103,10 +104,8 @@ def teach(model: Model, bundle: Bundle, task: AnswerTask, plan: TrainConfig, see
     """Train ``model`` on the answers, in place; the weights that answer most validation questions rightly are kept."""
     model.to(pick_device())
     tokenizer, tokens = bundle.tokenizer, model.backbone.config.max_tokens
-    size = (plan.batch, plan.accumulate)
-    per_epoch = -(-len(task.train) // size[0])
     mean_tokens = float(np.mean([len(ids) for ids in tokenizer.encode(task.train.questions)]))
-    steps = plan.count_steps(per_epoch * size[0], mean_tokens, epochs=10)
+    steps = plan.count_text_steps(len(task.train), mean_tokens, DEFAULT_EPOCHS)
     keeper, longest = Keeper(model), room_for(tokenizer, task.train.answers, tokens)
 
     def ask(examples: Answered) -> tuple[tuple[str, ...], tuple[np.ndarray, np.ndarray]]:
@@ -116,15 +115,13 @@ def teach(model: Model, bundle: Bundle, task: AnswerTask, plan: TrainConfig, see
     def validate() -> dict[str, Any]:
         return {METRIC: float(ask(task.validation)[1][1].mean())}
 
-    def note(step: int, figures: dict[str, Any]) -> None:
-        keeper.offer(step, figures[METRIC])
-
-    batches = answer_batches(tokenizer, task.train, tokens, size, seed)
-    trained = train(model, Work(batches, steps, seed, title, evaluate=validate, observers=[note]), plan)
+    batches = answer_batches(tokenizer, task.train, tokens, (plan.batch, plan.accumulate), seed)
+    observers = [lambda step, figures: keeper.offer(step, figures[METRIC])]
+    trained = train(model, Work(batches, steps, seed, title, evaluate=validate, observers=observers), plan)
     keeper.restore()
     _, known = ask(task.validation)
     said, test = ask(task.test)
-    return Taught(model.cpu().eval(), seed, trained, tuple(keeper.curve), keeper.score, known, test, said)
+    return Taught(model.cpu().eval(), seed, trained, tuple(keeper.curve), keeper.score, longest, known, test, said)
 
 
 def taught_bundle(origin: Bundle, found: Answers, config: AnswersConfig) -> Bundle:
@@ -138,7 +135,7 @@ def taught_bundle(origin: Bundle, found: Answers, config: AnswersConfig) -> Bund
         "train": config.train.plain(),
         "seed": best.seed,
         "comparison": found.comparison.plain(),
-        "longest_answer": room_for(origin.tokenizer, found.task.train.answers, best.model.backbone.config.max_tokens),
+        "longest_answer": best.longest,
         "held_out_answers": [[round(float(sure), 6), bool(right)] for sure, right in zip(*best.known, strict=True)],
         "provenance": provenance(),
     }
@@ -160,12 +157,13 @@ def bar_of(bundle: Bundle, target: float, certainty: float) -> Bar:
 
 
 def _run(name: str, bundle: Bundle, task: AnswerTask, plan: TrainConfig, seed: int) -> Taught:
-    origin = bundle.model.backbone
-    seed_torch(seed, "backbone")
-    backbone = Backbone(origin.config, origin.vocab_size)
-    model = Model(backbone, fresh_head(bundle.model.head.config, backbone, seed), causal=True)
-    if name == PRETRAINED:
-        model.load_state_dict(bundle.model.state_dict())
+    model = copy.deepcopy(bundle.model)  # with what is inserted in it
+    model.causal = True
+    if name == SCRATCH:
+        origin = bundle.model.backbone
+        seed_torch(seed, "backbone")
+        backbone = Backbone(origin.config, origin.vocab_size)
+        model = Model(backbone, fresh_head(bundle.model.head.config, backbone, seed), causal=True)
     done = teach(model, bundle, task, plan, seed, title=f"{name}, seed {seed}")
     console.print(f"{name}, seed {seed}: {100 * done.test[1].mean():.1f} % right in {done.trained.seconds:.0f} s")
     return done

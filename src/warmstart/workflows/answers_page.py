@@ -10,7 +10,7 @@ from warmstart.evaluate.abstain import area, risk_coverage
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
 from warmstart.report.risk import risk_chart
 from warmstart.workflows.outcome import PRETRAINED, Answers
-from warmstart.workflows.pages import as_sentence, closing_sections, footer
+from warmstart.workflows.pages import as_sentence, closing_sections, curve_rows, footer, scores_section
 
 SHOWN = 40
 """test questions shown with their answers"""
@@ -32,7 +32,7 @@ def answers_page(found: Answers, config: Config, folder: Path) -> Path:
             ("seeds", str(len(first.scores))),
         ),
         (
-            comparison_section(found),
+            scores_section(found.comparison, "Right answers to the test questions", "right"),
             course_section(found),
             silence_section(found),
             sample_section(found),
@@ -43,35 +43,16 @@ def answers_page(found: Answers, config: Config, folder: Path) -> Path:
     return write_report(report, folder)
 
 
-def comparison_section(found: Answers) -> Section:
-    """Who answers how many questions rightly."""
-    rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in found.comparison.ranked()]
-    figure = Figure(
-        "comparison", "Right answers to the test questions: each seed, mean and 95 % interval.", charts.comparison(rows, "right")
-    )
-    table = Table(found.comparison.HEADER, found.comparison.table())
-    return Section("Comparison", tuple(as_sentence(said) for said in found.comparison.sentences()), (figure, table))
-
-
 def course_section(found: Answers) -> Section:
     """The course of teaching, in shares of each run: the one from scratch takes more steps."""
-    curves = [
-        (name, run.seed, score, place)
-        for name, runs in found.runs.items()
-        for run in runs
-        for place, (_, score) in enumerate(run.curve, 1)
-    ]
     text = (
         "Right answers to the held-out questions at each evaluation, of which a run has about ten; the best one's weights are kept."
     )
+    chart = charts.tuning_curves(curve_rows(found.runs), "right", "evaluation")
     return Section(
         "Course",
         (text,),
-        (
-            Figure(
-                "course", "Mean over seeds; the band spans lowest to highest.", charts.tuning_curves(curves, "right", "evaluation")
-            ),
-        ),
+        (Figure("course", "Mean over seeds; the band spans lowest to highest.", chart),),
     )
 
 

@@ -185,11 +185,9 @@ def fine_tune(
 
 def _pace(splits: Splits, config: FineTuneConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
     """How many steps, and the settings of the loop: one evaluation an epoch where nothing else is said."""
-    batch, accumulate = config.train.batch, config.train.accumulate
-    batches_per_epoch = -(-len(splits.train) // batch)  # the last one may be short, and is a whole step all the same
     mean_tokens = float(np.mean([len(row) for row in splits.train.rows]))
-    steps = config.train.count_steps(batches_per_epoch * batch, mean_tokens, DEFAULT_EPOCHS)
-    every = config.train.evaluate_every or -(-batches_per_epoch // accumulate)
+    steps = config.train.count_text_steps(len(splits.train), mean_tokens, DEFAULT_EPOCHS)
+    every = config.train.evaluate_every or -(-len(splits.train) // (config.train.batch * config.train.accumulate))
     decay = 0.0 if scheme.pull else config.train.weight_decay  # a pull towards the pretrained weights leaves none towards zero
     return steps, config.train.model_copy(update={"evaluate_every": every, "weight_decay": decay})
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,36 @@ class Pretrained:
 
 
 @dataclass(frozen=True)
+class Taught:
+    """What came of teaching one model to answer."""
+
+    model: Model
+    seed: int
+    trained: Trained
+    curve: tuple[tuple[int, float], ...]
+    """(step, exact match on the validation questions)"""
+    validation: float
+    longest: int
+    """tokens an answer may take"""
+    known: tuple[np.ndarray, np.ndarray]
+    """confidence (N,) and rightness (N,) of the answers to the validation questions"""
+    test: tuple[np.ndarray, np.ndarray]
+    """the same of the test questions"""
+    said: tuple[str, ...]
+    """the answers to the test questions"""
+
+
+R = TypeVar("R", FineTuned, Taught)
+Runs = Mapping[str, tuple[R, ...]]
+"""the runs of each trained method"""
+
+
+def best_run(runs: Runs[R]) -> R:
+    """The pretrained run with the best validation score. The test split has no say in it."""
+    return max(runs[PRETRAINED], key=lambda run: run.validation)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """Everything a comparison on one task found."""
 
@@ -41,26 +72,8 @@ class Outcome:
 
     @property
     def best(self) -> FineTuned:
-        """The pretrained run with the best validation score: the one that is saved. The test split has no say in it."""
-        return max(self.runs[PRETRAINED], key=lambda run: run.validation)
-
-
-@dataclass(frozen=True)
-class Taught:
-    """What came of teaching one model to answer."""
-
-    model: Model
-    seed: int
-    trained: Trained
-    curve: tuple[tuple[int, float], ...]
-    """(step, exact match on the validation questions)"""
-    validation: float
-    known: tuple[np.ndarray, np.ndarray]
-    """confidence (N,) and rightness (N,) of the answers to the validation questions"""
-    test: tuple[np.ndarray, np.ndarray]
-    """the same of the test questions"""
-    said: tuple[str, ...]
-    """the answers to the test questions"""
+        """The pretrained run that is saved."""
+        return best_run(self.runs)
 
 
 @dataclass(frozen=True)
@@ -75,5 +88,5 @@ class Answers:
 
     @property
     def best(self) -> Taught:
-        """The pretrained run that answers most validation questions rightly: the one that is kept."""
-        return max(self.runs[PRETRAINED], key=lambda run: run.validation)
+        """The pretrained run that is kept."""
+        return best_run(self.runs)

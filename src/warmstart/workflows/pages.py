@@ -9,9 +9,10 @@ from typing import Any
 import yaml
 
 from warmstart.config import Config
+from warmstart.evaluate import Comparison
 from warmstart.model import Bundle, parameter_counts
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
-from warmstart.workflows.outcome import Corpora, Outcome, Pretrained
+from warmstart.workflows.outcome import Corpora, Outcome, Pretrained, R, Runs
 from warmstart.workflows.run import provenance
 
 
@@ -99,24 +100,9 @@ def text_section(corpora: Corpora) -> Section:
 
 def comparison_sections(outcome: Outcome) -> Iterator[Section]:
     """The comparison, the course of fine-tuning, the classes and the confusions."""
-    comparison, metric, task = outcome.comparison, outcome.task.metric, outcome.task
-    rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
-    yield Section(
-        "Comparison",
-        tuple(as_sentence(said) for said in comparison.sentences()),
-        (
-            Figure(
-                "comparison", f"{metric} on the test split: each seed, mean and 95 % interval.", charts.comparison(rows, metric)
-            ),
-            Table(comparison.HEADER, comparison.table()),
-        ),
-    )
-    curves = [
-        (name, run.seed, score, epoch)
-        for name, runs in outcome.runs.items()
-        for run in runs
-        for epoch, (_, score) in enumerate(run.curve, 1)
-    ]
+    metric, task = outcome.task.metric, outcome.task
+    yield scores_section(outcome.comparison, f"{metric} on the test split", metric)
+    curves = curve_rows(outcome.runs)
     yield Section(
         "Course of fine-tuning",
         (f"{metric} on the validation split after each epoch; the best epoch's weights are kept.",),
@@ -134,6 +120,24 @@ def comparison_sections(outcome: Outcome) -> Iterator[Section]:
             Figure("confusion", "Rows: true label; columns: predicted label.", charts.confusion(best.confusion, task.labels)),
         ),
     )
+
+
+def scores_section(comparison: Comparison, what: str, axis: str) -> Section:
+    """Who scores what: every seed, mean and interval, and what can be said of the differences."""
+    rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
+    figure = Figure("comparison", f"{what}: each seed, mean and 95 % interval.", charts.comparison(rows, axis))
+    said = tuple(as_sentence(sentence) for sentence in comparison.sentences())
+    return Section("Comparison", said, (figure, Table(comparison.HEADER, comparison.table())))
+
+
+def curve_rows(runs: Runs[R]) -> list[tuple[str, int, float, int]]:
+    """(method, seed, validation score, number of the evaluation) of every evaluation."""
+    return [
+        (name, run.seed, score, place)
+        for name, made in runs.items()
+        for run in made
+        for place, (_, score) in enumerate(run.curve, 1)
+    ]
 
 
 def audit_section(outcome: Outcome) -> Section:
