@@ -73,6 +73,11 @@ class Task:
         """The same task with other training examples."""
         return replace(self, train=train)
 
+    @property
+    def floor(self) -> float:
+        """The share of the commonest label in the test split: what takes no learning."""
+        return float(np.bincount(self.test.labels, minlength=len(self.labels)).max() / len(self.test))
+
     def summary(self) -> dict[str, Any]:
         """What a log or a report says of the task: name, metric, labels, and the size of each split."""
         sizes = {name: len(split) for name, split in self.splits().items()}

@@ -41,6 +41,8 @@ class Scores:
     per_class: tuple[ClassScore, ...]
     confusion: np.ndarray
     """(C, C) counts: row = true label, column = predicted label"""
+    answers: np.ndarray
+    """(N,) the likeliest class of each text"""
 
     def score(self, metric: str) -> float:
         """The figure named ``metric``; raises ``ConfigError`` for an unknown one."""
@@ -79,4 +81,5 @@ def classification(labels: np.ndarray, probabilities: np.ndarray, names: Sequenc
         log_loss=float(-np.log(truth.clip(min=1e-12)).mean()),
         per_class=rows,
         confusion=confusion_matrix(labels, answers, labels=classes),
+        answers=answers,
     )

@@ -23,6 +23,9 @@ from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
 from warmstart.workflows.pages import adaptation_page
 from warmstart.workflows.run import load_model, open_run, print_comparison, provenance
 
+LADDER = ("majority", "TF-IDF + logistic regression")
+"""baselines that stand beside every adaptation; a race runs all there are"""
+
 
 class AdaptConfig(Config):
     """Swap a model's head, fine-tune it on labels over several seeds, and compare it with what needs no pretraining."""
@@ -82,10 +85,9 @@ def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None 
     # a frozen backbone that was never trained is no from-scratch run: all of it must train
     settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
     runs = {name: tuple(_run(name, bundle, splits[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
-    floor = float(np.bincount(task.test.labels, minlength=len(task.labels)).max() / len(task.test))
-    rows = [_row(name, done, task.metric, floor) for name, done in runs.items()]
+    rows = [_row(name, done, task.metric, task.floor) for name, done in runs.items()]
     reference: dict[str, Scores] = {}
-    for name in BASELINES if config.baselines else ():
+    for name in LADDER if config.baselines else ():
         said = [run_baseline(name, one.task) for one in (splits.values() if labels else [whole])]
         scores = tuple(score.score(task.metric) for score, _ in said)
         rows.append(Row(name, scores, note="; ".join(dict.fromkeys(note for _, note in said))))

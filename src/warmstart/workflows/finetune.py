@@ -137,6 +137,7 @@ def fine_tune(
 
     Which weights are kept is decided on the validation split; the test split is scored once, at the end. ``language`` is the
     pretrained language head for a scheme with ``lm-loss``; it is gone from the model afterwards. Raises ``ModelError`` without it.
+    Without a ``title`` there is no progress bar.
     """
     model.to(pick_device())
     task, scheme = splits.task, make_scheme(config.scheme, config.options)
@@ -164,6 +165,7 @@ def fine_tune(
         penalty=l2_sp(model, *scheme.pull) if scheme.pull else None,
         enough=keeper.enough,
         observers=[lambda step, figures: keeper.offer(step, figures[task.metric])],
+        show=bool(title),
     )
     trained = train(model, work, settings)
     if scheme.lm_weight:

@@ -10,13 +10,11 @@ It knows no data: rows are random tokens, drawn from the seed.
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -25,6 +23,7 @@ import torch
 
 from warmstart.backbone import Backbone, BackboneConfig, Cache
 from warmstart.engine import TrainConfig, Work, train
+from warmstart.engine.highwater import high_water
 from warmstart.errors import ModelError
 from warmstart.heads import LanguageHead, LanguageHeadConfig
 from warmstart.model import Account, Load, Model, fresh_head
@@ -68,16 +67,6 @@ def take(mode: str, make: Callable[[], Model], load: Load, settings: TrainConfig
     before = high_water()
     seconds = work(mode, make(), load, settings)
     return {"bytes": high_water() - before, "seconds": seconds}
-
-
-def high_water() -> int:
-    """The most resident memory that this process has had, in bytes."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) * 1024
-    except (OSError, StopIteration):
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
 
 
 def work(mode: str, model: Model, load: Load, settings: TrainConfig) -> float:

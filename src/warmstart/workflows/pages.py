@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from warmstart.config import Config
+from warmstart.data import Audit
 from warmstart.evaluate import Comparison
 from warmstart.model import Bundle, parameter_counts
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
@@ -46,7 +47,7 @@ def adaptation_page(outcome: Outcome, bundle: Bundle, config: Config, folder: Pa
             ("labels", str(len(task.labels))),
             ("seeds", str(len(first.scores))),
         ),
-        (*comparison_sections(outcome), audit_section(outcome), size_section(bundle, None), *closing_sections(config)),
+        (*comparison_sections(outcome), audit_section(outcome.audit), size_section(bundle, None), *closing_sections(config)),
         footer(),
     )
     return write_report(report, folder)
@@ -140,11 +141,11 @@ def curve_rows(runs: Runs[R]) -> list[tuple[str, int, float, int]]:
     ]
 
 
-def audit_section(outcome: Outcome) -> Section:
+def audit_section(found: Audit) -> Section:
     """What the audit found before training."""
-    lines = tuple(f"{finding.severity}: {finding.sentence}" for finding in outcome.audit.findings())
-    rows = [(str(row["split"]), str(row["label"]), int(row["count"])) for row in outcome.audit.balance()]
-    lengths = [(split.name, split.words["median"], split.words["p95"], split.words["longest"]) for split in outcome.audit.splits]
+    lines = tuple(f"{finding.severity}: {finding.sentence}" for finding in found.findings())
+    rows = [(str(row["split"]), str(row["label"]), int(row["count"])) for row in found.balance()]
+    lengths = [(split.name, split.words["median"], split.words["p95"], split.words["longest"]) for split in found.splits]
     figures = (
         Figure("balance", "Texts of each label in each split.", charts.class_balance(rows)),
         Figure("lengths", "Words per text in each split.", charts.text_lengths(lengths)),
@@ -194,7 +195,7 @@ def quickstart_page(pretrained: Pretrained, corpora: Corpora, outcomes: Sequence
             *comparison_sections(last),
             curves_section(pretrained),
             text_section(corpora),
-            audit_section(last),
+            audit_section(last.audit),
             size_section(pretrained.bundle, pretrained),
             *closing_sections(config),
         ),
