@@ -68,6 +68,8 @@ class FineTuneConfig(Config):
 
 
 DEFAULT_EPOCHS = 10
+LEAST_STEPS = 200
+EVALUATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -186,10 +188,15 @@ def fine_tune(
 
 
 def _pace(splits: Splits, config: FineTuneConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
-    """How many steps, and the settings of the loop: one evaluation an epoch where nothing else is said."""
+    """How many steps, and the settings of the loop.
+
+    Where no budget is named, it is ten epochs, but at least 200 steps: few texts need many passes (Mosbach et al. 2021). Where
+    nothing else is said, each epoch ends with an evaluation, but a run has no more than twenty.
+    """
     mean_tokens = float(np.mean([len(row) for row in splits.train.rows]))
-    steps = config.train.count_text_steps(len(splits.train), mean_tokens, DEFAULT_EPOCHS)
-    every = config.train.evaluate_every or -(-len(splits.train) // (config.train.batch * config.train.accumulate))
+    per_epoch = -(-len(splits.train) // (config.train.batch * config.train.accumulate))
+    steps = config.train.count_text_steps(len(splits.train), mean_tokens, max(DEFAULT_EPOCHS, LEAST_STEPS / per_epoch))
+    every = config.train.evaluate_every or max(per_epoch, -(-(steps or 0) // EVALUATIONS))
     decay = 0.0 if scheme.pull else config.train.weight_decay  # a pull towards the pretrained weights leaves none towards zero
     return steps, config.train.model_copy(update={"evaluate_every": every, "weight_decay": decay})
 

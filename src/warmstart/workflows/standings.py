@@ -131,8 +131,10 @@ class Race:
         bought = "; transfer bought nothing that can be seen here" if taken.entrant.kind != "adapted" else ""
         mean = taken.judged.over_seeds.mean
         place = "above" if mean > best.judged.over_seeds.mean else "within the noise of"
-        return f"take {taken.name} ({taken.seconds:.1f} s a run): its {100 * mean:.1f} % is {place} {best.name}, "
+        return (
+            f"take {taken.name} ({taken.seconds:.1f} s a run): its {100 * mean:.1f} % is {place} {best.name}, "
             f"the best on validation ({around}){bought}"
+        )
 
     def _smallest(self) -> str:
         taken = self.cheapest(lambda s: float(s.runs[0].disk) if s.entrant.kind != "baseline" else math.inf)

@@ -1,0 +1,183 @@
+"""What a race and a curve have in common: who takes part, at which rates, with which seeds, within which time.
+
+The learning rate of each method is chosen on the validation split with the first seed, over the same rates for all; the other seeds
+run at the rate that won.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from tyro.conf import Positional, arg
+
+from warmstart.config import Config
+from warmstart.data import Audit, Task, audit, drop_leaks, load_task
+from warmstart.engine import console
+from warmstart.errors import ConfigError
+from warmstart.evaluate import BASELINES
+from warmstart.schemes import known_scheme
+from warmstart.workflows.cells import Cell, Entrant, Ground, Result, bundle_digest, ground_of, run_cells
+from warmstart.workflows.finetune import FineTuneConfig, check_scheme
+from warmstart.workflows.run import load_model, open_run
+from warmstart.workflows.standings import Standing, choose_rate, stand
+
+FRESH = "from scratch"
+RATES = (2e-4, 5e-4, 1.5e-3)
+
+
+def duration(said: str) -> str:
+    """The time itself if it is one: a number with s, m or h after it; a bare number means minutes."""
+    if not re.fullmatch(r"\d+(\.\d+)?\s*[smh]?", said):
+        raise ValueError(f"must be a time such as 90s, 30m or 2h; got {said!r}")
+    return said
+
+
+Scheme = Annotated[str, AfterValidator(known_scheme)]
+Rate = Annotated[float, Field(gt=0)]
+
+
+class HeatsConfig(Config):
+    """Methods, rates, seeds and time."""
+
+    task: Positional[str]
+    """the task's manifest (YAML)"""
+    backbones: Annotated[tuple[str, ...], Field(min_length=1)]
+    """pretrained models: bundles, or runs' folders"""
+    schemes: tuple[Scheme, ...] = ("full",)
+    """ways to adapt each backbone; a+b does both"""
+    out: str = "runs/heats"
+    """folder of the run; the same folder goes on where it stopped"""
+    rates: Annotated[tuple[Rate, ...], Field(min_length=1)] = RATES
+    """learning rates that each method chooses from, on the validation split with the first seed"""
+    seeds: int = Field(5, gt=0)
+    """how many seeds; fewer than three say little"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    budget: Annotated[str, AfterValidator(duration)] | None = None
+    """time for all of it, such as 30m; runs that do not fit are left for the next time"""
+    jobs: int = Field(1, gt=0)
+    """runs at once; each then has its share of the cores"""
+    scratch: bool = True
+    """also train the same network from scratch"""
+    drop_leaks: bool = False
+    """drop training texts that also occur in validation or test, and validation texts that occur in test"""
+    tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
+
+
+@dataclass(frozen=True)
+class Heats:
+    """All that is settled before the first run."""
+
+    config: HeatsConfig
+    task: Task
+    found: Audit
+    entrants: tuple[Entrant, ...]
+    ground: Ground
+    folder: Path
+
+    @property
+    def middle(self) -> float:
+        """The rate that of equals is preferred."""
+        return self.config.tune.train.learning_rate
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The cells of one number of labels, and the results of those that the time sufficed for, by the cell written out."""
+
+    cells: tuple[Cell, ...]
+    done: dict[str, Result]
+
+
+def open_heats(config: HeatsConfig) -> Heats:
+    """Read, audit and check all that the runs will need, and open the folder. Nothing is trained."""
+    started = time.time()
+    _unambiguous(config.tune)
+    task = load_task(config.task)
+    task = drop_leaks(task) if config.drop_leaks else task
+    entrants = enter(config)
+    folder = open_run(config.out, config, resume=(Path(config.out) / "cells").is_dir())
+    ground = ground_of(task, config.task, folder, config.tune, without_leaks=config.drop_leaks)
+    if config.budget:
+        ground = ground.model_copy(update={"deadline": started + seconds_of(config.budget)})
+    found = audit(task)
+    for finding in found.findings():
+        console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
+    return Heats(config, task, found, tuple(entrants), ground, folder)
+
+
+def enter(config: HeatsConfig) -> list[Entrant]:
+    """Who takes part, cheapest first. Raises ``ModelError`` or ``ConfigError`` where a scheme does not fit a backbone."""
+    entrants = [Entrant(name=name, kind="baseline") for name in BASELINES]
+    for path, name in zip(config.backbones, _names(config.backbones), strict=True):
+        bundle, origin = load_model(path), bundle_digest(path)
+        for scheme in dict.fromkeys(config.schemes):
+            check_scheme(bundle, config.tune.model_copy(update={"scheme": scheme}))
+            entrants.append(Entrant(name=f"{scheme}{name}", kind="adapted", backbone=path, origin=origin, scheme=scheme))
+        if config.scratch:
+            entrants.append(Entrant(name=f"{FRESH}{name}", kind="scratch", backbone=path, origin=origin))
+    return entrants
+
+
+def run_heats(heats: Heats, labels: int | None) -> Ran:
+    """Run what is not done yet: first the rates, on the first seed; then seed after seed for all.
+
+    A budget that runs out so leaves all methods with as many seeds.
+    """
+    config, first = heats.config, heats.config.seed
+    rates = sorted(config.rates, key=lambda rate: abs(math.log(rate / heats.middle)))
+    search = [
+        Cell(entrant=entrant, seed=first, rate=rate, labels=labels)
+        for entrant in heats.entrants
+        for rate in (rates if entrant.kind != "baseline" else [0.0])
+    ]
+    done = run_cells(search, heats.ground, config.jobs)
+    rest = list[Cell]()
+    for seed in range(first + 1, first + config.seeds):
+        for entrant in heats.entrants:
+            if entrant.kind == "baseline" and not labels:
+                continue  # the same texts give the same baseline
+            tried = {c.rate: done[str(c)].validation or 0.0 for c in search if c.entrant == entrant and str(c) in done}
+            if tried:
+                rest.append(Cell(entrant=entrant, seed=seed, rate=choose_rate(tried, heats.middle), labels=labels))
+    return Ran((*search, *rest), done | run_cells(rest, heats.ground, config.jobs))
+
+
+def line_up(heats: Heats, ran: Ran) -> tuple[list[Standing], list[str], int]:
+    """How all stand on the seeds that all have run, best mean first; who has not run at all; and how many seeds that are."""
+    stood = [(entrant, stand(entrant, ran.cells, ran.done, heats.middle)) for entrant in heats.entrants]
+    seeds = min((len(standing.runs) for _, standing in stood if standing and standing.entrant.kind != "baseline"), default=0)
+    even = [standing.first(seeds) for _, standing in stood if standing and seeds]
+    return sorted(even, key=lambda s: -s.judged.over_seeds.mean), [entrant.name for entrant, s in stood if not s], seeds
+
+
+def seconds_of(budget: str) -> float:
+    """``seconds_of("30m")`` -> 1800."""
+    number, unit = float(budget.rstrip(" smh")), budget[-1]
+    return number * {"s": 1, "h": 3600}.get(unit, 60)
+
+
+def _names(backbones: Sequence[str]) -> list[str]:
+    """What tells the backbones apart in a method's name: nothing where there is one, else the folder's name."""
+    if len(backbones) == 1:
+        return [""]
+    if len(set(backbones)) < len(backbones):
+        raise ConfigError(f"each backbone must be named once, but {', '.join(backbones)} came; drop one")
+    short = [Path(path).parent.name if Path(path).name == "bundle" else Path(path).name for path in backbones]
+    return [f" · {name if short.count(name) == 1 else path}" for name, path in zip(short, backbones, strict=True)]
+
+
+def _unambiguous(tune: FineTuneConfig) -> None:
+    """What is settled here must not be given beside it."""
+    plain = FineTuneConfig()
+    if tune.scheme != plain.scheme:
+        raise ConfigError(f"several schemes may run: give --schemes {tune.scheme}, not --scheme")
+    if tune.train.learning_rate != plain.train.learning_rate:
+        raise ConfigError(f"each method chooses its rate: give --rates {tune.train.learning_rate:g}, not --learning-rate")
