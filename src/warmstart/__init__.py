@@ -21,11 +21,13 @@ _HOMES = {
     "AdaptConfig": "workflows.adapt",
     "BackboneConfig": "backbone",
     "Bundle": "model",
+    "CurveConfig": "workflows.curve",
     "FineTuneConfig": "workflows.finetune",
     "GenerateConfig": "generation",
     "ObjectiveConfig": "objectives",
     "PretrainConfig": "workflows.pretrain",
     "QuickstartConfig": "workflows.quickstart",
+    "RaceConfig": "workflows.race",
     "SchemeOptions": "schemes",
     "Source": "data",
     "Task": "data",
@@ -35,6 +37,7 @@ _HOMES = {
     "account": "workflows.account",
     "adapt": "workflows.adapt",
     "audit": "data",
+    "curve": "workflows.curve",
     "generate": "generation",
     "interpolate": "schemes",
     "load": "model",
@@ -44,6 +47,7 @@ _HOMES = {
     "predict": "evaluate",
     "pretrain": "workflows.pretrain",
     "quickstart": "workflows.quickstart",
+    "race": "workflows.race",
     "save": "model",
     "trace": "generation",
     "train_tokenizer": "tokenizer",
@@ -80,11 +84,15 @@ if TYPE_CHECKING:
     from warmstart.workflows.account import account as account
     from warmstart.workflows.adapt import AdaptConfig as AdaptConfig
     from warmstart.workflows.adapt import adapt as adapt
+    from warmstart.workflows.curve import CurveConfig as CurveConfig
+    from warmstart.workflows.curve import curve as curve
     from warmstart.workflows.finetune import FineTuneConfig as FineTuneConfig
     from warmstart.workflows.pretrain import PretrainConfig as PretrainConfig
     from warmstart.workflows.pretrain import pretrain as pretrain
     from warmstart.workflows.quickstart import QuickstartConfig as QuickstartConfig
     from warmstart.workflows.quickstart import quickstart as quickstart
+    from warmstart.workflows.race import RaceConfig as RaceConfig
+    from warmstart.workflows.race import race as race
 
 
 def __getattr__(name: str) -> Any:

@@ -113,7 +113,7 @@ def extrapolate(scores: Mapping[int, Sequence[float]], seed: int = 0) -> Extrapo
     drawn = []
     for draw in range(DRAWS):
         chance = rng(seed, "refit", draw)
-        drawn.append(fit({size: chance.choice(values, len(values)) for size, values in scores.items()}))
+        drawn.append(fit({size: chance.choice(values, len(values)).tolist() for size, values in scores.items()}))
     return Extrapolation(fit(scores), tuple(drawn), max(scores))
 
 

@@ -103,24 +103,24 @@ def comparison(rows: Sequence[tuple[str, Sequence[float], float, float, float]],
     return finish(stroke + rings + mean + said, 56 * len(names)).properties(padding={"left": 5, "top": 5, "right": 60, "bottom": 5})
 
 
-def tuning_curves(rows: Iterable[tuple[str, int, float, int]], metric: str, unit: str = "epoch") -> Chart:
-    """Validation score against epochs, from (method, seed, score, epoch): mean over seeds, and a band from lowest to highest."""
-    groups = _grouped(((name, epoch), score) for name, _, score, epoch in rows)
+def tuning_curves(rows: Iterable[tuple[str, int, float, int]], metric: str) -> Chart:
+    """Validation score by evaluation, from (method, seed, score, number of the evaluation): mean over seeds, and a band from lowest to highest."""
+    groups = _grouped(((name, place), score) for name, _, score, place in rows)
     values: list[dict[str, Any]] = [
         {
             "method": name,
-            "epoch": epoch,
+            "place": place,
             "mean": float(np.mean(scores)),
             "low": min(scores),
             "high": max(scores),
             "seeds": len(scores),
         }
-        for (name, epoch), scores in groups.items()
+        for (name, place), scores in groups.items()
     ]
-    last = max((row["epoch"] for row in values), default=1)
+    last = max((row["place"] for row in values), default=1)
     x = alt.X(
-        "epoch:Q",
-        title=unit,
+        "place:Q",
+        title="evaluation",
         scale=alt.Scale(nice=False),
         axis=alt.Axis(format="d", tickMinStep=1, grid=False, tickCount=min(last, 12)),
     )

@@ -60,7 +60,7 @@ def trade_off(rows: Sequence[tuple[str, float, float, float, float]], cost: str,
     """Score against a cost on a logarithmic axis, from (name, cost, mean, low, high); a line joins what nothing beats."""
     names = [name for name, *_ in rows]
     values: list[dict[str, Any]] = [
-        {"method": name, "cost": price, "mean": mean, "low": low, "high": high}
+        {"method": name, "cost": price, "mean": mean, "low": max(0.0, low), "high": min(1.0, high)}
         for name, price, mean, low, high in rows
         if price > 0
     ]
@@ -69,7 +69,8 @@ def trade_off(rows: Sequence[tuple[str, float, float, float, float]], cost: str,
         if row["mean"] > highest:
             front.append(row)
             highest = row["mean"]
-    x = alt.X("cost:Q", title=f"{cost} (logarithmic)", scale=alt.Scale(type="log", padding=40, nice=False), axis=_axis())
+    axis = alt.Axis(format="~g" if cost.startswith("seconds") else "~s", grid=False, tickCount=6)
+    x = alt.X("cost:Q", title=f"{cost} (logarithmic)", scale=alt.Scale(type="log", padding=40, nice=False), axis=axis)
     scale = alt.Scale(zero=False, nice=True, padding=12)
     y = alt.Y("mean:Q", title=metric.replace("_", " "), scale=scale, axis=alt.Axis(format=".0%", tickCount=7))
     base = chart_of(values).encode(x=x, color=coloured("method", names, legend=False))
@@ -78,8 +79,4 @@ def trade_off(rows: Sequence[tuple[str, float, float, float, float]], cost: str,
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(y=y, tooltip=tooltip)
     said = base.mark_text(align="left", dx=8, dy=-7, fontSize=11).encode(y=y, text="method:N", color=alt.value(QUIET))
     line = chart_of(front).mark_line(strokeDash=[3, 3], color=QUIET, interpolate="step-after").encode(x=x, y=y)
-    return finish(line + rule + dots + said, 360)
-
-
-def _axis() -> alt.Axis:
-    return alt.Axis(format="~s", grid=False, tickCount=6)
+    return finish(line + rule + dots + said, 360).properties(padding={"left": 5, "top": 5, "right": 90, "bottom": 5})

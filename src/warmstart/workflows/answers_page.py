@@ -48,7 +48,7 @@ def course_section(found: Answers) -> Section:
     text = (
         "Right answers to the held-out questions at each evaluation, of which a run has about ten; the best one's weights are kept."
     )
-    chart = charts.tuning_curves(curve_rows(found.runs), "right", "evaluation")
+    chart = charts.tuning_curves(curve_rows(found.runs), "right")
     return Section(
         "Course",
         (text,),

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +34,8 @@ from warmstart.workflows.adapt import run_baseline, task_model
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune, head_for
 from warmstart.workflows.run import find_bundle
 
+_ALONE = threading.Lock()
+"""torch's generator belongs to the process: of workers that are threads, one runs at a time"""
 VERSION = 1
 """counted up when old results mean something else"""
 
@@ -150,11 +153,12 @@ def _numbered(place: int, cell: Cell, ground: Ground) -> tuple[int, Result | Non
 
 def run_cell(cell: Cell, ground: Ground) -> Result | None:
     """Run one cell and keep its result; None where the deadline has passed. Any process that sees the files can run it."""
-    if ground.deadline is not None and time.time() > ground.deadline:
-        return None
-    if ground.threads:
-        torch.set_num_threads(ground.threads)
-    result = _baseline(cell, ground) if cell.entrant.kind == "baseline" else _tuned(cell, ground)
+    with _ALONE:
+        if ground.deadline is not None and time.time() > ground.deadline:
+            return None
+        if ground.threads:
+            torch.set_num_threads(ground.threads)
+        result = _baseline(cell, ground) if cell.entrant.kind == "baseline" else _tuned(cell, ground)
     file = _file(cell, ground)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_forced(file, json.dumps({"cell": cell.plain()} | asdict(result)).encode(), "the result of a run")
@@ -181,8 +185,9 @@ def _file(cell: Cell, ground: Ground) -> Path:
 
 
 def settings_of(cell: Cell, ground: Ground) -> FineTuneConfig:
-    """How this cell's model is fitted."""
-    train = ground.tune.train.model_copy(update={"learning_rate": cell.rate})
+    """How this cell's model is fitted; Muon's rate goes up and down with the other."""
+    train, scale = ground.tune.train, cell.rate / ground.tune.train.learning_rate
+    train = train.model_copy(update={"learning_rate": cell.rate, "muon_rate": train.muon_rate * scale})
     return ground.tune.model_copy(update={"scheme": cell.entrant.scheme or "full", "train": train})
 
 

@@ -32,6 +32,7 @@ COMMANDS = Registry(
         "pretrain": Command("pretrain", "PretrainConfig", "pretrain", "train a backbone on unlabelled text"),
         "adapt": Command("adapt", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare honestly, report"),
         "race": Command("race", "RaceConfig", "race", "run every way to adapt, and name the cheapest within the noise of the best"),
+        "curve": Command("curve", "CurveConfig", "curve", "say what each number of labels gives, and what more would give"),
         "answers": Command("answers", "AnswersConfig", "answers", "teach a language model to answer questions, and when not to"),
         "evaluate": Command("use", "EvaluateConfig", "evaluate", "score a model on a task's test split, or on a text"),
         "predict": Command("use", "PredictConfig", "predict", "label texts, or answer questions"),

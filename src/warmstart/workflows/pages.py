@@ -106,7 +106,7 @@ def comparison_sections(outcome: Outcome) -> Iterator[Section]:
     curves = curve_rows(outcome.runs)
     yield Section(
         "Course of fine-tuning",
-        (f"{metric} on the validation split after each epoch; the best epoch's weights are kept.",),
+        (f"{metric} on the validation split at each evaluation; the best one's weights are kept.",),
         (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", charts.tuning_curves(curves, metric)),),
     )
     methods = {name: runs[0].test for name, runs in outcome.runs.items()} | outcome.baselines

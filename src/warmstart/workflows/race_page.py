@@ -64,7 +64,7 @@ def _pairs_section(race: Race) -> Section:
 
 
 def _runs_section(race: Race) -> Section:
-    rows = [(s.name, s.judged.scores, [run.collapsed for run in s.runs]) for s in race.standings]
+    rows = [(s.name, s.judged.scores, [run.collapsed for run in s.runs]) for s in race.standings if s.name != "majority"]
     figure = Figure(
         "restarts",
         "A cross a run; the bar is the mean, the stroke one standard deviation each way. Red: no better than the commonest label.",
@@ -81,7 +81,7 @@ def _trade_offs(race: Race) -> Iterator[Figure]:
         ("disk", "bytes to keep a task", lambda s: s.runs[0].disk),
     ]
     for name, title, cost in costs:
-        rows = [(s.name, float(cost(s)), *_ends(s)) for s in race.standings if cost(s)]
+        rows = [(s.name, float(cost(s)), *_ends(s)) for s in race.standings if cost(s) and s.name != "majority"]
         if rows:
             caption = f"Score against {title}; the line joins what nothing beats at its price."
             yield Figure(f"score-and-{name}", caption, trade_off(rows, title, race.task.metric))

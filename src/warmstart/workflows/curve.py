@@ -1,0 +1,72 @@
+"""The curve: what each number of labels gives, what more would give, and where pretraining stops paying.
+
+Every seed draws its own stratified subset of each size, the same for all methods, so that bands also say what another choice of
+texts would have given. The number of labels counts training texts; the validation split, which chooses epochs and rates, stays
+whole.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from warmstart.data import subsample
+from warmstart.engine import console
+from warmstart.errors import ConfigError, DataError
+from warmstart.storage import write_forced
+from warmstart.workflows.curve_page import curve_page
+from warmstart.workflows.heats import HeatsConfig, Scheme, line_up, open_heats, run_heats
+from warmstart.workflows.learned import Learned
+from warmstart.workflows.race import keep_runs
+from warmstart.workflows.run import print_table
+
+
+def rising(labels: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers themselves, if each is larger than the one before."""
+    if list(labels) != sorted(set(labels)) or labels[0] < 2:
+        raise ValueError(f"must be rising numbers from 2 on; got {' '.join(map(str, labels))}")
+    return labels
+
+
+class CurveConfig(HeatsConfig):
+    """Say what each number of labels gives, what more would give, and where pretraining stops paying."""
+
+    schemes: Annotated[tuple[Scheme, ...], Field(min_length=1)] = ("lp-ft",)
+    """ways to adapt each backbone, a+b does both"""
+    out: str = "runs/curve"
+    """folder of the run; the same folder goes on where it stopped"""
+    labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(rising)] = (16, 32, 64, 128, 256, 512)
+    """numbers of labelled training texts, rising"""
+    target: float | None = Field(None, gt=0, lt=1)
+    """a score to reach; default: half the error of the best at the largest number"""
+
+
+def curve(config: CurveConfig) -> Learned:
+    """Run what is not done yet, and report what labels are worth; the ``curve`` command."""
+    heats = open_heats(config)
+    task = heats.task
+    for count in (config.labels[0], config.labels[-1]):
+        try:
+            subsample(task, count, config.seed)
+        except DataError as error:
+            raise ConfigError(f"--labels {count}: {error}") from None
+    runs = {}
+    for count in config.labels:
+        console.print(f"\n{count} labels")
+        runs[count] = run_heats(heats, count)
+    lines = {count: line_up(heats, ran) for count, ran in runs.items()}
+    stood = {count: standings for count, (standings, _, seeds) in lines.items() if standings and seeds}
+    if not stood:
+        raise DataError(f"the budget of {config.budget} did not suffice for one run of one model; give more")
+    missing = tuple(count for count in config.labels if count not in stood)
+    result = Learned(task, {count: tuple(standings) for count, standings in stood.items()}, missing, config.target, heats.found)
+    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.table(), result.header())
+    for sentence in result.sentences():
+        console.print(sentence, markup=False)
+    keep_runs([(count, list(standings), runs[count]) for count, standings in stood.items()], heats.folder)
+    write_forced(heats.folder / "curve.json", json.dumps(result.plain(), indent=1).encode())
+    page = curve_page(result, config, heats.folder)
+    console.print(f"every run: {heats.folder / 'runs.csv'}\nreport: {page}", markup=False)
+    return result
