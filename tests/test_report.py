@@ -221,9 +221,9 @@ def test_hybrid_objectives_have_a_line_each() -> None:
 
 
 def test_tuning_bands_span_the_seeds() -> None:
-    """Each epoch of each method has its mean, lowest and highest seed."""
+    """Each place of each method has its mean, lowest and highest seed."""
     rows = values(CHARTS["tuning"]())[0]
-    assert rows[0] == {"method": "pretrained", "epoch": 1, "mean": pytest.approx(0.55), "low": 0.5, "high": 0.6, "seeds": 2}
+    assert rows[0] == {"method": "pretrained", "place": 1, "mean": pytest.approx(0.55), "low": 0.5, "high": 0.6, "seeds": 2}
     assert len(rows) == 4
 
 

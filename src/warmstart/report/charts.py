@@ -104,7 +104,7 @@ def comparison(rows: Sequence[tuple[str, Sequence[float], float, float, float]],
 
 
 def tuning_curves(rows: Iterable[tuple[str, int, float, int]], metric: str) -> Chart:
-    """Validation score by evaluation, from (method, seed, score, number of the evaluation): mean over seeds, and a band from lowest to highest."""
+    """Validation score at each evaluation, from (method, seed, score, its place): mean over seeds, band from lowest to highest."""
     groups = _grouped(((name, place), score) for name, _, score, place in rows)
     values: list[dict[str, Any]] = [
         {
