@@ -1,0 +1,146 @@
+"""A training step of ours against the peers: same sizes, same rows, forward, backward and AdamW.
+
+Ours is what ``warmstart pretrain`` runs, loop apart: chunked loss, logits only where there is a target, bfloat16 where the
+processor multiplies it. Each objective is timed against peers that predict the same targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.pairs import Step, in_turn, ratio, table
+from benchmarks.peers import PlainGPT, TutorialBackbone, transformers_bert, transformers_gpt2
+
+from warmstart.backbone import Backbone, BackboneConfig
+from warmstart.engine import Group, TrainConfig
+from warmstart.engine.device import arithmetic
+from warmstart.engine.optim import Optimizer
+from warmstart.heads import LanguageHeadConfig
+from warmstart.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES, ObjectiveConfig
+from warmstart.seeding import rng
+from warmstart.types import IGNORE, Batch, Specials, Vocabulary
+
+
+@dataclass(frozen=True)
+class Size:
+    """One model and one batch."""
+
+    name: str
+    width: int
+    depth: int
+    heads: int
+    inner: int
+    vocab: int
+    length: int
+    rows: int
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int, int]:
+        """As the peers take it."""
+        return self.width, self.depth, self.heads, self.inner, self.vocab, self.length
+
+
+SMALL = Size("small", 256, 4, 4, 1024, 8192, 256, 16)
+LAB = Size("lab", 200, 4, 2, 200, 50_001, 256, 8)
+CPU = torch.device("cpu")
+
+
+def ours(size: Size, batch: Batch) -> Step:
+    """One step as the training loop makes it."""
+    config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_tokens=size.length)
+    backbone = Backbone(config, size.vocab)
+    model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=batch.causal).train()
+    optimizer = Optimizer([Group(dict(model.named_parameters()))], TrainConfig())
+
+    def step() -> None:
+        with arithmetic("auto", CPU):
+            loss = model.loss(batch)
+        (loss / batch.count).backward()
+        optimizer.step(1.0)
+
+    return step
+
+
+def theirs(model: Any, loss: Callable[[Any], torch.Tensor], *, half: bool) -> Step:
+    """One step as tutorials write it: AdamW as torch gives it, in float32 or under autocast."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model.train()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16) if half else nullcontext():
+            value = loss(model)
+        value.backward()
+        optimizer.step()
+
+    return step
+
+
+def batches(size: Size) -> dict[str, Batch]:
+    """The same rows under both objectives."""
+    vocabulary = Vocabulary(size.vocab, Specials(pad=0, unk=1, eos=2, mask=3, cls=4), np.ones(size.vocab, dtype=bool))
+    ids = rng(0, "benchmark").integers(5, size.vocab, (size.rows, size.length + 1))
+    lengths = np.full(size.rows, size.length + 1)
+    made = {}
+    for name in ("causal", "masked"):
+        made[name] = OBJECTIVES[name].make(
+            ids[:, : size.length + (name == "causal")],
+            lengths - (name == "masked"),
+            rng(0, "hide"),
+            vocabulary,
+            ObjectiveConfig(name=name),
+        )
+    return made
+
+
+def contenders(size: Size, objective: str, batch: Batch) -> dict[str, Step]:
+    """Ours and the peers of one objective."""
+    ids, targets = batch.ids, batch.targets
+    assert targets is not None
+    if objective == "causal":
+        whole = torch.cat([ids, targets[:, -1:]], dim=1)[:, : size.length]
+        gpt2 = lambda model: model(input_ids=whole, labels=whole).loss  # noqa: E731
+        return {
+            "warmstart": ours(size, batch),
+            "plain GPT, float32": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets), half=False),
+            "plain GPT, bfloat16": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets), half=True),
+            "transformers GPT-2, float32": theirs(transformers_gpt2(*size.shape), gpt2, half=False),
+            "transformers GPT-2, bfloat16": theirs(transformers_gpt2(*size.shape), gpt2, half=True),
+            "tutorial's backbone, float32": theirs(TutorialBackbone(*size.shape), lambda m: m(ids, targets), half=False),
+        }
+    labels = torch.where(targets == IGNORE, torch.tensor(-100), targets)
+    bert = lambda model: model(input_ids=ids, labels=labels).loss  # noqa: E731
+    return {
+        "warmstart": ours(size, batch),
+        "plain, float32": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets, causal=False), half=False),
+        "plain, bfloat16": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets, causal=False), half=True),
+        "transformers BERT, float32": theirs(transformers_bert(*size.shape), bert, half=False),
+        "transformers BERT, bfloat16": theirs(transformers_bert(*size.shape), bert, half=True),
+    }
+
+
+def run(rounds: int = 7) -> str:
+    """Both sizes, both objectives."""
+    parts = []
+    for size in (SMALL, LAB):
+        for objective, batch in batches(size).items():
+            first, *others = in_turn(contenders(size, objective, batch), rounds)
+            tokens = size.rows * size.length
+            rows = [(first.name, str(first), f"{tokens / sorted(first.seconds)[len(first.seconds) // 2]:,.0f}", "1")]
+            rows += [
+                (t.name, str(t), f"{tokens / sorted(t.seconds)[len(t.seconds) // 2]:,.0f}", f"{ratio(t, first):.2f}")
+                for t in others
+            ]
+            said = f"{size.name}, {objective}: {size.rows} rows of {size.length} tokens"
+            parts.append(table((said, "seconds a step", "tokens/s", "times ours"), rows))
+    return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(run())
