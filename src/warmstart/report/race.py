@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
-from warmstart.report.ink import INK, QUIET
+from warmstart.report.ink import INK, QUIET, shapes
 
 LOST = "#c0392b"
 """the colour of what went wrong"""
@@ -73,10 +73,12 @@ def trade_off(rows: Sequence[tuple[str, float, float, float, float]], cost: str,
     x = alt.X("cost:Q", title=f"{cost} (logarithmic)", scale=alt.Scale(type="log", padding=40, nice=False), axis=axis)
     scale = alt.Scale(zero=False, nice=True, padding=12)
     y = alt.Y("mean:Q", title=metric.replace("_", " "), scale=scale, axis=alt.Axis(format=".0%", tickCount=7))
-    base = chart_of(values).encode(x=x, color=coloured("method", names, legend=False))
+    base = chart_of(values).encode(x=x, color=coloured("method", names))
     rule = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.45).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
     tooltip = ["method:N", alt.Tooltip("cost:Q", format=".3~s"), alt.Tooltip("mean:Q", format=".1%")]
-    dots = base.mark_point(filled=True, size=80, opacity=1).encode(y=y, tooltip=tooltip)
-    said = base.mark_text(align="left", dx=8, dy=-7, fontSize=11).encode(y=y, text="method:N", color=alt.value(QUIET))
+    shape = alt.Shape("method:N", scale=alt.Scale(domain=names, range=shapes(names)))
+    dots = base.mark_point(filled=True, size=80, opacity=1).encode(y=y, shape=shape, tooltip=tooltip)
+    named = chart_of(front).mark_text(align="left", dx=9, dy=-7, fontSize=11, color=QUIET)
+    said = named.encode(x=x, y=y, text="method:N")
     line = chart_of(front).mark_line(strokeDash=[3, 3], color=QUIET, interpolate="step-after").encode(x=x, y=y)
-    return finish(line + rule + dots + said, 360).properties(padding={"left": 5, "top": 5, "right": 90, "bottom": 5})
+    return finish(line + rule + dots + said, 360)

@@ -186,7 +186,8 @@ def _file(cell: Cell, ground: Ground) -> Path:
 
 def settings_of(cell: Cell, ground: Ground) -> FineTuneConfig:
     """How this cell's model is fitted; Muon's rate goes up and down with the other."""
-    train, scale = ground.tune.train, cell.rate / ground.tune.train.learning_rate
+    train = ground.tune.train
+    scale = cell.rate / train.learning_rate if train.optimizer == "muon" else 1.0
     train = train.model_copy(update={"learning_rate": cell.rate, "muon_rate": train.muon_rate * scale})
     return ground.tune.model_copy(update={"scheme": cell.entrant.scheme or "full", "train": train})
 
