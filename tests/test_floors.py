@@ -16,8 +16,8 @@ FLOORS = [
     {"data", "model"},
     {"schemes", "engine", "interop", "generation"},
     {"evaluate", "analysis", "report"},
-    {"estimator"},
     {"workflows"},
+    {"estimator"},
     {"serve"},
     {"cli"},
 ]

@@ -31,6 +31,8 @@ _HOMES = {
     "SchemeOptions": "schemes",
     "Source": "data",
     "Task": "data",
+    "TextClassifier": "estimator",
+    "TextEncoder": "estimator",
     "TokenizerConfig": "tokenizer",
     "TrainConfig": "engine",
     "WarmstartError": "errors",
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
     from warmstart.data import load_task as load_task
     from warmstart.engine import TrainConfig as TrainConfig
     from warmstart.errors import WarmstartError as WarmstartError
+    from warmstart.estimator import TextClassifier as TextClassifier
+    from warmstart.estimator import TextEncoder as TextEncoder
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate

@@ -1,0 +1,175 @@
+"""The scikit-learn face: what takes a classifier takes ours, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict, learning_curve
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
+
+from test_race import cats
+from test_schemes import language_bundle
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.estimator import TextClassifier, TextEncoder
+from warmstart.model import Bundle
+from warmstart.tokenizer import Tokenizer
+
+TASK = cats()
+TEXTS = list(TASK.train.texts)
+Y = np.array(TASK.labels)[TASK.train.labels]
+
+
+@pytest.fixture(scope="module")
+def origin(tokenizer: Tokenizer) -> Bundle:
+    return language_bundle(tokenizer)
+
+
+@pytest.fixture
+def make(origin: Bundle) -> Callable[..., TextClassifier]:
+    """A quick classifier on the tiny backbone."""
+
+    def made(**changes: object) -> TextClassifier:
+        given = {"learning_rate": 5e-3, "epochs": 6, "batch": 8, "settings": {"train": {"precision": "float32"}}} | changes
+        return TextClassifier(origin, **given)
+
+    return made
+
+
+def test_it_learns_and_gives_the_classes_it_was_given(make: Callable[..., TextClassifier]) -> None:
+    """Strings or numbers come back as they came; rows of probabilities sum to one; score is accuracy."""
+    model = make().fit(TEXTS, Y)
+    assert set(model.predict(TEXTS)) <= {"cat", "other"}
+    assert model.score(TEXTS, Y) > 0.8
+    assert model.predict_proba(TEXTS).sum(axis=1) == pytest.approx(np.ones(len(TEXTS)))
+    numbers = make().fit(TEXTS, (Y == "cat") * 7)
+    assert numbers.classes_.tolist() == [0, 7]
+    np.testing.assert_array_equal(numbers.predict(TEXTS) == 7, numbers.predict_proba(TEXTS)[:, 1] > 0.5)
+
+
+def test_the_same_seed_gives_the_same_model(make: Callable[..., TextClassifier]) -> None:
+    """Fitting twice, or a clone, changes nothing; the backbone that was given stays as it was."""
+    one = make()
+    before = {name: tensor.clone() for name, tensor in one.backbone.model.state_dict().items()}
+    first = one.fit(TEXTS, Y).predict_proba(TEXTS)
+    np.testing.assert_array_equal(first, one.fit(TEXTS, Y).predict_proba(TEXTS))
+    np.testing.assert_array_equal(first, clone(one).fit(TEXTS, Y).predict_proba(TEXTS))
+    assert all((before[name] == tensor).all() for name, tensor in one.backbone.model.state_dict().items())
+    assert clone(one).get_params(deep=False).keys() == one.get_params(deep=False).keys()
+    assert not hasattr(clone(one), "bundle_")
+
+
+def test_the_best_of_several_seeds_is_kept(make: Callable[..., TextClassifier]) -> None:
+    """Chosen on the share held out, of which no text is trained on."""
+    model = make(seeds=3, epochs=1).fit(TEXTS, Y)
+    assert len(model.validation_scores_) == 3
+    assert model.bundle_.history[-1]["seed"] == model.validation_scores_.argmax()
+    assert model.bundle_.history[-1]["task"] | {"train": 54, "validation": 6} == model.bundle_.history[-1]["task"]
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_saving_is_a_bundle_and_no_pickle(make: Callable[..., TextClassifier], tmp_path: Path) -> None:
+    """Saved, loaded, the same probabilities; what loads it is any bundle with labels."""
+    model = make(scheme="lora").fit(TEXTS, Y)
+    again = TextClassifier.load(model.save(tmp_path / "b"))
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
+    np.testing.assert_array_equal(again.predict(TEXTS), model.predict(TEXTS))
+    assert {file.suffix for file in (tmp_path / "b").iterdir()} == {".json", ".safetensors"}
+
+
+def test_pipelines_searches_and_curves_take_it(make: Callable[..., TextClassifier]) -> None:
+    """Pipeline, GridSearchCV, cross_val_predict, learning_curve, unmodified."""
+    lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
+    assert make_pipeline(lower, make()).fit(TEXTS, Y).score(TEXTS, Y) > 0.7
+    search = GridSearchCV(make(epochs=2), {"learning_rate": [1e-5, 5e-3], "scheme": ["full", "probe"]}, cv=2).fit(TEXTS, Y)
+    assert search.best_params_["learning_rate"] == 5e-3
+    said = cross_val_predict(make(epochs=2), TEXTS, Y, cv=2, method="predict_proba")
+    assert said.shape == (60, 2)
+    sizes, _, scores = learning_curve(make(epochs=2), TEXTS, Y, train_sizes=[10, 20], cv=2, shuffle=True, random_state=0)
+    assert (sizes.tolist(), scores.shape) == ([10, 20], (2, 2))
+
+
+def test_cleanlab_finds_wrong_labels_with_it(make: Callable[..., TextClassifier]) -> None:
+    """Four labels turned round are among the issues that cleanlab names from cross-validated probabilities."""
+    cleanlab = pytest.importorskip("cleanlab.filter", reason="pip install cleanlab to run this test")
+    wrong = np.array(["other", "cat"])[1 - TASK.train.labels[:4]]
+    labels = (np.concatenate([wrong, Y[4:]]) == "cat").astype(int)
+    said = cross_val_predict(make(), TEXTS, labels, cv=3, method="predict_proba")
+    issues = cleanlab.find_label_issues(labels, said, return_indices_ranked_by="self_confidence", n_jobs=1)
+    assert len({0, 1, 2, 3} & set(issues[:6].tolist())) >= 3
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_mapie_makes_prediction_sets_with_it(make: Callable[..., TextClassifier]) -> None:
+    """Split conformal sets around a fitted classifier hold the label about as often as was asked."""
+    classification = pytest.importorskip("mapie.classification", reason="pip install mapie to run this test")
+    model = make(epochs=3).fit(TEXTS, (Y == "cat").astype(int))
+    wrapped = classification.SplitConformalClassifier(estimator=model, confidence_level=0.9, prefit=True)
+    held = np.array(TASK.test.texts, dtype=object)
+    wrapped.conformalize(held, TASK.test.labels)
+    _, sets = wrapped.predict_set(np.array(TASK.validation.texts, dtype=object))
+    assert sets[np.arange(20), TASK.validation.labels, 0].mean() >= 0.75
+
+
+def test_the_encoder_feeds_other_estimators(origin: Bundle) -> None:
+    """(N, D) states of any layer; a logistic regression on them learns; the last is what a head reads."""
+    encoder = TextEncoder(origin).fit(TEXTS)
+    states = encoder.transform(TEXTS)
+    assert states.shape == (60, 16) == (60, len(encoder.get_feature_names_out()))
+    assert make_pipeline(TextEncoder(origin, layer=1), LogisticRegression(max_iter=1000)).fit(TEXTS, Y).score(TEXTS, Y) > 0.8
+    assert not np.allclose(states, TextEncoder(origin, layer=0).fit_transform(TEXTS))
+    with pytest.raises(ModelError, match=r"the layer must lie in -1..2, but is 3"):
+        TextEncoder(origin, layer=3).fit(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "said"),
+    [
+        ("one text", ["a"], "a list of texts is needed, but one text came"),
+        (["a", None], ["a", "b"], "every text must be a string, but None came"),
+        ([["a", "b"]], ["a"], "a flat list of texts is needed, but an array of shape"),
+        ([], [], "at least one text is needed"),
+        (["a", "b", "c"], ["a", "b"], "3 texts and 2 labels came"),
+        (["a", "b"], ["x", "x"], "every label is"),
+    ],
+)
+def test_mistakes_are_told(texts: object, labels: list[str], said: str, make: Callable[..., TextClassifier]) -> None:
+    """What must hold, and what came."""
+    with pytest.raises(DataError, match=said):
+        make().fit(texts, labels)
+
+
+def test_wrong_settings_are_told(make: Callable[..., TextClassifier]) -> None:
+    """Unknown schemes and fields."""
+    with pytest.raises(ConfigError, match="unknown scheme 'lorra'"):
+        make(scheme="lorra").fit(TEXTS, Y)
+    with pytest.raises(ConfigError, match="unknown key 'poling'"):
+        make(settings={"poling": "mean"}).fit(TEXTS, Y)
+
+
+CHECKS = [
+    estimator_checks.check_estimator_cloneable,
+    estimator_checks.check_estimator_tags_renamed,
+    estimator_checks.check_valid_tag_types,
+    estimator_checks.check_estimator_repr,
+    estimator_checks.check_no_attributes_set_in_init,
+    estimator_checks.check_parameters_default_constructible,
+    estimator_checks.check_get_params_invariance,
+    estimator_checks.check_set_params,
+    estimator_checks.check_mixin_order,
+]
+"""Every check that hands over no data. The others hand over tables of numbers, which are no texts: scikit-learn itself skips them
+all for an estimator whose tags say that it takes strings."""
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("model", [TextClassifier(), TextEncoder()], ids=lambda model: type(model).__name__)
+def test_scikit_learns_own_checks(model: object, check: Callable[[str, object], None]) -> None:
+    """As far as text input allows."""
+    check(type(model).__name__, model)
