@@ -13,6 +13,7 @@ import torch
 from warmstart.data.batch import Encoded, encode, ordered_batches
 from warmstart.engine.device import arithmetic
 from warmstart.errors import ModelError
+from warmstart.evaluate.calibrate import at_temperature
 from warmstart.heads import ClassifyHead
 from warmstart.model import Bundle, Model
 from warmstart.tokenizer import Tokenizer
@@ -22,8 +23,12 @@ TOKENS = 8192
 
 
 def predict(bundle: Bundle, texts: Sequence[str]) -> np.ndarray:
-    """Probabilities of every label for every text: (N, C), rows in the order of ``texts``, each summing to one."""
-    return probabilities(bundle.model, encode_for(bundle.model, bundle.tokenizer, texts), bundle.tokenizer.specials.pad)
+    """Probabilities of every label for every text: (N, C), rows in the order of ``texts``, each summing to one.
+
+    They are calibrated where the bundle knows its temperature.
+    """
+    said = probabilities(bundle.model, encode_for(bundle.model, bundle.tokenizer, texts), bundle.tokenizer.specials.pad)
+    return at_temperature(said, bundle.calibration.temperature) if bundle.calibration else said
 
 
 def encode_for(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> Encoded:

@@ -6,6 +6,7 @@ from warmstart.model.account import skeleton as skeleton
 from warmstart.model.bundle import Bundle as Bundle
 from warmstart.model.bundle import load as load
 from warmstart.model.bundle import save as save
+from warmstart.model.calibration import Calibration as Calibration
 from warmstart.model.flops import Load as Load
 from warmstart.model.model import Model as Model
 from warmstart.model.model import fresh_head as fresh_head

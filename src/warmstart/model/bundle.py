@@ -1,6 +1,6 @@
 """A bundle: one folder that holds a whole model and can prove that it is whole.
 
-    bundle.json            settings of backbone, inserts and head, labels, history, the hash of every file and of every tensor
+    bundle.json            settings of backbone, inserts and head, labels, calibration, history, every file's and tensor's hash
     weights.safetensors    backbone and head
     tokenizer.json         the tokenizer
     selftest.safetensors   probe rows and what the model said of them when it was saved
@@ -29,6 +29,7 @@ from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads import LanguageHead, head_config, make_head
 from warmstart.inserts import insert, insert_config, inserted
+from warmstart.model.calibration import Calibration
 from warmstart.model.model import Model
 from warmstart.model.selftest import failures, make_selftest
 from warmstart.storage import sha256, whole_folder
@@ -48,6 +49,8 @@ class Bundle:
     """names of the classes, in the order of the head's logits; empty for a language model"""
     history: tuple[dict[str, Any], ...] = field(default=())
     """what made it, oldest first: one entry per command, with its settings and results"""
+    calibration: Calibration | None = None
+    """what it knows of its own confidence, if it gives labels"""
 
     def __post_init__(self) -> None:
         known, have = self.tokenizer.vocab_size, self.model.backbone.vocab_size
@@ -107,7 +110,9 @@ def load(folder: str | Path, *, selftest: bool = False) -> Bundle:
     tensors = _read_tensors(place, contents["weights.safetensors"], manifest["tensors"])
     tokenizer = Tokenizer.from_json(contents["tokenizer.json"].decode())
     model = _rebuild(place, manifest, tensors)
-    bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), tuple(manifest["history"]))
+    known = manifest.get("calibration")  # bundles of older versions have none
+    calibration = Calibration.build(known, "calibration") if known else None
+    bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), tuple(manifest["history"]), calibration)
     if selftest and (found := failures(model, tokenizer, parse_tensors(contents["selftest.safetensors"]))):
         raise BundleError(f"{place} fails its self-test: {'; '.join(found)}; it was damaged, or this machine computes differently")
     return bundle
@@ -123,6 +128,7 @@ def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
         "causal": bundle.model.causal,
         "inserted": [config.plain() for config in inserted(bundle.model.backbone)],
         "labels": list(bundle.labels),
+        "calibration": bundle.calibration.plain() if bundle.calibration else None,
         "history": list(bundle.history),
         "tensors": {name: [list(tensor.shape), _hash(tensor)] for name, tensor in tensors.items()},
     }

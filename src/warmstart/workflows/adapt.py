@@ -12,12 +12,13 @@ from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone
 from warmstart.config import Config
-from warmstart.data import Task, audit, drop_leaks, load_task
+from warmstart.data import Split, Task, audit, drop_leaks, load_task
 from warmstart.engine import console
 from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, classification, collapsed
 from warmstart.model import Bundle, Model, fresh_head, save, swap_head
 from warmstart.schemes import Language
 from warmstart.seeding import seed_torch
+from warmstart.workflows.calibration import calibrate, set_apart
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, check_scheme, fine_tune, head_for, looks_back_only
 from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
 from warmstart.workflows.pages import adaptation_page
@@ -45,6 +46,8 @@ class AdaptConfig(Config):
     """also train the same network from scratch"""
     baselines: bool = True
     """also run the majority label and TF-IDF + logistic regression"""
+    calibration: float = Field(0.0, ge=0, lt=1)
+    """share of the validation texts that choose nothing, so that `predict --target-error` can make a promise on them"""
     drop_leaks: bool = False
     """drop training texts that also occur in validation or test, and validation texts that occur in test"""
 
@@ -56,10 +59,11 @@ def adapt(config: AdaptConfig) -> Outcome:
     task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     if config.drop_leaks:
         task = drop_leaks(task)
+    task, apart = set_apart(task, config.calibration)
     folder = open_run(config.out, config, resume=False)
     outcome = compare(bundle, task, config)
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", outcome.comparison)
-    best = adapted_bundle(bundle, outcome, config)
+    best = adapted_bundle(bundle, outcome, config, apart)
     save(best, folder / "bundle")
     page = adaptation_page(outcome, best, config, folder)
     console.print(f"bundle: {folder / 'bundle'} (seed {outcome.best.seed}, best on validation)\nreport: {page}")
@@ -125,8 +129,8 @@ def describe_swap(before: Model, after: Model) -> list[str]:
     ]
 
 
-def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig) -> Bundle:
-    """The best run as a bundle, with its history."""
+def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig, apart: Split | None = None) -> Bundle:
+    """The best run as a bundle, with its history; its confidence is calibrated, and proved on the texts set ``apart``."""
     best = outcome.best
     entry: dict[str, Any] = {
         "command": "adapt",
@@ -138,7 +142,8 @@ def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig) -> Bun
         "comparison": outcome.comparison.plain(),
         "provenance": provenance(),
     }
-    return Bundle(best.model, origin.tokenizer, outcome.task.labels, (*origin.history, entry))
+    calibration = calibrate(best.model, origin.tokenizer, outcome.task.validation, apart)
+    return Bundle(best.model, origin.tokenizer, outcome.task.labels, (*origin.history, entry), calibration)
 
 
 def _run(name: str, bundle: Bundle, splits: Splits, config: FineTuneConfig, seed: int) -> FineTuned:

@@ -13,6 +13,7 @@ from warmstart.data import Audit
 from warmstart.evaluate import Comparison
 from warmstart.model import Bundle, parameter_counts
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
+from warmstart.workflows.calibration import calibration_section
 from warmstart.workflows.outcome import Corpora, Outcome, Pretrained, R, Runs
 from warmstart.workflows.run import provenance
 
@@ -47,10 +48,23 @@ def adaptation_page(outcome: Outcome, bundle: Bundle, config: Config, folder: Pa
             ("labels", str(len(task.labels))),
             ("seeds", str(len(first.scores))),
         ),
-        (*comparison_sections(outcome), audit_section(outcome.audit), size_section(bundle, None), *closing_sections(config)),
+        (
+            *comparison_sections(outcome),
+            *_trust(outcome, bundle),
+            audit_section(outcome.audit),
+            size_section(bundle, None),
+            *closing_sections(config),
+        ),
         footer(),
     )
     return write_report(report, folder)
+
+
+def _trust(outcome: Outcome, bundle: Bundle) -> list[Section]:
+    """Whether the saved model's confidence can be trusted, where it is calibrated."""
+    if bundle.calibration is None:
+        return []
+    return [calibration_section(bundle.calibration, outcome.best.probabilities, outcome.task.test.labels)]
 
 
 def first_sentence(outcome: Outcome) -> str:

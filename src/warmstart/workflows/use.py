@@ -25,6 +25,7 @@ from warmstart.model import Bundle, load
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
 from warmstart.workflows.answers import answered_by, bar_of
+from warmstart.workflows.calibration import bar_for, sureness
 from warmstart.workflows.run import find_bundle, load_model, print_figures, print_table
 
 
@@ -44,7 +45,8 @@ class PredictConfig(Config):
     top: int = Field(3, gt=0)
     """how many of the likeliest labels to give"""
     target_error: float | None = Field(None, gt=0, lt=1)
-    """where answers are written: keep silent below the bar that promises no larger share of wrong answers"""
+    """keep silent below the bar that promises no larger share of wrong labels, or answers (a model that gives labels needs to have
+    been adapted with --calibration)"""
     certainty: float = Field(0.95, gt=0, lt=1)
     """probability with which that must hold"""
     known: tuple[str, ...] = ()
@@ -96,12 +98,17 @@ def predict(config: PredictConfig) -> None:
 
 def _labelled(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
     """The likeliest labels of each text."""
-    if config.target_error or config.known:
-        raise DataError("--target-error and --known are for a model that writes answers, but this one gives labels; leave them out")
-    for text, row in zip(texts, probabilities_of(bundle, texts), strict=True):
+    if config.known:
+        raise DataError("--known is for a model that writes answers, but this one gives labels; leave it out")
+    bar = bar_for(bundle, config.target_error, config.certainty) if config.target_error else None
+    if bar:
+        console.print(bar.sentence(), markup=False)
+    said = probabilities_of(bundle, texts)
+    for text, row, sure in zip(texts, said, sureness(said)[0], strict=True):
         best = (-row).argsort(kind="stable")[: config.top]
         shares = {bundle.labels[i]: round(float(row[i]), 4) for i in best}
-        yield {"label": bundle.labels[best[0]], "probabilities": shares, "text": text}
+        given = bar is None or sure >= bar.threshold
+        yield {"label": bundle.labels[best[0]] if given else None, "probabilities": shares, "text": text}
 
 
 def _answered(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
