@@ -58,6 +58,8 @@ def test_what_goes_without_saying() -> None:
     assert make_scheme("mix") == make_scheme("probe+mix")
     assert make_scheme("mix+lm-loss").trains == ("all",)
     assert make_scheme("full") == Scheme(trains=("all",))
+    assert make_scheme("dapt") == make_scheme("dapt+full") == Scheme(trains=("all",), continued=True)
+    assert make_scheme("dapt+mix") == make_scheme("mix").model_copy(update={"continued": True})
     assert [name for name in SCHEMES if make_scheme(name).still] == ["probe", "mix"]
 
 

@@ -39,7 +39,7 @@ def classifier(tokenizer: Tokenizer) -> Model:
 
 COMPOSITIONS = ["full+mix", "lora+mix", "houlsby+lm-loss", "gradual+discriminative", "lora+bitfit", "lp-ft+l2-sp", "mix+gradual"]
 CASES = [*SCHEMES, *COMPOSITIONS]
-EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "l2-sp"}
+EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "l2-sp", "dapt"}
 MOVES = {
     "bitfit": "bias$",
     "houlsby": r"\.norm(_1|_2)?\.|\.adapter\.",

@@ -13,10 +13,12 @@ with a task and ``drop_leaks`` mends it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,6 +74,14 @@ class Task:
     def with_train(self, train: Split) -> Task:
         """The same task with other training examples."""
         return replace(self, train=train)
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the texts, the labels and the metric."""
+        found = hashlib.sha256(json.dumps([self.labels, self.metric]).encode())
+        for split in self.splits().values():
+            found.update(json.dumps([split.texts, split.labels.tolist()]).encode())
+        return found.hexdigest()
 
     @property
     def floor(self) -> float:

@@ -113,5 +113,5 @@ def text_loss(model: Model, batch: Batch) -> Tensor:
 def needed(language: Language | None) -> Language:
     """The language model; raises ``ModelError`` where there is none."""
     if language is None:
-        raise ModelError("lm-loss needs a pretrained language head, but this model has none; start from a language model")
+        raise ModelError("lm-loss and dapt need a pretrained language head, but this model has none; start from a language model")
     return language

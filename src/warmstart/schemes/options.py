@@ -27,6 +27,12 @@ class SchemeOptions(Config):
     """lora: share of each change's input dropped in training"""
     lm_weight: float = Field(0.5, gt=0)
     """lm-loss: weight of the language-model loss"""
+    dapt_epochs: float = Field(3.0, gt=0)
+    """dapt: passes over the task's own text"""
+    dapt_rate: float = Field(5e-4, gt=0)
+    """dapt: learning rate of these passes"""
+    pilot: float = Field(0.2, ge=0, lt=1)
+    """dapt: share of these passes after which it is decided whether to go on; 0: no pilot, only the check at the end"""
     probe_share: float = Field(0.2, gt=0, lt=1)
     """lp-ft: share of the run in which only the head trains"""
     depth_decay: float = Field(0.8, gt=0, le=1)

@@ -34,6 +34,8 @@ class Scheme(Config):
     """probe first: share of the run in which only the head trains"""
     depth_decay: float = Field(1.0, gt=0, le=1)
     """each level's rate is so much of the one above it"""
+    continued: bool = False
+    """pretraining goes on, on the task's own text, before any of this"""
     lm_weight: float = Field(0.0, ge=0)
     """weight of the language-model loss of the same texts"""
     pull: tuple[float, float] | None = None
@@ -108,6 +110,7 @@ SCHEMES: Registry[Named] = Registry(
         ),
         "lora": Named("low-rank changes", _lora),
         "bitfit": Named("biases", lambda _: {"trains": ("biases",), "rates": {"backbone": 40.0, "head": 20.0}}),
+        "dapt": Named("what comes first", lambda _: {"continued": True}),
         "lm-loss": Named("language loss", lambda options: {"lm_weight": options.lm_weight}),
         "l2-sp": Named(
             "pull",
@@ -159,5 +162,5 @@ def _complete(chosen: list[str]) -> list[str]:
     for name in chosen:
         SCHEMES[name]
     if not {"full", "probe", *SMALL} & set(chosen):
-        return ["full" if set(WHOLE) & set(chosen) else "probe", *chosen]
+        return ["full" if set(WHOLE) & set(chosen) or chosen == ["dapt"] else "probe", *chosen]
     return chosen

@@ -16,9 +16,10 @@ from warmstart.data import Split, Task, audit, drop_leaks, load_task
 from warmstart.engine import console
 from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, classification, collapsed
 from warmstart.model import Bundle, Model, fresh_head, save, swap_head
-from warmstart.schemes import Language
+from warmstart.schemes import Language, make_scheme
 from warmstart.seeding import seed_torch
 from warmstart.workflows.calibration import calibrate, set_apart
+from warmstart.workflows.dapt import continue_pretraining
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, check_scheme, fine_tune, head_for, looks_back_only
 from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
 from warmstart.workflows.pages import adaptation_page
@@ -61,6 +62,9 @@ def adapt(config: AdaptConfig) -> Outcome:
         task = drop_leaks(task)
     task, apart = set_apart(task, config.calibration)
     folder = open_run(config.out, config, resume=False)
+    scheme = make_scheme(config.tune.scheme, config.tune.options)
+    if scheme.continued:
+        bundle = continue_pretraining(bundle, task, config.tune.options, config.seed).bundle
     outcome = compare(bundle, task, config)
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", outcome.comparison)
     best = adapted_bundle(bundle, outcome, config, apart)

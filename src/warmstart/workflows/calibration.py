@@ -82,8 +82,8 @@ def calibration_section(found: Calibration, said: np.ndarray, labels: np.ndarray
     much = "too sure" if found.temperature > 1 else "not sure enough"
     lines = [
         f"Temperature {found.temperature:.2f}, fitted on the validation texts: the model was {much}. On the test texts the "
-        f"expected calibration error goes from {100 * errors[0]:.1f} to {100 * errors[1]:.1f} points, the log loss from {losses[0]:.3f} to "
-        f"{losses[1]:.3f} nats; no label changes. Where confidence and accuracy agree, points lie on the diagonal.",
+        f"expected calibration error goes from {100 * errors[0]:.1f} to {100 * errors[1]:.1f} points, the log loss from "
+        f"{losses[0]:.3f} to {losses[1]:.3f} nats; no label changes. On the diagonal confidence and accuracy agree.",
         f"Averaged over all bars, {100 * area(*curve):.1f} % of the labels given are wrong (AURC).",
     ]
     bins = {

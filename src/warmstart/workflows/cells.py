@@ -8,7 +8,6 @@ are independent, and spread over the workers of joblib, or of whichever of its b
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import threading
@@ -53,6 +52,8 @@ class Entrant(Config):
     """names the bundle's bytes"""
     scheme: str = ""
     """how the backbone is adapted"""
+    before: float = 0.0
+    """seconds spent once before all its runs"""
 
 
 class Cell(Config):
@@ -238,11 +239,8 @@ def _resampled(task: Task, scores: Scores) -> tuple[float, ...]:
 
 def ground_of(task: Task, path: str, folder: Path, tune: FineTuneConfig, *, without_leaks: bool) -> Ground:
     """What the cells of one command on ``task``, read from ``path``, share."""
-    found = hashlib.sha256(json.dumps([task.labels, task.metric]).encode())
-    for split in task.splits().values():
-        found.update(json.dumps([split.texts, split.labels.tolist()]).encode())
     kept = str(folder / "cells")
-    return Ground(task=path, digest=found.hexdigest(), folder=kept, tune=tune, drop_leaks=without_leaks)
+    return Ground(task=path, digest=task.digest, folder=kept, tune=tune, drop_leaks=without_leaks)
 
 
 def bundle_digest(path: str) -> str:

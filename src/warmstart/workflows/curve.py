@@ -42,6 +42,10 @@ class CurveConfig(HeatsConfig):
     target: float | None = Field(None, gt=0, lt=1)
     """a score to reach; default: half the error of the best at the largest number"""
 
+    def fewest(self) -> int | None:
+        """The smallest number of labelled texts."""
+        return self.labels[0]
+
 
 def curve(config: CurveConfig) -> Learned:
     """Run what is not done yet, and report what labels are worth; the ``curve`` command."""

@@ -45,8 +45,8 @@ class FineTuneConfig(Config):
     """How a model is fitted to labels."""
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """what trains, and when: full, probe, mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss, l2-sp; a+b
-    does both"""
+    """what trains, and when: full, probe, mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss, l2-sp,
+    dapt; a+b does both"""
     options: Annotated[SchemeOptions, arg(name="")] = SchemeOptions()
     pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
     """which state of a text the head reads: mean, last, first, or appended (a classification token at the end)"""
@@ -127,7 +127,7 @@ def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
 def check_scheme(bundle: Bundle, config: FineTuneConfig) -> None:
     """Before anything is written or trained: the scheme fits the model. Raises what ``fine_tune`` would raise."""
     scheme = make_scheme(config.scheme, config.options)
-    if scheme.lm_weight:
+    if scheme.lm_weight or scheme.continued:
         needed(Language.of(bundle))
     apply_scheme(copy.deepcopy(bundle.model), scheme)
 

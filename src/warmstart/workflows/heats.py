@@ -6,6 +6,7 @@ run at the rate that won.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
@@ -18,12 +19,15 @@ from pydantic import AfterValidator, Field
 from tyro.conf import Positional, arg
 
 from warmstart.config import Config
-from warmstart.data import Audit, Task, audit, drop_leaks, load_task
+from warmstart.data import Audit, Task, audit, drop_leaks, load_task, subsample
 from warmstart.engine import console
 from warmstart.errors import ConfigError
 from warmstart.evaluate import BASELINES
-from warmstart.schemes import known_scheme
+from warmstart.model import load, save
+from warmstart.schemes import known_scheme, make_scheme
+from warmstart.storage import sha256
 from warmstart.workflows.cells import Cell, Entrant, Ground, Result, bundle_digest, ground_of, run_cells
+from warmstart.workflows.dapt import continue_pretraining
 from warmstart.workflows.finetune import FineTuneConfig, check_scheme
 from warmstart.workflows.run import load_model, open_run
 from warmstart.workflows.standings import Standing, choose_rate, stand
@@ -70,6 +74,10 @@ class HeatsConfig(Config):
     """drop training texts that also occur in validation or test, and validation texts that occur in test"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
 
+    def fewest(self) -> int | None:
+        """The smallest number of labelled texts that a run gets; None: all."""
+        return None
+
 
 @dataclass(frozen=True)
 class Heats:
@@ -104,6 +112,7 @@ def open_heats(config: HeatsConfig) -> Heats:
     task = drop_leaks(task) if config.drop_leaks else task
     entrants = enter(config)
     folder = open_run(config.out, config, resume=(Path(config.out) / "cells").is_dir())
+    entrants = [gone_on(entrant, task, config, folder) for entrant in entrants]
     ground = ground_of(task, config.task, folder, config.tune, without_leaks=config.drop_leaks)
     if config.budget:
         ground = ground.model_copy(update={"deadline": started + seconds_of(config.budget)})
@@ -124,6 +133,27 @@ def enter(config: HeatsConfig) -> list[Entrant]:
         if config.scratch:
             entrants.append(Entrant(name=f"{FRESH}{name}", kind="scratch", backbone=path, origin=origin))
     return entrants
+
+
+def gone_on(entrant: Entrant, task: Task, config: HeatsConfig, folder: Path) -> Entrant:
+    """The entrant itself; or, where its scheme has ``dapt``, one whose backbone went on with pretraining, done once and kept.
+
+    All training texts are read without their labels; the labels of the smallest number asked for, drawn by the first seed,
+    serve the probe that decides.
+    """
+    if entrant.kind != "adapted" or not make_scheme(entrant.scheme).continued:
+        return entrant
+    few = config.fewest()
+    labelled = subsample(task, few, config.seed) if few else task
+    options = {name: value for name, value in config.tune.options.plain().items() if name.startswith(("dapt", "pilot"))}
+    said = json.dumps([entrant.origin, task.digest, options, few, config.seed])
+    place = folder / "dapt" / sha256(said.encode())[:24]
+    if not place.is_dir():
+        place.parent.mkdir(exist_ok=True)
+        made = continue_pretraining(load_model(entrant.backbone), labelled, config.tune.options, config.seed, task.train)
+        save(made.bundle, place)
+    seconds = float(load(place).history[-1]["evidence"][-1]["seconds"])
+    return entrant.model_copy(update={"backbone": str(place), "origin": bundle_digest(str(place)), "before": seconds})
 
 
 def run_heats(heats: Heats, labels: int | None) -> Ran:

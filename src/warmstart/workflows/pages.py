@@ -51,6 +51,7 @@ def adaptation_page(outcome: Outcome, bundle: Bundle, config: Config, folder: Pa
         (
             *comparison_sections(outcome),
             *_trust(outcome, bundle),
+            *_continued(bundle),
             audit_section(outcome.audit),
             size_section(bundle, None),
             *closing_sections(config),
@@ -65,6 +66,18 @@ def _trust(outcome: Outcome, bundle: Bundle) -> list[Section]:
     if bundle.calibration is None:
         return []
     return [calibration_section(bundle.calibration, outcome.best.probabilities, outcome.task.test.labels)]
+
+
+def _continued(bundle: Bundle) -> list[Section]:
+    """What going on with pretraining bought, where it was tried."""
+    tried = [entry for entry in bundle.history if entry.get("command") == "dapt"]
+    header = ("when", "held-out loss, nats", "probe on validation", "seconds")
+    sections = []
+    for entry in tried[-1:]:
+        text = f"On {entry['texts']:,} texts of {entry['task']}; {entry['dropped']} left out that stand in validation or test."
+        rows = [(e["moment"], f"{e['loss']:.3f}", f"{100 * e['probe']:.1f} %", f"{e['seconds']:.1f}") for e in entry["evidence"]]
+        sections.append(Section("Going on with pretraining", (text, as_sentence(entry["verdict"])), (Table(header, rows),)))
+    return sections
 
 
 def first_sentence(outcome: Outcome) -> str:

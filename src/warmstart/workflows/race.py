@@ -36,6 +36,10 @@ class RaceConfig(HeatsConfig):
     labels: int | None = Field(None, gt=1)
     """training texts, drawn anew by each seed, stratified; default: all"""
 
+    def fewest(self) -> int | None:
+        """The number of labelled texts."""
+        return self.labels
+
 
 def race(config: RaceConfig) -> Race:
     """Run what is not done yet, and report how all stand; the ``race`` command."""

@@ -74,6 +74,7 @@ class Standing:
         edge = len(self.tried) > 1 and self.rate in (min(self.tried), max(self.tried))
         parts = [
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
+            f"after {self.entrant.before:.0f} s of going on with pretraining, once" if self.entrant.before else "",
             f"rate {self.rate:g}{' (at the edge of those tried)' if edge else ''}" if self.rate else "",
             *dict.fromkeys(run.note for run in self.runs),
         ]
