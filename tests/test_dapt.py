@@ -94,11 +94,11 @@ def test_a_pilot_that_does_not_pay_is_undone(task: Task, tokenizer: Tokenizer, m
 
 
 def test_the_rule() -> None:
-    """Both must say so: the loss by a hundredth, the probe by not falling."""
-    before = Evidence("before", 4.0, 0.80, 0)
-    cases = {(3.95, 0.80): True, (3.95, 0.79): False, (3.99, 0.90): False, (4.2, 0.81): False}
+    """Both must allow it: the loss by falling a hundredth, the probe by not falling more than a standard error."""
+    before = Evidence("before", 4.0, 0.80, 0.0, 0.0)
+    cases = {(3.95, 0.80): True, (3.95, 0.795): True, (3.95, 0.78): False, (3.99, 0.90): False, (4.2, 0.81): False}
     for (loss, probe), pays in cases.items():
-        assert judge(before, Evidence("pilot", loss, probe, 1.0))[0] == pays
+        assert judge(before, Evidence("pilot", loss, probe, 0.01, 1.0))[0] == pays
 
 
 def test_what_is_inserted_and_an_untied_head_come_along(task: Task, tokenizer: Tokenizer) -> None:

@@ -33,6 +33,8 @@ COMMANDS = Registry(
         "adapt": Command("adapt", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare honestly, report"),
         "race": Command("race", "RaceConfig", "race", "run every way to adapt, and name the cheapest within the noise of the best"),
         "curve": Command("curve", "CurveConfig", "curve", "say what each number of labels gives, and what more would give"),
+        "stream": Command("stream", "StreamConfig", "stream", "learn tasks one after another, and say what was forgotten"),
+        "multitask": Command("multitask", "MultitaskConfig", "multitask", "train several tasks together, and each alone"),
         "answers": Command("answers", "AnswersConfig", "answers", "teach a language model to answer questions, and when not to"),
         "evaluate": Command("use", "EvaluateConfig", "evaluate", "score a model on a task's test split, or on a text"),
         "predict": Command("use", "PredictConfig", "predict", "label texts, or answer questions"),

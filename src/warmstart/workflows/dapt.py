@@ -5,9 +5,9 @@ stand in validation or test are left out and counted. It is read under the objec
 head.
 
 The pilot is a first share of the run. What it brought is seen on a held-out part of the text (the objective's loss) and on the
-validation split (a logistic regression on frozen features). The run goes on only if both say so: the loss fell by at least one
-per cent, and the probe answers no fewer texts rightly. At the end the same is asked again. Whatever does not pay is undone: the
-weights are then those that came, to the bit. The test split is never looked at.
+validation split (a logistic regression on frozen features). The run goes on only if both allow it: the loss fell by at least
+one per cent, and the probe is not worse by more than one standard error of the paired difference. At the end the same is asked
+again. Whatever does not pay is undone: the weights are then those that came, to the bit. The test split is never looked at.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Evidence:
     """of the objective on held-out text, in nats"""
     probe: float
     """accuracy on the validation split of a logistic regression on frozen features"""
+    noise: float
+    """standard error of its difference to the first look, text by text"""
     seconds: float
     """of training so far"""
 
@@ -130,9 +132,10 @@ def judge(before: Evidence, after: Evidence) -> tuple[bool, str]:
     way = "fell" if gain >= 0 else "rose"
     said = (
         f"the held-out loss {way} by {abs(100 * gain):.1f} % ({before.loss:.3f} to {after.loss:.3f} nats), and a probe on frozen "
-        f"features answers {100 * after.probe:.1f} % of the validation texts rightly, where it was {100 * before.probe:.1f} %"
+        f"features answers {100 * after.probe:.1f} % of the validation texts rightly, where it was {100 * before.probe:.1f} % "
+        f"(standard error of the difference {100 * after.noise:.1f})"
     )
-    pays = gain >= LEAST_GAIN and after.probe >= before.probe
+    pays = gain >= LEAST_GAIN and after.probe >= before.probe - after.noise
     return pays, f"{said}: {'it pays' if pays else 'it does not pay; the weights stay as they came'}"
 
 
@@ -174,17 +177,21 @@ class _Look:
         self.tokenizer, self.held = bundle.tokenizer, held
         places = np.random.default_rng(0).permutation(len(task.train))[:PROBED]
         self.train, self.validation = task.train.take(np.sort(places)), task.validation
+        self.first: np.ndarray | None = None
 
     def at(self, moment: str, model: Model, seconds: float) -> Evidence:
         """What is known now."""
         model.eval()
         figures = held_out(model, self.held)
         losses = [value for name, value in figures.items() if name.endswith("loss")]
-        return Evidence(moment, float(np.mean(losses)), self._probe(model), seconds)
+        right = self._probe(model)
+        self.first = right if self.first is None else self.first
+        noise = float((right - self.first).std(ddof=1) / np.sqrt(len(right)))
+        return Evidence(moment, float(np.mean(losses)), float(right.mean()), noise, seconds)
 
-    def _probe(self, model: Model) -> float:
+    def _probe(self, model: Model) -> np.ndarray:
         reader = swap_head(model, ClassifyHeadConfig(classes=2), 0)  # its scores are not read
         parts = [encode_for(reader, self.tokenizer, split.texts) for split in (self.train, self.validation)]
         known, unknown = (pooled_layers(reader, part, self.tokenizer.specials.pad)[:, -1].numpy() for part in parts)
         probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(known, self.train.labels)
-        return float(probe.score(unknown, self.validation.labels))
+        return np.asarray(probe.predict(unknown) == self.validation.labels, dtype=float)

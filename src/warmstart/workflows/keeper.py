@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor
 
-from warmstart.model import Model
+
+class Kept(Protocol):
+    """A module that names what of it must be kept."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every tensor to keep, by name."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Tensor], strict: bool = True) -> object:
+        """Put tensors in."""
+        ...
 
 
 class Keeper:
     """Remembers the weights of the best evaluation (ties go to the later one, which has seen more), and knows when to give up."""
 
-    def __init__(self, model: Model, keep: str = "best", patience: int = 0, awake: float = 0.0) -> None:
+    def __init__(self, model: Kept, keep: str = "best", patience: int = 0, awake: float = 0.0) -> None:
         self.model, self.keep, self.patience, self.awake = model, keep, patience, awake
         self.score, self.best = float("-inf"), dict[str, Tensor]()
         self.curve: list[tuple[int, float]] = []

@@ -1,0 +1,206 @@
+"""A stream of tasks: one after another on the same backbone, and what each one did to those before it.
+
+After every task, all tasks so far are tested with their own heads, and the pretrained language head reads a text it never
+trained on. Ways to remember are compared on the same seeds: nothing, replay of stored texts, elastic weight consolidation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from warmstart.data import sample
+from warmstart.data.batch import Encoded
+from warmstart.engine import console
+from warmstart.evaluate import Row, paired
+from warmstart.evaluate.forgetting import Forgetting, forgetting_of
+from warmstart.evaluate.seeds import Interval, interval
+from warmstart.model import save
+from warmstart.schemes.several import Anchor, Several, Stored, elastic, fisher
+from warmstart.seeding import derive, rng
+from warmstart.storage import write_forced
+from warmstart.types import Batch
+from warmstart.workflows.run import load_model, open_run, print_table, provenance
+from warmstart.workflows.stream_page import stream_page
+from warmstart.workflows.together import Ground, LanguageLoss, Lesson, TasksConfig, check_text, learn, load_tasks, task_bundle
+
+Memory = Literal["none", "replay", "ewc"]
+
+
+class StreamConfig(TasksConfig):
+    """Learn tasks one after another on one backbone, and say what was forgotten."""
+
+    out: str = "runs/stream"
+    """folder of the run"""
+    memory: Annotated[tuple[Memory, ...], Field(min_length=1)] = ("none", "replay", "ewc")
+    """how earlier tasks are remembered: none, replay (stored texts), ewc (elastic weight consolidation); several are compared"""
+    memory_texts: int = Field(100, ge=0)
+    """replay: stored texts of each earlier task, stratified"""
+    replay_share: float = Field(0.5, gt=0, le=1)
+    """replay: stored texts that go with each new one"""
+    strength: float = Field(1000.0, ge=0)
+    """ewc: strength of the pull (lambda)"""
+    fisher_texts: int = Field(200, gt=0)
+    """ewc: training texts on which the Fisher information is estimated"""
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """One stream: one way to remember, one seed."""
+
+    memory: str
+    seed: int
+    scores: tuple[tuple[float, ...], ...]
+    """[k][j]: test score on task j after task k"""
+    language: tuple[float, ...]
+    """language-model loss before the stream and after each task; empty where no text was given"""
+    seconds: float
+    validation: float
+    """mean over all tasks at the end"""
+    model: Several
+
+    @property
+    def figures(self) -> Forgetting:
+        """The usual figures."""
+        return forgetting_of(self.scores)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """All streams of a run."""
+
+    names: tuple[str, ...]
+    """the tasks, in the order learned"""
+    runs: dict[str, tuple[Streamed, ...]]
+    """by way to remember, one a seed"""
+
+    def cell(self, memory: str, stage: int, task: int) -> Interval:
+        """Score on a task after a stage, over seeds."""
+        return interval([run.scores[stage][task] for run in self.runs[memory]])
+
+    def figure(self, memory: str, name: str) -> Interval:
+        """One of the usual figures, over seeds."""
+        return interval([getattr(run.figures, name) for run in self.runs[memory]])
+
+    def sentences(self) -> list[str]:
+        """What was forgotten, and what remembering bought."""
+        said, last = list[str](), len(self.names) - 1
+        for memory in self.runs:
+            for task, name in enumerate(self.names[:-1]):
+                after, end = self.cell(memory, task, task), self.cell(memory, last, task)
+                way = "fell" if end.mean < after.mean else "rose"
+                said.append(f"{memory}: {name} {way} from {100 * after.mean:.1f} to {100 * end.mean:.1f} % by the end")
+        base, *others = list(self.runs)
+        for other in others:
+            for figure, what in (("average", "the average over tasks at the end"), ("learned", "the score on each new task")):
+                rows = [Row(memory, tuple(getattr(run.figures, figure) for run in self.runs[memory])) for memory in (other, base)]
+                said.append(f"{what}: {paired(*rows).sentence}")
+        for memory, runs in self.runs.items():
+            if runs[0].language:
+                loss = float(np.mean([run.language[-1] for run in runs]))
+                said.append(f"{memory}: the language-model loss went from {runs[0].language[0]:.3f} to {loss:.3f} nats")
+        return said
+
+    def plain(self) -> dict[str, Any]:
+        """All that was found, fit for JSON."""
+        kept = ("seed", "scores", "language", "seconds")
+        runs = {
+            memory: [{name: getattr(run, name) for name in kept} | vars(run.figures) for run in done]
+            for memory, done in self.runs.items()
+        }
+        return {"tasks": self.names, "runs": runs, "sentences": self.sentences()}
+
+    HEADER: ClassVar = ("memory", "average at the end", "right after learning", "backward transfer", "forgetting", "seconds")
+    """names the columns of ``table``"""
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row a way to remember."""
+        return [
+            (
+                memory,
+                *(str(self.figure(memory, name)) for name in ("average", "learned", "backward", "forgetting")),
+                f"{np.mean([run.seconds for run in runs]):.1f}",
+            )
+            for memory, runs in self.runs.items()
+        ]
+
+
+def stream(config: StreamConfig) -> Stream:
+    """Run all streams, print, save the last models, write the report; the ``stream`` command."""
+    bundle, tasks = load_model(config.model), load_tasks(config)
+    language = check_text(bundle, config.text)
+    folder = open_run(config.out, config, resume=False)
+    ground = Ground.of(bundle, tasks, config)
+    seeds = range(config.seed, config.seed + config.seeds)
+    runs: dict[str, tuple[Streamed, ...]] = {}
+    for kind in config.memory:
+        runs[kind] = tuple(run_stream(ground, config, kind, seed, language) for seed in seeds)
+    found = Stream(tuple(task.name for task in tasks), runs)
+    print_table(f"after {' -> '.join(found.names)}", found.table(), found.HEADER)
+    for sentence in found.sentences():
+        console.print(sentence, markup=False)
+    for memory, done in runs.items():
+        best = max(done, key=lambda run: run.validation)
+        entry = {"command": "stream", "memory": memory, "seed": best.seed, "scores": best.scores, "provenance": provenance()}
+        place = folder / "bundles" / memory
+        for number, task in enumerate(tasks):
+            save(task_bundle(ground, best.model, number, entry | {"task": task.summary()}), place / task.name)
+    write_forced(folder / "stream.json", json.dumps(found.plain(), indent=1).encode())
+    page = stream_page(found, config, folder)
+    console.print(f"bundles: {folder / 'bundles'}\nreport: {page}", markup=False)
+    return found
+
+
+def run_stream(ground: Ground, config: StreamConfig, memory: str, seed: int, language: LanguageLoss | None) -> Streamed:
+    """One stream from the pretrained backbone on."""
+    model = ground.fresh(seed)
+    scores, losses, seconds = [], [language.of(model.backbone)] if language else [], 0.0
+    stored, anchors = list[Stored](), list[Anchor]()
+    for task in range(len(ground.splits)):
+        penalty = elastic(model, anchors, config.strength) if anchors and config.strength else None
+        batches = _batches(ground, config, task, seed, stored)
+        lesson = Lesson(batches, ground.steps(task), derive(seed, "stream", task), (task,), penalty)
+        trained, _ = learn(model, ground, lesson)
+        seconds += trained.seconds
+        scores.append(tuple(ground.test(model, j).score(ground.splits[j].task.metric) for j in range(task + 1)))
+        if language:
+            losses.append(language.of(model.backbone))
+        if memory == "replay" and config.memory_texts:
+            stored.append(_stored(ground, config, task, seed))
+        if memory == "ewc":
+            anchors.append(Anchor.at(model, fisher(model, task, _few(ground, config.fisher_texts, task, seed), 0, seed)))
+    said = ", ".join(f"{ground.splits[j].task.name} {100 * s:.1f} %" for j, s in enumerate(scores[-1]))
+    console.print(f"{memory}, seed {seed}: {said} at the end, in {seconds:.0f} s", markup=False)
+    end = ground.validate(model, range(len(ground.splits)))
+    return Streamed(memory, seed, tuple(scores), tuple(losses), seconds, end, model)
+
+
+def _batches(ground: Ground, config: StreamConfig, task: int, seed: int, stored: Sequence[Stored]) -> Callable[[int], list[Batch]]:
+    """A task's batches, each with stored texts of every earlier task beside it."""
+    own, size = ground.batches(task, seed), config.train.batch
+    share = max(1, round(size * config.replay_share / max(1, len(stored))))
+
+    def batches(step: int) -> list[Batch]:
+        draws = [(one, rng(seed, "replay", task, one.task, step)) for one in stored]
+        pad = ground.splits[task].pad_id
+        return [own(step), *(one.batch(share, pad, draw, causal=ground.bundle.model.causal) for one, draw in draws)]
+
+    return batches
+
+
+def _stored(ground: Ground, config: StreamConfig, task: int, seed: int) -> Stored:
+    """A stratified choice of a task's training texts; never of validation or test."""
+    splits = ground.splits[task]
+    count = max(len(splits.task.labels), min(config.memory_texts, len(splits.train)))
+    places = sample(splits.task.train.labels, count, derive(seed, "stored"))
+    return Stored(splits.train.take(places), splits.task.train.labels[places], task)
+
+
+def _few(ground: Ground, count: int, task: int, seed: int) -> Encoded:
+    rows = ground.splits[task].train
+    return rows.take(np.sort(rng(seed, "fisher", task).permutation(len(rows))[:count]))
