@@ -125,7 +125,7 @@ class Race:
         return [sentence for sentence in said if sentence]
 
     def _advice(self) -> str:
-        best, taken = self.best, self.cheapest(lambda standing: standing.seconds)
+        best, taken = self.best, self.cheapest(lambda standing: standing.seconds + standing.entrant.before)
         around = f"{percent(best.judged.over_both)} over seeds and test texts, {best.seconds:.1f} s a run"
         if taken is best:
             return f"take {best.name}, the best on validation ({around}): nothing cheaper comes within its noise"
