@@ -13,7 +13,18 @@ from safetensors.torch import load_file, save_file
 
 from conftest import make_backbone, make_language_model
 from warmstart.errors import BundleError, ModelError, StorageError
-from warmstart.heads import HEADS, POOLINGS, ClassifyHeadConfig, LanguageHeadConfig
+from warmstart.heads import (
+    HEADS,
+    POOLINGS,
+    ChooseHeadConfig,
+    ClassifyHeadConfig,
+    HeadConfig,
+    LanguageHeadConfig,
+    RegressHeadConfig,
+    SeveralHeadConfig,
+    SpanHeadConfig,
+    TagHeadConfig,
+)
 from warmstart.model import Bundle, Model, fresh_head, load, parameter_counts, save, swap_head
 from warmstart.model import bundle as bundle_file
 from warmstart.tokenizer import Tokenizer
@@ -22,13 +33,18 @@ HEAD_CASES = [
     LanguageHeadConfig(),
     LanguageHeadConfig(tied=False, bias=True),
     *(ClassifyHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
+    SeveralHeadConfig(classes=3),
+    RegressHeadConfig(mean=3.0, spread=2.0),
+    ChooseHeadConfig(alternatives=2),
+    TagHeadConfig(classes=3),
+    SpanHeadConfig(),
 ]
 
 
-def make_bundle(tokenizer: Tokenizer, head: LanguageHeadConfig | ClassifyHeadConfig, *, causal: bool = True) -> Bundle:
+def make_bundle(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = True) -> Bundle:
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
     model = Model(backbone, fresh_head(head, backbone, 0), causal=causal)
-    return Bundle(model, tokenizer, tuple("abc") if isinstance(head, ClassifyHeadConfig) else ())
+    return Bundle(model, tokenizer, tuple("abc") if hasattr(head, "classes") else ())
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +65,7 @@ def copy(saved: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("head", HEAD_CASES, ids=str)
-def test_every_head_comes_back_with_the_same_outputs(
-    tokenizer: Tokenizer, head: LanguageHeadConfig | ClassifyHeadConfig, tmp_path: Path
-) -> None:
+def test_every_head_comes_back_with_the_same_outputs(tokenizer: Tokenizer, head: HeadConfig, tmp_path: Path) -> None:
     """Save, load, self-test: the same logits to the bit, the same tokenizer, labels and history."""
     before = replace(make_bundle(tokenizer, head), history=({"command": "test"},))
     after = load(save(before, tmp_path / "b"), selftest=True)

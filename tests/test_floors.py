@@ -16,6 +16,7 @@ FLOORS = [
     {"data", "model"},
     {"schemes", "engine", "interop", "generation"},
     {"evaluate", "analysis", "report"},
+    {"kinds"},
     {"workflows"},
     {"estimator"},
     {"serve"},

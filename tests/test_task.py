@@ -45,7 +45,7 @@ def test_a_manifest_becomes_a_task(tmp_path: Path) -> None:
     """A share is cut from the training examples, stratified; paths start at the manifest's folder."""
     task = load_task(manifest(tmp_path, unlabelled=["more.txt", {"path": "/else/where.txt", "document": "line"}]))
     assert task.summary() == {
-        "name": "toy", "metric": "accuracy", "labels": ["a", "b"], "train": 24, "validation": 6, "test": 6,
+        "name": "toy", "kind": "label", "metric": "accuracy", "labels": ["a", "b"], "train": 24, "validation": 6, "test": 6,
     }  # fmt: skip
     assert np.bincount(task.validation.labels).tolist() == [4, 2]
     assert task.test.labels.tolist() == [0, 1, 0, 1, 0, 1]
@@ -148,7 +148,7 @@ WRONG = {
     "source is no mapping": ({"source": "latin-1"}, ConfigError, "'source' must hold settings such as .* got 'latin-1'"),
     "split of no kind": ({"validation": True}, ConfigError, "'validation' must be a path, .* a share .*; got True"),
     "empty list": ({"train": []}, ConfigError, r"'train' must be a path, a source with a path, a list of these; got \[\]"),
-    "metric": ({"metric": "f1"}, ConfigError, r"'metric' Input should be 'accuracy' or 'macro_f1' \(got 'f1'\)"),
+    "metric": ({"metric": "f1"}, ConfigError, "a task of kind 'label' is scored by accuracy, macro_f1, but 'metric' is f1"),
     "limit": ({"limit": 1}, ConfigError, "'limit' Input should be greater than 1"),
     "repeated label": ({"labels": ["a", "b", "a"]}, ConfigError, "must name each label once, but repeats 'a'"),
     "share": ({"validation": 1.5}, DataError, r"toy\.yaml: a held-out part must be a share .* got 1\.5 of 30 examples"),

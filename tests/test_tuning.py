@@ -241,7 +241,7 @@ def test_the_language_loss_is_equation_5(tokenizer: Tokenizer) -> None:
 def test_the_language_loss_needs_a_language_model(tokenizer: Tokenizer) -> None:
     """A model that was adapted before has lost its language head; the message says so."""
     model = classifier(tokenizer)
-    with pytest.raises(ModelError, match="lm-loss needs a pretrained language head.*start from a language model"):
+    with pytest.raises(ModelError, match="lm-loss and dapt need a pretrained language head.*start from a language model"):
         fine_tune(model, Splits.of(make_task(), model, tokenizer), settings("lm-loss"), 0)
 
 

@@ -38,6 +38,7 @@ _HOMES = {
     "WarmstartError": "errors",
     "account": "workflows.account",
     "adapt": "workflows.adapt",
+    "ask": "kinds",
     "audit": "data",
     "curve": "workflows.curve",
     "generate": "generation",
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
+    from warmstart.kinds import ask as ask
     from warmstart.model import Account as Account
     from warmstart.model import Bundle as Bundle
     from warmstart.model import load as load

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from warmstart.data.batch import encode
-from warmstart.data.task import Split, Task
+from warmstart.data.task import Split, Task, plain_text
 from warmstart.errors import DataError
 from warmstart.tokenizer import Tokenizer
 
@@ -137,6 +137,7 @@ class Audit:
 
 def audit(task: Task, tokenizer: Tokenizer | None = None, max_tokens: int | None = None) -> Audit:
     """Count what may be wrong with a task; ``max_tokens`` is the most that the model reads of a text, ends included."""
+    task = task.as_texts()
     keys = {name: [same_as(text) for text in split.texts] for name, split in task.splits().items()}
     splits = tuple(
         _split_audit(name, split, keys[name], task.labels, _tokens(split, tokenizer, max_tokens))
@@ -154,7 +155,8 @@ def drop_leaks(task: Task) -> Task:
     """
     validation = _without(task.validation, task.test)
     train = _without(_without(task.train, task.test), validation)
-    missing = [task.labels[number] for number in range(len(task.labels)) if number not in train.labels]
+    one = task.kind == "label"
+    missing = [name for number, name in enumerate(task.labels) if number not in train.labels] if one else []
     if missing or not len(validation):
         what = f"no training example of {', '.join(missing)}" if missing else "no validation example"
         raise DataError(f"without what other splits of '{task.name}' repeat, {what} is left; split the data anew")
@@ -168,8 +170,8 @@ def same_as(text: str) -> str:
 
 def _without(split: Split, other: Split) -> Split:
     """The split without the texts that ``other`` has too; empty texts stay."""
-    taken = {same_as(text) for text in other.texts} - {""}
-    return split.take(np.array([i for i, text in enumerate(split.texts) if same_as(text) not in taken], dtype=np.int64))
+    taken = {same_as(plain_text(text)) for text in other.texts} - {""}
+    return split.take(np.array([i for i, text in enumerate(split.texts) if same_as(plain_text(text)) not in taken], dtype=np.int64))
 
 
 def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ...], tokens: Tokens | None) -> SplitAudit:

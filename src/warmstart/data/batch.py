@@ -9,7 +9,7 @@ Letters: B batch, T tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -35,25 +35,80 @@ class Encoded:
     """each (T,) int64; every row holds at least its end-of-text token"""
     cut: np.ndarray
     """(N,) how many tokens of each text did not fit"""
+    group: int = 1
+    """rows of each example; they stand together"""
+    marks: tuple[np.ndarray, ...] = ()
+    """for each row, the places of what is asked about: the first token of every word that fits"""
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows) // self.group
 
     def take(self, places: np.ndarray) -> Encoded:
-        """The texts at ``places``, in that order."""
-        return Encoded(tuple(self.rows[place] for place in places), self.cut[places])
+        """The examples at ``places``, in that order."""
+        rows = self.rows_of(places)
+        marks = tuple(self.marks[row] for row in rows) if self.marks else ()
+        return Encoded(tuple(self.rows[row] for row in rows), self.cut[rows], self.group, marks)
+
+    def rows_of(self, places: np.ndarray) -> np.ndarray:
+        """The rows of the examples at ``places``."""
+        return (np.asarray(places)[:, None] * self.group + np.arange(self.group)).ravel()
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(N,) tokens of the longest row of each example."""
+        return np.array([len(row) for row in self.rows]).reshape(-1, self.group).max(axis=1)
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int, *, appended: bool = False) -> Encoded:
+def encode(tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], max_tokens: int, *, appended: bool = False) -> Encoded:
     """Each text between two end-of-text tokens, as documents stand in the token store: ``[EOS] text [EOS]``.
 
-    With ``appended`` the last one is ``[CLS]``. Texts that are too long lose their end, never these tokens.
+    Pairs stand beside each other: ``[EOS] one [EOS] other [EOS]``. With ``appended`` the last one is ``[CLS]``. What is too long
+    loses its end, never these tokens; of a pair the longer side is cut first.
     """
     specials = tokenizer.specials
+    if texts and not isinstance(texts[0], str):
+        return _encode_pairs(tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_tokens, appended=appended)
     last, room = (specials.cls if appended else specials.eos), max_tokens - 2
-    spelled = tokenizer.encode(texts)
+    spelled = tokenizer.encode([text for text in texts if isinstance(text, str)])
     rows = tuple(np.array([specials.eos, *ids[:room], last], dtype=np.int64) for ids in spelled)
     return Encoded(rows, np.array([max(0, len(ids) - room) for ids in spelled], dtype=np.int64))
+
+
+def _encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], max_tokens: int, *, appended: bool) -> Encoded:
+    specials, room = tokenizer.specials, max_tokens - 3
+    ones, others = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    rows, cut = [], []
+    for one, other in zip(ones, others, strict=True):
+        over = max(0, len(one) + len(other) - room)
+        first = min(len(one), max(room - len(other), room // 2))
+        second = min(len(other), room - first)
+        last = specials.cls if appended else specials.eos
+        rows.append(np.array([specials.eos, *one[:first], specials.eos, *other[:second], last], dtype=np.int64))
+        cut.append(over)
+    return Encoded(tuple(rows), np.array(cut, dtype=np.int64))
+
+
+def encode_pieces(tokenizer: Tokenizer, texts: Sequence[Sequence[str]], max_tokens: int) -> Encoded:
+    """Texts that are given in pieces (words; a piece keeps the space before it), with the place of each piece's first token.
+
+    ``[["I", " rub"]]`` -> rows ``[EOS I rub EOS]``, marks ``[1, 2]``. Pieces that do not fit are left out and counted, whole.
+    """
+    specials, room = tokenizer.specials, max_tokens - 2
+    spelled = iter(tokenizer.encode([piece for pieces in texts for piece in pieces]))
+    rows, marks, cut = [], [], []
+    for pieces in texts:
+        row, places, lost = [specials.eos], list[int](), 0
+        for _ in pieces:
+            ids = next(spelled) or [specials.unk]
+            if lost or len(row) - 1 + len(ids) > room:
+                lost += 1
+                continue
+            places.append(len(row))
+            row += ids
+        rows.append(np.array([*row, specials.eos], dtype=np.int64))
+        marks.append(np.array(places, dtype=np.int64))
+        cut.append(lost)
+    return Encoded(tuple(rows), np.array(cut, dtype=np.int64), marks=tuple(marks))
 
 
 def padded(rows: Sequence[Sequence[int] | np.ndarray], fill: int) -> np.ndarray:
@@ -80,16 +135,21 @@ def labelled_batches(
 
     ``size`` is (texts of a batch, batches of a step).
     """
+
+    def made(places: np.ndarray) -> Batch:
+        batch = collate([encoded.rows[i] for i in encoded.rows_of(places)], labels[places], pad_id, causal=causal)
+        return batch if encoded.group == 1 else replace(batch, count=len(places))
+
+    return chosen_batches(encoded, made, size, seed)
+
+
+def chosen_batches(
+    encoded: Encoded, made: Callable[[np.ndarray], Batch], size: tuple[int, int], seed: int
+) -> Callable[[int], list[Batch]]:
+    """The same with ``made(places)`` for the batch of the examples at these places."""
     batch, accumulate = size
-    chosen = by_length(np.array([len(row) for row in encoded.rows]), batch, seed)
-
-    def batches(step: int) -> list[Batch]:
-        numbers = range(step * accumulate, (step + 1) * accumulate)
-        return [
-            collate([encoded.rows[i] for i in places], labels[places], pad_id, causal=causal) for places in map(chosen, numbers)
-        ]
-
-    return batches
+    chosen = by_length(encoded.lengths, batch, seed)
+    return lambda step: [made(chosen(number)) for number in range(step * accumulate, (step + 1) * accumulate)]
 
 
 def by_length(lengths: np.ndarray, batch: int, seed: int) -> Callable[[int], np.ndarray]:
@@ -111,14 +171,15 @@ def by_length(lengths: np.ndarray, batch: int, seed: int) -> Callable[[int], np.
 
 def ordered_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) -> Iterator[tuple[np.ndarray, Batch]]:
     """Every text once, shortest first, in batches of at most ``tokens`` padded tokens; yields the texts' places and the batch."""
-    ranked = np.argsort([len(row) for row in encoded.rows], kind="stable")
+    lengths = encoded.lengths
+    ranked = np.argsort(lengths, kind="stable")
     start = 0
     while start < len(ranked):
         end = start + 1
-        while end < len(ranked) and (end + 1 - start) * len(encoded.rows[ranked[end]]) <= tokens:
+        while end < len(ranked) and (end + 1 - start) * encoded.group * lengths[ranked[end]] <= tokens:
             end += 1
         places = ranked[start:end]
-        yield places, collate([encoded.rows[i] for i in places], None, pad_id, causal=causal)
+        yield places, collate([encoded.rows[i] for i in encoded.rows_of(places)], None, pad_id, causal=causal)
         start = end
 
 

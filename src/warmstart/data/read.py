@@ -46,7 +46,7 @@ def read_documents(source: Source) -> Iterator[str]:
 
 def _all_documents(source: Source) -> Iterator[str]:
     for file in source_files(source):
-        form = _format(source, file)
+        form = source_format(source, file)
         if form == "text":
             with opened(file, source.encoding) as lines:
                 texts = _documents(_short_lines(lines), "paragraph" if source.document == "sentence" else source.document)
@@ -91,7 +91,8 @@ def source_files(source: Source) -> list[Path]:
     return files
 
 
-def _format(source: Source, file: Path) -> Format:
+def source_format(source: Source, file: Path) -> Format:
+    """What a file of a source is read as."""
     if source.format != "auto":
         return source.format
     if source.pattern is not None:
@@ -142,7 +143,7 @@ def _short_lines(file: TextIO) -> Iterator[str]:
 
 def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
     """The (text, label) pairs of one file."""
-    form = _format(source, file)
+    form = source_format(source, file)
     if form == "text":
         raise DataError(
             f"{file} is plain text and names no labels; give a pattern with the groups text and label, "

@@ -36,8 +36,14 @@ class Source(Config):
     r"""a regular expression for one line with the groups text and label, for instance ^(?P<label>\S+) (?P<text>.*)$"""
     text: str = "text"
     """the column that holds the text"""
+    second: str | None = None
+    """the column that holds a second text, for tasks about pairs, or the passage that a question is about"""
     label: str = "label"
-    """the column that holds the label"""
+    """the column that holds the label, the number, the tags, the place of the right alternative, or the answer"""
+    separator: str = Field("|", min_length=1)
+    """parts several labels in one column of text"""
+    alternatives: tuple[str, ...] = ()
+    """the columns that hold the alternatives to choose from; default: one column 'alternatives' with lists"""
     labels_path: str | None = None
     """a second file whose lines are the labels of the lines of the first"""
     as_label: str | None = None

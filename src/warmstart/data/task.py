@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,22 +26,35 @@ import yaml
 from pydantic import ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
-from warmstart.data.read import read_examples
+from warmstart.data.numbering import names_of, numbered, strata
 from warmstart.data.source import Source
 from warmstart.data.split import held_out_count, sample, stratified
+from warmstart.data.targets import read_targets
 from warmstart.errors import ConfigError, DataError
 from warmstart.storage import whole_folder
 
-Metric = Literal["accuracy", "macro_f1"]
+Metric = Literal["accuracy", "macro_f1", "micro_f1", "subset", "pearson", "spearman", "r2", "span_f1", "f1", "exact"]
+Kind = Literal["label", "labels", "number", "choice", "tags", "span"]
+METRICS: dict[str, tuple[str, ...]] = {
+    "label": ("accuracy", "macro_f1"),
+    "labels": ("micro_f1", "macro_f1", "subset"),
+    "number": ("pearson", "spearman", "r2"),
+    "choice": ("accuracy",),
+    "tags": ("accuracy", "span_f1"),
+    "span": ("f1", "exact"),
+}
+"""what a task of each kind can be scored by; the first is taken where none is named"""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Texts and their labels."""
+    """Texts and their labels; what both are hangs on the kind of the task."""
 
-    texts: tuple[str, ...]
+    texts: tuple[Any, ...]
+    """strings; pairs of them; a text and its alternatives; words; a question and its passage"""
     labels: np.ndarray
-    """(N,) int64 places in the task's ``labels``"""
+    """(N,) int64 places in the task's ``labels``; (N, C) of 0 and 1; (N,) numbers; places of the right alternatives; or (N,)
+    objects: the tags of each word as numbers, or (start, end, answers)"""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -66,10 +78,22 @@ class Task:
     """what a score means"""
     unlabelled: tuple[Source, ...] = ()
     """more text of the same kind"""
+    kind: Kind = "label"
+    """what is asked of a text"""
 
     def splits(self) -> dict[str, Split]:
         """The three splits by name."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    def as_texts(self) -> Task:
+        """The same as plain texts with one label each, for what looks at texts alone; of other kinds all have one."""
+        one = self.kind == "label"
+        train, validation, test = (
+            Split(tuple(map(plain_text, split.texts)), split.labels if one else np.zeros(len(split), dtype=np.int64))
+            for split in self.splits().values()
+        )
+        names = self.labels if one else ("any",)
+        return replace(self, labels=names, kind="label", train=train, validation=validation, test=test)
 
     def with_train(self, train: Split) -> Task:
         """The same task with other training examples."""
@@ -91,7 +115,7 @@ class Task:
     def summary(self) -> dict[str, Any]:
         """What a log or a report says of the task: name, metric, labels, and the size of each split."""
         sizes = {name: len(split) for name, split in self.splits().items()}
-        return {"name": self.name, "metric": self.metric, "labels": list(self.labels), **sizes}
+        return {"name": self.name, "kind": self.kind, "metric": self.metric, "labels": list(self.labels), **sizes}
 
 
 class TaskSpec(Config):
@@ -101,6 +125,8 @@ class TaskSpec(Config):
 
     name: str
     """what reports call the task"""
+    kind: Kind = "label"
+    """what is asked of a text: one label, several labels, a number, a choice among alternatives, tags of its words, a span of it"""
     train: tuple[Source, ...]
     """labelled text to learn from"""
     validation: int | float | tuple[Source, ...]
@@ -111,8 +137,8 @@ class TaskSpec(Config):
     """more text of the same kind"""
     labels: tuple[str, ...] | None = None
     """names of the classes in the order wanted; else they are sorted"""
-    metric: Metric = "accuracy"
-    """accuracy, or macro_f1 where classes are of very different size and each matters as much"""
+    metric: Metric | None = None
+    """what a score means; label: accuracy, or macro_f1 where classes are of very different size and each matters as much"""
     limit: int | None = Field(default=None, gt=1)
     """use only so many training examples, stratified"""
     source: dict[str, Any] = Field(default_factory=dict)
@@ -179,25 +205,32 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
 
     Test and validation are cut from the training examples in this order; a share is always one of all training examples given.
     """
-    texts, names = read_sources(spec.train, folder)
-    labels = _label_names(names, spec.labels)
-    train = _numbered("train", texts, names, labels)
+    if spec.metric and spec.metric not in METRICS[spec.kind]:
+        raise ConfigError(
+            f"a task of kind '{spec.kind}' is scored by {', '.join(METRICS[spec.kind])}, but 'metric' is {spec.metric}"
+        )
+    texts, targets = read_sources(spec.train, folder, spec.kind)
+    labels = names_of(spec.kind, targets, spec.labels)
+    train = Split(tuple(texts), numbered("train", targets, labels, spec.kind))
     given, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
         if isinstance(wanted, tuple):
-            splits[name] = _numbered(name, *read_sources(wanted, folder), labels)
+            others, asked = read_sources(wanted, folder, spec.kind)
+            splits[name] = Split(tuple(others), numbered(name, asked, labels, spec.kind))
         else:
-            kept, held_out = stratified(train.labels, held_out_count(given, wanted), seed)
+            kept, held_out = stratified(strata(train.labels), held_out_count(given, wanted), seed)
             train, splits[name] = train.take(kept), train.take(held_out)
-    _check_train_covers(train, splits, labels)
+    if spec.kind == "label":
+        _check_train_covers(train, splits, labels)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
-    task = Task(spec.name, labels, train, splits["validation"], splits["test"], spec.metric, unlabelled)
+    metric = spec.metric or METRICS[spec.kind][0]
+    task = Task(spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.kind)  # type: ignore[arg-type]
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
 
 
 def subsample(task: Task, count: int, seed: int) -> Task:
     """The task with only ``count`` training examples: stratified, at least one of each class. Other splits stay."""
-    return task.with_train(task.train.take(sample(task.train.labels, count, seed)))
+    return task.with_train(task.train.take(sample(strata(task.train.labels), count, seed)))
 
 
 def save_task(task: Task, folder: str | Path) -> Path:
@@ -224,36 +257,15 @@ def _at(source: Source, folder: Path) -> Source:
     return source.model_copy(update={"path": str(folder / source.path), "labels_path": labels_path})
 
 
-def read_sources(sources: Sequence[Source], folder: Path) -> tuple[list[str], list[str]]:
-    """All texts of sources whose paths start at ``folder``, and the label of each."""
-    parts = [read_examples(_at(source, folder)) for source in sources]
+def plain_text(text: Any) -> str:
+    """A text of any kind as one string."""
+    return text if isinstance(text, str) else " ".join(text)
+
+
+def read_sources(sources: Sequence[Source], folder: Path, kind: str = "label") -> tuple[list[Any], list[Any]]:
+    """All texts of sources whose paths start at ``folder``, and what is asked of each."""
+    parts = [read_targets(kind, _at(source, folder)) for source in sources]
     return [text for texts, _ in parts for text in texts], [label for _, labels in parts for label in labels]
-
-
-def _label_names(found: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The names of the classes: as wanted, else sorted, as numbers if all of them are (``"2"`` before ``"10"``)."""
-    present = set(found)
-    if len(present) < 2:
-        raise DataError(f"a task needs at least two labels, but all {len(found)} training examples have {present.pop()!r}")
-    if wanted is None:
-        numeric = all(name.removeprefix("-").isdecimal() for name in present)
-        return tuple(sorted(present, key=lambda name: (int(name) if numeric else 0, name)))
-    if len(set(wanted)) != len(wanted):
-        raise ConfigError(f"'labels' must name each label once, but repeats {Counter(wanted).most_common(1)[0][0]!r}")
-    return wanted
-
-
-def _numbered(name: str, texts: Sequence[str], found: Sequence[str], labels: tuple[str, ...]) -> Split:
-    """The split with labels as numbers; raises ``DataError`` for names outside ``labels``."""
-    numbers = {label: number for number, label in enumerate(labels)}
-    strange = Counter(label for label in found if label not in numbers)
-    if strange:
-        listed = ", ".join(f"{label!r} ({count}×)" for label, count in strange.most_common(5))
-        raise DataError(
-            f"every label of the {name} split must be one of {', '.join(labels)}, but it has {listed}; "
-            "mend the labels, or add training examples of these"
-        )
-    return Split(tuple(texts), np.array([numbers[label] for label in found], dtype=np.int64))
 
 
 def _check_train_covers(train: Split, splits: Mapping[str, Split], labels: tuple[str, ...]) -> None:

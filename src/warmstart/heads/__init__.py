@@ -11,17 +11,34 @@ from warmstart.heads.classify import ClassifyHead as ClassifyHead
 from warmstart.heads.classify import ClassifyHeadConfig as ClassifyHeadConfig
 from warmstart.heads.language import LanguageHead as LanguageHead
 from warmstart.heads.language import LanguageHeadConfig as LanguageHeadConfig
+from warmstart.heads.pooled import ChooseHead as ChooseHead
+from warmstart.heads.pooled import ChooseHeadConfig as ChooseHeadConfig
+from warmstart.heads.pooled import RegressHead as RegressHead
+from warmstart.heads.pooled import RegressHeadConfig as RegressHeadConfig
+from warmstart.heads.pooled import SeveralHead as SeveralHead
+from warmstart.heads.pooled import SeveralHeadConfig as SeveralHeadConfig
 from warmstart.heads.pooling import POOLINGS as POOLINGS
+from warmstart.heads.token import SpanHead as SpanHead
+from warmstart.heads.token import SpanHeadConfig as SpanHeadConfig
+from warmstart.heads.token import TagHead as TagHead
+from warmstart.heads.token import TagHeadConfig as TagHeadConfig
 from warmstart.registry import Registry
 
-HeadConfig = LanguageHeadConfig | ClassifyHeadConfig
-Head = LanguageHead | ClassifyHead
+TaskHeadConfig = ClassifyHeadConfig | SeveralHeadConfig | RegressHeadConfig | ChooseHeadConfig | TagHeadConfig | SpanHeadConfig
+TaskHead = ClassifyHead | SeveralHead | RegressHead | ChooseHead | TagHead | SpanHead
+HeadConfig = LanguageHeadConfig | TaskHeadConfig
+Head = LanguageHead | TaskHead
 
 HEADS: Registry[tuple[type[HeadConfig], type[Head]]] = Registry(
     "head",
     {
         "language": (LanguageHeadConfig, LanguageHead),
         "classify": (ClassifyHeadConfig, ClassifyHead),
+        "several": (SeveralHeadConfig, SeveralHead),
+        "regress": (RegressHeadConfig, RegressHead),
+        "choose": (ChooseHeadConfig, ChooseHead),
+        "tag": (TagHeadConfig, TagHead),
+        "span": (SpanHeadConfig, SpanHead),
     },
 )
 """Each head's settings and its module."""

@@ -5,8 +5,9 @@ Letters: B batch, T tokens, D width, C classes.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
+import torch.nn.functional as F
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
@@ -30,6 +31,8 @@ class ClassifyHeadConfig(Config):
 class ClassifyHead(nn.Module):
     """Pooling, dropout, one linear layer."""
 
+    per_token: ClassVar = False
+
     def __init__(self, config: ClassifyHeadConfig, width: int, embedding: Tensor | None = None) -> None:
         super().__init__()
         self.config = config
@@ -41,3 +44,11 @@ class ClassifyHead(nn.Module):
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, C) logits; padding never counts."""
         return self.score(self.dropout(POOLINGS[self.config.pooling](states, mask)))
+
+    def loss(self, scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Summed cross-entropy in nats: scores (B, C) against class numbers (B,)."""
+        return F.cross_entropy(scores.float(), targets, reduction="sum")
+
+    def said(self, scores: Tensor) -> Tensor:
+        """(B, C) probabilities."""
+        return scores.softmax(dim=-1)

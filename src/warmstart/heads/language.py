@@ -7,7 +7,7 @@ Letters: B batch, T tokens, D width, V vocabulary.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,8 @@ class LanguageHeadConfig(Config):
 
 class LanguageHead(nn.Module):
     """Linear scores over the vocabulary, with a weight of its own or the embedding's."""
+
+    per_token: ClassVar = True
 
     def __init__(self, config: LanguageHeadConfig, width: int, embedding: Tensor) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from warmstart.backbone import Backbone
 from warmstart.heads import Head, HeadConfig, LanguageHead, make_head
 from warmstart.inserts import Mix
-from warmstart.objectives import class_loss, language_loss
+from warmstart.objectives import language_loss
 from warmstart.seeding import seed_torch
 from warmstart.types import Batch
 
@@ -45,7 +45,7 @@ class Model(nn.Module):
         states = self.backbone(batch.ids, mask=batch.mask, causal=batch.causal).last
         if isinstance(self.head, LanguageHead):
             return language_loss(states, self.head.weight, self.head.bias, batch.targets)
-        return class_loss(self.head(states, batch.mask), batch.targets)
+        return self.head.loss(self.head(states, batch.mask), batch.targets, batch.mask)
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor that must be saved, by name. A tied head's weight is the embedding's and is named once."""

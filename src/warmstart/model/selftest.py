@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from warmstart.heads import LanguageHead
 from warmstart.seeding import rng
 
 if TYPE_CHECKING:
@@ -71,9 +70,9 @@ def _rows(model: Model) -> tuple[Tensor, Tensor]:
 
 @torch.inference_mode()
 def _answers(model: Model, ids: Tensor, mask: Tensor | None) -> Tensor:
-    """A classification head's logits, or a language head's scores after each row's last real token: (rows, C or V)."""
+    """What a pooled head says of each row, or a head of tokens of each row's last real token: (rows, C or V)."""
     states = model.backbone(ids, mask=mask, causal=model.causal).last  # (B, T, D)
-    if not isinstance(model.head, LanguageHead):
+    if not model.head.per_token:
         return model.head(states, mask)
     last = mask.sum(dim=1) - 1 if mask is not None else torch.full((len(ids),), ids.shape[1] - 1)
     return model.head(states[torch.arange(len(ids)), last])

@@ -21,7 +21,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor
 
 from warmstart.data.batch import Encoded, ordered_batches
-from warmstart.heads import POOLINGS, ClassifyHead
+from warmstart.heads import POOLINGS
 from warmstart.inserts import Mix, levelled, unmixed
 from warmstart.model import Model
 from warmstart.storage import write_forced
@@ -79,10 +79,7 @@ class Features:
 
 def reading_digest(model: Model) -> str:
     """Names all that a text's features depend on: the backbone's settings and weights without a mix, its direction, the pooling."""
-    assert isinstance(model.head, ClassifyHead)
-    found = hashlib.sha256(
-        json.dumps([model.backbone.config.plain(), model.causal, model.head.config.pooling], sort_keys=True).encode()
-    )
+    found = hashlib.sha256(json.dumps([model.backbone.config.plain(), model.causal, _pooling(model)], sort_keys=True).encode())
     mix = {f"{path}." for path, module in model.backbone.named_modules() if isinstance(module, Mix)}
     for name, tensor in sorted(model.backbone.state_dict().items()):
         if not name.startswith(tuple(mix)):
@@ -94,8 +91,7 @@ def reading_digest(model: Model) -> str:
 @torch.no_grad()
 def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
     """(N, L + 1, D) on the processor: each text's states of every layer, as a mix reads them, pooled."""
-    assert isinstance(model.head, ClassifyHead)
-    pool = POOLINGS[model.head.config.pooling]
+    pool = POOLINGS[_pooling(model)]
     was, device = model.training, next(model.parameters()).device
     model.eval()
     out = torch.empty(len(encoded), model.backbone.config.depth + 1, model.backbone.config.width)
@@ -106,6 +102,13 @@ def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
         out[places] = torch.stack([pool(layer, batch.mask) for layer in layers], dim=1).cpu()  # (B, L + 1, D)
     model.train(was)
     return out
+
+
+def _pooling(model: Model) -> str:
+    """How the model's head makes one state of many."""
+    pooling = getattr(model.head.config, "pooling", None)
+    assert isinstance(pooling, str), "only a head that pools has features of a text"
+    return pooling
 
 
 def read_features(model: Model, features: Tensor) -> Tensor:

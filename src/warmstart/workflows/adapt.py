@@ -14,7 +14,8 @@ from warmstart.backbone import Backbone
 from warmstart.config import Config
 from warmstart.data import Split, Task, audit, drop_leaks, load_task
 from warmstart.engine import console
-from warmstart.evaluate import BASELINES, Comparison, Labelled, Row, Scores, classification, collapsed
+from warmstart.evaluate import Comparison, Row
+from warmstart.kinds import Result, kind_of
 from warmstart.model import Bundle, Model, fresh_head, save, swap_head
 from warmstart.schemes import Language, make_scheme
 from warmstart.seeding import seed_torch
@@ -25,8 +26,8 @@ from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
 from warmstart.workflows.pages import adaptation_page
 from warmstart.workflows.run import load_model, open_run, print_comparison, provenance
 
-LADDER = ("majority", "TF-IDF + logistic regression")
-"""baselines that stand beside every adaptation; a race runs all there are"""
+SPARED = ("TF-IDF + linear SVM",)
+"""baselines that a race runs, but an adaptation does without"""
 
 
 class AdaptConfig(Config):
@@ -93,9 +94,9 @@ def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None 
     # a frozen backbone that was never trained is no from-scratch run: all of it must train
     settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
     runs = {name: tuple(_run(name, bundle, splits[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
-    rows = [_row(name, done, task.metric, task.floor) for name, done in runs.items()]
-    reference: dict[str, Scores] = {}
-    for name in LADDER if config.baselines else ():
+    rows = [_row(name, done, task) for name, done in runs.items()]
+    reference: dict[str, Result] = {}
+    for name in [name for name in kind_of(task).baselines() if name not in SPARED] if config.baselines else ():
         said = [run_baseline(name, one.task) for one in (splits.values() if labels else [whole])]
         scores = tuple(score.score(task.metric) for score, _ in said)
         rows.append(Row(name, scores, note="; ".join(dict.fromkeys(note for _, note in said))))
@@ -103,11 +104,10 @@ def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None 
     return Outcome(first, Comparison(task.metric, tuple(rows)), runs, reference, found)
 
 
-def run_baseline(name: str, task: Task) -> tuple[Scores, str]:
+def run_baseline(name: str, task: Task) -> tuple[Result, str]:
     """A baseline's scores on the test split, and the settings it chose."""
-    train, validation = (Labelled(part.texts, part.labels) for part in (task.train, task.validation))
-    result = BASELINES[name](train, validation, task.test.texts, len(task.labels))
-    return classification(task.test.labels, result.probabilities, task.labels), result.settings
+    said, note = kind_of(task).baselines()[name](task)
+    return kind_of(task).scores(task.test, said, task), note
 
 
 def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *, scratch: bool) -> Model:
@@ -146,7 +146,8 @@ def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig, apart:
         "comparison": outcome.comparison.plain(),
         "provenance": provenance(),
     }
-    calibration = calibrate(best.model, origin.tokenizer, outcome.task.validation, apart)
+    one = outcome.task.kind == "label"
+    calibration = calibrate(best.model, origin.tokenizer, outcome.task.validation, apart) if one else None
     return Bundle(best.model, origin.tokenizer, outcome.task.labels, (*origin.history, entry), calibration)
 
 
@@ -159,8 +160,8 @@ def _run(name: str, bundle: Bundle, splits: Splits, config: FineTuneConfig, seed
     return done
 
 
-def _row(name: str, runs: Sequence[FineTuned], metric: str, floor: float) -> Row:
-    scores = tuple(run.test.score(metric) for run in runs)
-    lost = collapsed([run.test.accuracy for run in runs], floor)
-    note = f"{len(lost)} of {len(runs)} runs collapsed" if lost else ""
+def _row(name: str, runs: Sequence[FineTuned], task: Task) -> Row:
+    scores = tuple(run.test.score(task.metric) for run in runs)
+    lost = sum(kind_of(task).lost(task, run.test) for run in runs)
+    note = f"{lost} of {len(runs)} runs collapsed" if lost else ""
     return Row(name, scores, float(np.mean([run.trained.seconds for run in runs])), runs[0].trainable, note)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from warmstart.data import Split, Task, stratified
-from warmstart.errors import ModelError
+from warmstart.errors import ConfigError, ModelError
 from warmstart.evaluate import Bar, find_bar
 from warmstart.evaluate.abstain import area, risk_coverage
 from warmstart.evaluate.calibrate import at_temperature, calibration_error, fit_temperature, reliability
@@ -32,6 +32,10 @@ def set_apart(task: Task, share: float) -> tuple[Task, Split | None]:
     """The task without a stratified share of its validation texts, and those texts; they are the same for every seed."""
     if not share:
         return task, None
+    if task.kind != "label":
+        raise ConfigError(
+            f"--calibration is for tasks with one label a text, but '{task.name}' is of kind '{task.kind}'; leave it out"
+        )
     kept, apart = stratified(task.validation.labels, share, 0)
     return replace(task, validation=task.validation.take(kept)), task.validation.take(apart)
 

@@ -24,12 +24,11 @@ from warmstart.config import Config
 from warmstart.data import Task, drop_leaks, load_task, subsample
 from warmstart.engine import console, pick_device
 from warmstart.engine.highwater import watched
-from warmstart.evaluate import Scores, collapsed
-from warmstart.evaluate.resample import resampled
+from warmstart.kinds import kind_of
 from warmstart.model import Bundle, load, swap_head
 from warmstart.schemes import Features, Language
 from warmstart.storage import sha256, write_forced
-from warmstart.workflows.adapt import run_baseline, task_model
+from warmstart.workflows.adapt import task_model
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune, head_for
 from warmstart.workflows.run import find_bundle
 
@@ -198,8 +197,10 @@ def _baseline(cell: Cell, ground: Ground) -> Result:
     if cell.labels:
         task = subsample(task, cell.labels, cell.seed)
     started = time.perf_counter()
-    scores, note = run_baseline(cell.entrant.name, task)
-    return Result(scores.score(task.metric), _resampled(task, scores), time.perf_counter() - started, note=note)
+    kind = kind_of(task)
+    said, note = kind.baselines()[cell.entrant.name](task)
+    seconds, score = time.perf_counter() - started, kind.scores(task.test, said, task).score(task.metric)
+    return Result(score, _resampled(task, said), seconds, note=note)
 
 
 def _tuned(cell: Cell, ground: Ground) -> Result:
@@ -221,20 +222,19 @@ def _result(done: FineTuned, task: Task, bundle: Bundle, cost: tuple[float, int 
     moved = [tensor for name, tensor in weights.items() if name in old and not torch.equal(tensor, old[name])]
     return Result(
         score=done.test.score(task.metric),
-        resampled=_resampled(task, done.test),
+        resampled=_resampled(task, done.probabilities),
         seconds=cost[0],
         validation=done.validation,
         memory=cost[1],
         trainable=done.trainable,
         new=sum(tensor.numel() for tensor in new.values()),
         disk=sum(tensor.numel() * tensor.element_size() for tensor in (*new.values(), *moved)),
-        collapsed=bool(collapsed([done.test.accuracy], task.floor)),
+        collapsed=kind_of(task).lost(task, done.test),
     )
 
 
-def _resampled(task: Task, scores: Scores) -> tuple[float, ...]:
-    values = resampled(task.metric, task.test.labels, scores.answers, len(task.labels))
-    return tuple(round(float(value), 6) for value in values)
+def _resampled(task: Task, said: Any) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in kind_of(task).resampled(task.test, said, task))
 
 
 def ground_of(task: Task, path: str, folder: Path, tune: FineTuneConfig, *, without_leaks: bool) -> Ground:

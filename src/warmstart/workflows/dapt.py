@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from warmstart.data import Part, Source, Split, Task, documents_of, prepare
 from warmstart.data.batch import Rows, pretraining_batches
 from warmstart.engine import TrainConfig, Work, console, pick_device, train
-from warmstart.errors import DataError
+from warmstart.errors import ConfigError, DataError
 from warmstart.evaluate.language import held_out
 from warmstart.evaluate.predict import encode_for
 from warmstart.heads import ClassifyHeadConfig
@@ -80,6 +80,8 @@ def continue_pretraining(bundle: Bundle, task: Task, options: SchemeOptions, see
     one more entry in its history. Raises ``ModelError`` where the model has no language head, ``DataError`` where there is too
     little text.
     """
+    if task.kind != "label":
+        raise ConfigError(f"dapt's pilot needs one label a text, but '{task.name}' is of kind '{task.kind}'; leave dapt out")
     language = needed(Language.of(bundle))
     texts, dropped = gather(task, (text or task.train).texts)
     if len(texts) < LEAST_TEXTS:

@@ -17,10 +17,12 @@ from tyro.conf import arg
 from warmstart.config import Config
 from warmstart.data import Task, sample
 from warmstart.data.batch import Encoded, labelled_batches
+from warmstart.data.numbering import strata
 from warmstart.engine import TrainConfig, Trained, Work, pick_device, train
-from warmstart.evaluate import Scores, classification
-from warmstart.evaluate.predict import encode_for, probabilities
-from warmstart.heads import POOLINGS, ClassifyHeadConfig
+from warmstart.errors import ConfigError
+from warmstart.heads import POOLINGS, TaskHeadConfig
+from warmstart.kinds import Result, kind_of
+from warmstart.kinds.kind import Reading, loss_by, said_by
 from warmstart.model import Bundle, Model
 from warmstart.schemes import (
     Features,
@@ -78,7 +80,7 @@ class FineTuned:
 
     model: Model
     seed: int
-    test: Scores
+    test: Result
     validation: float
     """the task's metric on the validation split, at the kept weights"""
     curve: tuple[tuple[int, float], ...]
@@ -86,8 +88,8 @@ class FineTuned:
     trained: Trained
     trainable: int
     """number of parameters that trained, of those that the model keeps"""
-    probabilities: np.ndarray
-    """(N, C) on the test split"""
+    probabilities: Any
+    """what is said of the test split; (N, C) probabilities where each text has one label"""
 
 
 @dataclass(frozen=True)
@@ -105,18 +107,19 @@ class Splits:
     @classmethod
     def of(cls, task: Task, model: Model, tokenizer: Tokenizer) -> Splits:
         """Encode all three splits as ``model`` reads them."""
-        train_, validation, test = (encode_for(model, tokenizer, part.texts) for part in (task.train, task.validation, task.test))
+        parts = (task.train, task.validation, task.test)
+        train_, validation, test = (kind_of(task).encode(model, tokenizer, part.texts) for part in parts)
         return cls(task, train_, validation, test, tokenizer.specials.pad)
 
     def sample(self, labels: int, seed: int) -> Splits:
         """The same with a stratified subset of so many training texts, which are not encoded again."""
-        places = sample(self.task.train.labels, labels, seed)
+        places = sample(strata(self.task.train.labels), labels, seed)
         return replace(self, task=self.task.with_train(self.task.train.take(places)), train=self.train.take(places))
 
 
-def head_for(task: Task, config: FineTuneConfig) -> ClassifyHeadConfig:
+def head_for(task: Task, config: FineTuneConfig) -> TaskHeadConfig:
     """The settings of the head that this task needs."""
-    return ClassifyHeadConfig(classes=len(task.labels), pooling=config.pooling, dropout=config.head_dropout)
+    return kind_of(task).head(task, Reading(config.pooling, config.head_dropout))
 
 
 def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
@@ -143,18 +146,21 @@ def fine_tune(
     """
     model.to(pick_device())
     task, scheme = splits.task, make_scheme(config.scheme, config.options)
+    kind = kind_of(task)
+    _check_loss(task, config)
     if scheme.lm_weight:
         needed(language).attach(model)
     groups = apply_scheme(model, scheme, seed)
     awake = settled(scheme, model.backbone.config.depth)
     keeper = Keeper(model, config.keep, config.patience, awake)
     steps, settings = _pace(splits, config, scheme)
-    lessons = _cached(model, splits, config, seed) if scheme.still and config.read_once else _live(model, splits, config, seed)
+    cached = scheme.still and config.read_once and kind.pooled
+    lessons = _cached(model, splits, config, seed) if cached else _live(model, splits, config, seed)
     if scheme.lm_weight:
         lessons = _with_language(lessons, model, splits, needed(language), (scheme.lm_weight, seed))
 
     def validate() -> dict[str, Any]:
-        return {task.metric: classification(task.validation.labels, lessons.validation(), task.labels).score(task.metric)}
+        return {task.metric: kind.scores(task.validation, lessons.validation(), task).score(task.metric)}
 
     work = Work(
         lessons.batches,
@@ -173,12 +179,12 @@ def fine_tune(
     if scheme.lm_weight:
         del model.language
     keeper.restore()
-    said = probabilities(model, splits.test, splits.pad_id)
+    said = kind.said(model, splits.test, splits.pad_id)
     kept = {id(parameter) for parameter in model.parameters()}
     return FineTuned(
         model.cpu().eval(),
         seed,
-        classification(task.test.labels, said, task.labels),
+        kind.scores(task.test, said, task),
         keeper.score,
         tuple(keeper.curve),
         trained,
@@ -207,20 +213,31 @@ class _Lessons:
 
     batches: Callable[[int], list[Batch]]
     loss: Callable[[Batch], Tensor]
-    validation: Callable[[], np.ndarray]
+    validation: Callable[[], Any]
+
+
+def _check_loss(task: Task, config: FineTuneConfig) -> None:
+    """Raise ``ConfigError`` where the loss is to be changed in a way that this kind of task does not know."""
+    if task.kind != "label" and (config.class_weights != "none" or config.label_smoothing):
+        raise ConfigError(
+            "--class-weights and --label-smoothing are for tasks with one label a text, "
+            f"but '{task.name}' is of kind '{task.kind}'; leave them out"
+        )
 
 
 def _live(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
     """The whole model reads every text at every step."""
-    score = _score(splits, config, next(model.parameters()).device)
+    score = _score(splits, config, model)
     plain = config.class_weights == "none" and not config.label_smoothing
 
     def loss(batch: Batch) -> Tensor:
         assert batch.targets is not None
         return model.loss(batch) if plain else score(model(batch.ids, batch.mask), batch.targets)
 
-    validation = partial(probabilities, model, splits.validation, splits.pad_id, config.train.precision)
-    return _Lessons(_batches(splits, splits.task.train.labels, config, seed, model), loss, validation)
+    kind, size = kind_of(splits.task), (config.train.batch, config.train.accumulate)
+    validation = partial(kind.said, model, splits.validation, splits.pad_id, config.train.precision)
+    batches = kind.batches(splits.task.train, splits.train, size, seed, splits.pad_id, causal=model.causal)
+    return _Lessons(batches, loss, validation)
 
 
 def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _Lessons:
@@ -228,7 +245,7 @@ def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> 
     device = next(model.parameters()).device
     train_, held = (splits.features.of(model, part, splits.pad_id) for part in (splits.train, splits.validation))
     labels = torch.from_numpy(splits.task.train.labels).to(device)
-    score = _score(splits, config, device)
+    score = _score(splits, config, model)
 
     def loss(batch: Batch) -> Tensor:
         assert batch.targets is not None
@@ -236,9 +253,11 @@ def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> 
 
     @torch.inference_mode()
     def validation() -> np.ndarray:
-        return read_features(model, held).float().cpu().double().softmax(dim=-1).numpy()
+        return said_by(model, read_features(model, held)).numpy()
 
-    return _Lessons(_batches(splits, np.arange(len(splits.train)), config, seed, model), loss, validation)
+    size, places = (config.train.batch, config.train.accumulate), np.arange(len(splits.train))
+    batches = labelled_batches(splits.train, places, size, seed, splits.pad_id, causal=model.causal)
+    return _Lessons(batches, loss, validation)
 
 
 def _with_language(lessons: _Lessons, model: Model, splits: Splits, language: Language, how: tuple[float, int]) -> _Lessons:
@@ -252,12 +271,10 @@ def _with_language(lessons: _Lessons, model: Model, splits: Splits, language: La
     return replace(lessons, batches=with_language(lessons.batches, language, model, seed), loss=loss)
 
 
-def _batches(splits: Splits, targets: np.ndarray, config: FineTuneConfig, seed: int, model: Model) -> Callable[[int], list[Batch]]:
-    size = (config.train.batch, config.train.accumulate)
-    return labelled_batches(splits.train, targets, size, seed, splits.pad_id, causal=model.causal)
-
-
-def _score(splits: Splits, config: FineTuneConfig, device: torch.device) -> TaskLoss:
-    task = splits.task
+def _score(splits: Splits, config: FineTuneConfig, model: Model) -> TaskLoss:
+    """The summed loss of scores against targets: the head's own, or with weights and smoothing where each text has one label."""
+    task, device = splits.task, next(model.parameters()).device
+    if task.kind != "label":
+        return partial(loss_by, model)
     weights = class_weights(task.train.labels, len(task.labels)).to(device) if config.class_weights == "balanced" else None
     return task_loss(weights, config.label_smoothing)

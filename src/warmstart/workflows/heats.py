@@ -22,7 +22,7 @@ from warmstart.config import Config
 from warmstart.data import Audit, Task, audit, drop_leaks, load_task, subsample
 from warmstart.engine import console
 from warmstart.errors import ConfigError
-from warmstart.evaluate import BASELINES
+from warmstart.kinds import kind_of
 from warmstart.model import load, save
 from warmstart.schemes import known_scheme, make_scheme
 from warmstart.storage import sha256
@@ -110,7 +110,7 @@ def open_heats(config: HeatsConfig) -> Heats:
     _unambiguous(config.tune)
     task = load_task(config.task)
     task = drop_leaks(task) if config.drop_leaks else task
-    entrants = enter(config)
+    entrants = enter(config, task)
     folder = open_run(config.out, config, resume=(Path(config.out) / "cells").is_dir())
     entrants = [gone_on(entrant, task, config, folder) for entrant in entrants]
     ground = ground_of(task, config.task, folder, config.tune, without_leaks=config.drop_leaks)
@@ -122,9 +122,9 @@ def open_heats(config: HeatsConfig) -> Heats:
     return Heats(config, task, found, tuple(entrants), ground, folder)
 
 
-def enter(config: HeatsConfig) -> list[Entrant]:
+def enter(config: HeatsConfig, task: Task) -> list[Entrant]:
     """Who takes part, cheapest first. Raises ``ModelError`` or ``ConfigError`` where a scheme does not fit a backbone."""
-    entrants = [Entrant(name=name, kind="baseline") for name in BASELINES]
+    entrants = [Entrant(name=name, kind="baseline") for name in kind_of(task).baselines()]
     for path, name in zip(config.backbones, _names(config.backbones), strict=True):
         bundle, origin = load_model(path), bundle_digest(path)
         for scheme in dict.fromkeys(config.schemes):

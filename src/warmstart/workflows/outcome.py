@@ -10,7 +10,8 @@ import numpy as np
 
 from warmstart.data import AnswerTask, Audit, Corpus, Task
 from warmstart.engine import Trained
-from warmstart.evaluate import Bar, Comparison, Scores
+from warmstart.evaluate import Bar, Comparison
+from warmstart.kinds import Result
 from warmstart.model import Bundle, Model
 from warmstart.workflows.finetune import FineTuned
 
@@ -67,7 +68,7 @@ class Outcome:
     comparison: Comparison
     runs: dict[str, tuple[FineTuned, ...]]
     """the runs of each trained method"""
-    baselines: dict[str, Scores]
+    baselines: dict[str, Result]
     audit: Audit
 
     @property

@@ -10,7 +10,7 @@ import yaml
 
 from warmstart.config import Config
 from warmstart.data import Audit
-from warmstart.evaluate import Comparison
+from warmstart.evaluate import Comparison, Scores
 from warmstart.model import Bundle, parameter_counts
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
 from warmstart.workflows.calibration import calibration_section
@@ -136,12 +136,17 @@ def comparison_sections(outcome: Outcome) -> Iterator[Section]:
         (f"{metric} on the validation split at each evaluation; the best one's weights are kept.",),
         (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", charts.tuning_curves(curves, metric)),),
     )
-    methods = {name: runs[0].test for name, runs in outcome.runs.items()} | outcome.baselines
-    classes = [(name, row.name, row.f1) for name, scores in methods.items() if name != "majority" for row in scores.per_class]
     best = outcome.best.test
+    said = f"Of the saved model (seed {outcome.best.seed}, best on validation)"
+    if not isinstance(best, Scores):
+        yield Section("Scores", (f"{said}. {best.note}",), (Table(best.HEADER, best.table()),))
+        return
+    methods = {name: runs[0].test for name, runs in outcome.runs.items()} | outcome.baselines
+    known = {name: scores for name, scores in methods.items() if name != "majority" and isinstance(scores, Scores)}
+    classes = [(name, row.name, row.f1) for name, scores in known.items() for row in scores.per_class]
     yield Section(
         "Labels",
-        (f"Of the saved model (seed {outcome.best.seed}, best on validation); beside it each other method's first seed.",),
+        (f"{said}; beside it each other method's first seed.",),
         (
             Figure("classes", "F1 of each label on the test split.", charts.per_class(classes)),
             Table(best.HEADER, best.table()),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from warmstart.config import Config
+from warmstart.kinds import kind_of
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
 from warmstart.report.race import restarts, trade_off
 from warmstart.workflows.pages import as_sentence, audit_section, closing_sections, footer
@@ -68,7 +69,7 @@ def _runs_section(race: Race) -> Section:
     figure = Figure(
         "restarts",
         "A cross a run; the bar is the mean, the stroke one standard deviation each way. Red: no better than the commonest label.",
-        restarts(rows, race.task.metric, race.task.floor),
+        restarts(rows, race.task.metric, kind_of(race.task).floor(race.task)),
     )
     return Section("Restarts", items=(figure,))
 

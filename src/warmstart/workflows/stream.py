@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,16 +16,14 @@ from pydantic import Field
 from warmstart.data import sample
 from warmstart.data.batch import Encoded
 from warmstart.engine import console
-from warmstart.evaluate import Row, paired
-from warmstart.evaluate.forgetting import Forgetting, forgetting_of
-from warmstart.evaluate.seeds import Interval, interval
 from warmstart.model import save
-from warmstart.schemes.several import Anchor, Several, Stored, elastic, fisher
+from warmstart.schemes.several import Anchor, Stored, elastic, fisher
 from warmstart.seeding import derive, rng
 from warmstart.storage import write_forced
 from warmstart.types import Batch
 from warmstart.workflows.run import load_model, open_run, print_table, provenance
 from warmstart.workflows.stream_page import stream_page
+from warmstart.workflows.streamed import Stream, Streamed
 from warmstart.workflows.together import Ground, LanguageLoss, Lesson, TasksConfig, check_text, learn, load_tasks, task_bundle
 
 Memory = Literal["none", "replay", "ewc"]
@@ -47,87 +44,6 @@ class StreamConfig(TasksConfig):
     """ewc: strength of the pull (lambda)"""
     fisher_texts: int = Field(200, gt=0)
     """ewc: training texts on which the Fisher information is estimated"""
-
-
-@dataclass(frozen=True)
-class Streamed:
-    """One stream: one way to remember, one seed."""
-
-    memory: str
-    seed: int
-    scores: tuple[tuple[float, ...], ...]
-    """[k][j]: test score on task j after task k"""
-    language: tuple[float, ...]
-    """language-model loss before the stream and after each task; empty where no text was given"""
-    seconds: float
-    validation: float
-    """mean over all tasks at the end"""
-    model: Several
-
-    @property
-    def figures(self) -> Forgetting:
-        """The usual figures."""
-        return forgetting_of(self.scores)
-
-
-@dataclass(frozen=True)
-class Stream:
-    """All streams of a run."""
-
-    names: tuple[str, ...]
-    """the tasks, in the order learned"""
-    runs: dict[str, tuple[Streamed, ...]]
-    """by way to remember, one a seed"""
-
-    def cell(self, memory: str, stage: int, task: int) -> Interval:
-        """Score on a task after a stage, over seeds."""
-        return interval([run.scores[stage][task] for run in self.runs[memory]])
-
-    def figure(self, memory: str, name: str) -> Interval:
-        """One of the usual figures, over seeds."""
-        return interval([getattr(run.figures, name) for run in self.runs[memory]])
-
-    def sentences(self) -> list[str]:
-        """What was forgotten, and what remembering bought."""
-        said, last = list[str](), len(self.names) - 1
-        for memory in self.runs:
-            for task, name in enumerate(self.names[:-1]):
-                after, end = self.cell(memory, task, task), self.cell(memory, last, task)
-                way = "fell" if end.mean < after.mean else "rose"
-                said.append(f"{memory}: {name} {way} from {100 * after.mean:.1f} to {100 * end.mean:.1f} % by the end")
-        base, *others = list(self.runs)
-        for other in others:
-            for figure, what in (("average", "the average over tasks at the end"), ("learned", "the score on each new task")):
-                rows = [Row(memory, tuple(getattr(run.figures, figure) for run in self.runs[memory])) for memory in (other, base)]
-                said.append(f"{what}: {paired(*rows).sentence}")
-        for memory, runs in self.runs.items():
-            if runs[0].language:
-                loss = float(np.mean([run.language[-1] for run in runs]))
-                said.append(f"{memory}: the language-model loss went from {runs[0].language[0]:.3f} to {loss:.3f} nats")
-        return said
-
-    def plain(self) -> dict[str, Any]:
-        """All that was found, fit for JSON."""
-        kept = ("seed", "scores", "language", "seconds")
-        runs = {
-            memory: [{name: getattr(run, name) for name in kept} | vars(run.figures) for run in done]
-            for memory, done in self.runs.items()
-        }
-        return {"tasks": self.names, "runs": runs, "sentences": self.sentences()}
-
-    HEADER: ClassVar = ("memory", "average at the end", "right after learning", "backward transfer", "forgetting", "seconds")
-    """names the columns of ``table``"""
-
-    def table(self) -> list[tuple[str, ...]]:
-        """One row a way to remember."""
-        return [
-            (
-                memory,
-                *(str(self.figure(memory, name)) for name in ("average", "learned", "backward", "forgetting")),
-                f"{np.mean([run.seconds for run in runs]):.1f}",
-            )
-            for memory, runs in self.runs.items()
-        ]
 
 
 def stream(config: StreamConfig) -> Stream:

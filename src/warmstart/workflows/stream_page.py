@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from warmstart.config import Config
 from warmstart.report import Figure, Report, Section, Table, write_report
 from warmstart.report.stream import stream_chart
 from warmstart.workflows.pages import as_sentence, closing_sections, footer
-
-if TYPE_CHECKING:
-    from warmstart.workflows.stream import Stream
+from warmstart.workflows.streamed import Stream
 
 MEANING = (
     "Right after learning: mean over tasks of the score when each was just learned. Backward transfer: mean over all but the last "

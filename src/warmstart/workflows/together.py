@@ -67,6 +67,8 @@ def load_tasks(config: TasksConfig) -> list[Task]:
         raise ConfigError(f"each task needs a name of its own, but {', '.join(twice)} came twice; change 'name' in one manifest")
     if config.train.steps or config.train.tokens or config.train.minutes:
         raise ConfigError("the length of a run of several tasks is told by --epochs; leave --steps, --tokens and --minutes out")
+    if strange := [task for task in tasks if task.kind != "label"]:
+        raise ConfigError(f"tasks together need one label a text, but '{strange[0].name}' is of kind '{strange[0].kind}'")
     few = config.labels
     return [subsample(task, few, config.seed) if few and few < len(task.train) else task for task in tasks]
 

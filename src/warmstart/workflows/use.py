@@ -9,18 +9,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Config
-from warmstart.data import Document, Source, Task, audit, documents_of, drop_leaks, load_answers, load_task, prepare, read_documents
+from warmstart.data import Document, Source, Task, audit, documents_of, drop_leaks, load_answers, load_task, prepare
 from warmstart.data.batch import Rows
+from warmstart.data.targets import read_inputs
 from warmstart.engine import console
 from warmstart.errors import DataError
 from warmstart.evaluate import Scores, bootstrap, classification, held_out
 from warmstart.evaluate import predict as probabilities_of
 from warmstart.evaluate.answers import exact, never_seen
 from warmstart.heads import LanguageHead
+from warmstart.kinds import KINDS, ask, kind_for
 from warmstart.model import Bundle, load
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
@@ -39,7 +42,11 @@ class PredictConfig(Config):
     file: str | None = None
     """a file of texts: one a line, or a table with a text column"""
     column: str = "text"
-    """the table's column that holds the texts"""
+    """the table's column that holds the texts; lists of words where they are to be tagged"""
+    second: str | None = None
+    """the table's column that holds the second texts of pairs, or the passages that questions are about"""
+    alternatives: tuple[str, ...] = ()
+    """the table's columns that hold the alternatives to choose from; default: one column 'alternatives' with lists"""
     out: str | None = None
     """file to write; default: standard output"""
     top: int = Field(3, gt=0)
@@ -85,15 +92,26 @@ class DoctorConfig(Config):
 def predict(config: PredictConfig) -> None:
     """The ``predict`` command."""
     bundle = load_model(config.model)
-    texts = list(config.texts) + _texts_of(config)
+    texts = _inputs_of(bundle, config)
     if not texts:
         raise DataError("there is nothing to label: give texts, or a file of texts with --file")
-    rows = _answered(bundle, texts, config) if bundle.answers else _labelled(bundle, texts, config)
+    rows = _answered(bundle, texts, config) if bundle.answers else _said(bundle, texts, config)
     data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         write_forced(Path(config.out), data.encode())
     else:
         sys.stdout.write(data)
+
+
+def _said(bundle: Bundle, texts: Sequence[Any], config: PredictConfig) -> Iterator[dict[str, Any]]:
+    """What an adapted model of any kind says of each text."""
+    if bundle.labels and kind_for(bundle.model.head) is KINDS["label"]:
+        yield from _labelled(bundle, texts, config)
+        return
+    if config.known or config.target_error:
+        raise DataError("--known and --target-error are for models that write answers or give one label; leave them out")
+    for text, row in zip(texts, ask(bundle, texts, config.top), strict=True):
+        yield row | {"text": text}
 
 
 def _labelled(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
@@ -129,7 +147,12 @@ def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
     bundle = load_model(config.model)
     if bundle.answers:
         return _score_answers(bundle, config.task)
-    return _read_text(bundle, config) if isinstance(bundle.model.head, LanguageHead) else _score(bundle, load_task(config.task))
+    if isinstance(bundle.model.head, LanguageHead):
+        return _read_text(bundle, config)
+    task, kind = load_task(config.task), kind_for(bundle.model.head)
+    if task.kind != kind.name:
+        raise DataError(f"the model was made for tasks of kind '{kind.name}', but '{task.name}' is of kind '{task.kind}'")
+    return _score(bundle, task) if task.kind == "label" else _figures(bundle, task)
 
 
 def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
@@ -150,6 +173,19 @@ def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
     right = exact(answered_by(bundle, test.questions), test)
     console.print(f"{int(right.sum())} of {len(test)} answers are right: {bootstrap(right)} over test questions")
     return {"exact_match": float(right.mean())}
+
+
+def _figures(bundle: Bundle, task: Task) -> dict[str, Any]:
+    """The figures of a task that asks for more than one label, on its test split."""
+    if task.labels != bundle.labels:
+        raise DataError(f"the model must know the task's labels in the same order: {', '.join(bundle.labels)}")
+    kind, model = kind_for(bundle.model.head), bundle.model
+    said = kind.said(model, kind.encode(model, bundle.tokenizer, task.test.texts), bundle.tokenizer.specials.pad)
+    found = kind.scores(task.test, said, task)
+    draws = np.quantile(kind.resampled(task.test, said, task), [0.025, 0.975])
+    print_table(f"{task.name}, {len(task.test)} test texts", found.table(), found.HEADER)
+    console.print(f"{task.metric} {found.score(task.metric):.4f} ({draws[0]:.4f} to {draws[1]:.4f} over test texts)")
+    return found.plain()
 
 
 def _score(bundle: Bundle, task: Task) -> Scores:
@@ -191,9 +227,15 @@ def doctor(config: DoctorConfig) -> None:
     )
 
 
-def _texts_of(config: PredictConfig) -> list[str]:
-    """The texts of the file that is named, in its order; blank lines are passed over."""
+def _inputs_of(bundle: Bundle, config: PredictConfig) -> list[Any]:
+    """The texts given, then those of the file that is named, in its order; blank lines are passed over."""
+    kind = "label" if isinstance(bundle.model.head, LanguageHead) else kind_for(bundle.model.head).name
+    given: list[Any] = list(config.texts)
+    if given and (kind in ("choice", "span") or config.second):
+        raise DataError("texts that have a second side, or alternatives, come from a table: give --file, and name its columns")
+    if kind == "tags":
+        given = [tuple(text.split()) for text in given]
     if config.file is None:
-        return []
-    source = Source(path=config.file, text=config.column, document="line")
-    return list(read_documents(source))
+        return given
+    source = Source(path=config.file, text=config.column, second=config.second, alternatives=config.alternatives, document="line")
+    return given + read_inputs(kind, source)

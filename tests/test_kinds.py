@@ -1,0 +1,326 @@
+"""Every kind of task through its whole life: manifest, head, training, scores, bundle, predictions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from test_schemes import language_bundle
+from warmstart.cli import main
+from warmstart.data import Split, audit, drop_leaks, load_task
+from warmstart.data.batch import encode, encode_pieces
+from warmstart.data.task import METRICS
+from warmstart.errors import ConfigError, DataError
+from warmstart.kinds import KINDS, ask, kind_for, kind_of
+from warmstart.kinds.kind import Reading
+from warmstart.kinds.span import best_span, ends_of, plain, word_f1
+from warmstart.kinds.tags import spans_of
+from warmstart.model import load, save
+from warmstart.tokenizer import Tokenizer
+from warmstart.workflows.adapt import AdaptConfig, adapt, task_model
+from warmstart.workflows.finetune import FineTuneConfig, Splits, fine_tune
+from warmstart.workflows.race import RaceConfig, race
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+
+WHO, DOES, WHAT = ("She", "He", "I"), ("holds", "rubs", "can hold", "found"), ("cat", "dog", "river", "cats")
+
+
+def rows_of(kind: str, count: int, seed: int) -> list[dict[str, Any]]:
+    """Sentences put together from a few words, and what each kind asks of them."""
+    chance, rows = np.random.default_rng(seed), []
+    for _ in range(count):
+        who, does, what = (str(chance.choice(words)) for words in (WHO, DOES, WHAT))
+        text, year = f"{who} {does} the {what}.", int(chance.integers(1900, 1999))
+        row: dict[str, Any] = {"text": f"{text} {year}"}
+        if kind == "label":
+            row |= {"second": f"{chance.choice(WHO)} {does}", "label": what}
+        elif kind == "labels":
+            row["label"] = [name for name in (what, "she") if name != "she" or who == "She"]
+        elif kind == "number":
+            row["label"] = 100.0 + 10 * WHO.index(who) + DOES.index(does)
+        elif kind == "choice":
+            right = int(chance.integers(0, 2))
+            offered = [f"the {what}", f"the {WHAT[(WHAT.index(what) + 1) % 4]}"]
+            row |= {"alternatives": offered if right == 0 else offered[::-1], "label": right}
+        elif kind == "tags":
+            words = f"{text[:-1]} .".split()
+            row = {"text": words, "label": ["B-WHO" if w in WHO else "B-WHAT" if w in WHAT else "O" for w in words]}
+        elif kind == "span":
+            row = {"text": "what?", "passage": f"{text} It was {year}.", "label": what}
+        rows.append(row)
+    return rows
+
+
+def write_task(folder: Path, kind: str) -> Path:
+    """A manifest with three splits of one kind."""
+    folder.mkdir(parents=True)
+    for place, (name, count) in enumerate((("train", 48), ("validation", 16), ("test", 16))):
+        (folder / f"{name}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows_of(kind, count, place)))
+    source = {"label": {"second": "second"}, "span": {"second": "passage"}}.get(kind, {})
+    manifest = {"name": kind, "kind": kind, "source": source} | {name: f"{name}.ndjson" for name in ("train", "validation", "test")}
+    (folder / "task.yaml").write_text(yaml.safe_dump(manifest))
+    return folder / "task.yaml"
+
+
+def tune(scheme: str = "full", **train: Any) -> dict[str, Any]:
+    return {"scheme": scheme, "train": {"learning_rate": 5e-3, "epochs": 6, "batch": 8, "precision": "float32"} | train}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", ["full", "probe", "lora", "gradual"])
+def test_every_kind_learns_under_every_sort_of_scheme(kind: str, scheme: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """The loss on the training texts falls, and scores are numbers between their bounds."""
+    task, bundle = load_task(write_task(tmp_path / kind, kind)), language_bundle(tokenizer)
+    config = FineTuneConfig.build(tune(scheme))
+    model = task_model(bundle, task, config, 0, scratch=False)
+    splits = Splits.of(task, model, tokenizer)
+    batches = kind_of(task).batches(task.train, splits.train, (48, 1), 0, splits.pad_id, causal=False)
+    before = float(model.loss(batches(0)[0]).detach())
+    done = fine_tune(model, splits, config, 0, "")
+    model.eval()
+    assert float(model.loss(batches(0)[0]).detach()) < before
+    for metric in METRICS[kind]:
+        assert -1.5 <= done.test.score(metric) <= 1
+    assert done.test.plain()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_from_manifest_to_prediction(
+    kind: str, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """adapt beats what takes no learning, the bundle says the same when loaded, evaluate and predict agree with it."""
+    manifest = write_task(tmp_path / kind, kind)
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    given = {"model": str(tmp_path / "lm"), "task": str(manifest), "out": str(tmp_path / "run"), "seeds": 2, "scratch": False}
+    outcome = adapt(AdaptConfig.build(given | {"tune": tune(epochs=25)}))
+    task, rows = outcome.task, {row.name: row.interval.mean for row in outcome.comparison.rows}
+    assert rows["pretrained"] > rows["majority"]
+    bundle = load(tmp_path / "run" / "bundle", selftest=True)
+    assert kind_for(bundle.model.head) is KINDS[kind]
+    texts = task.test.texts
+    together, alone = ask(bundle, texts), [ask(bundle, [text])[0] for text in texts]
+    assert [_plain(row) for row in together] == [_plain(row) for row in alone], "batch mates changed what is said"
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), str(manifest)]) == 0
+    words = ["predict", str(tmp_path / "run"), "--file", str(tmp_path / kind / "test.ndjson")]
+    words += {"label": ["--second", "second"], "span": ["--second", "passage"]}.get(kind, [])
+    capsys.readouterr()
+    assert main(words) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [_plain(line) for line in lines] == [_plain(row) for row in together]
+    assert "text" in lines[0]
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """What is said, without shares that differ in the last digit, and without the text."""
+    kept = {name: value for name, value in row.items() if name not in ("probabilities", "probability", "text")}
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in kept.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_baselines_audit_and_samples(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Baselines give scores and name their settings; the audit counts; leaks go; a smaller sample is a smaller task."""
+    task = load_task(write_task(tmp_path / kind, kind))
+    for baseline in KINDS[kind].baselines().values():
+        said, note = baseline(task)
+        assert KINDS[kind].scores(task.test, said, task).score(task.metric) >= -1
+        assert note
+        assert len(KINDS[kind].resampled(task.test, said, task)) >= 200
+    assert audit(task).splits[0].examples == 48
+    assert len(drop_leaks(task).test) == 16
+    model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=True)
+    few = Splits.of(task, model, tokenizer).sample(12, 0)
+    assert len(few.train) == len(few.task.train) == 12
+
+
+def test_a_race_runs_on_other_kinds(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Methods, baselines of the kind, resamples and the page, for numbers as for labels."""
+    manifest = write_task(tmp_path / "number", "number")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    config = {"task": str(manifest), "backbones": [str(tmp_path / "lm")], "schemes": ["full"], "rates": [5e-3], "seeds": 2}
+    found = race(
+        RaceConfig.build(
+            config | {"out": str(tmp_path / "race"), "tune": {"train": {"steps": 30, "batch": 8, "learning_rate": 5e-4}}}
+        )
+    )
+    assert {"TF-IDF + ridge regression", "full", "mix", "from scratch"} <= {s.name for s in found.standings}
+
+
+def test_figures_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
+    """Micro and macro F1 and subset accuracy by hand; correlations and errors of a shifted line."""
+    task = load_task(write_task(tmp_path / "labels", "labels"))
+    said = np.where(task.test.labels > 0.5, 0.9, 0.1)
+    said[0] = 0.1
+    found = KINDS["labels"].scores(task.test, said, task)
+    missed, total = task.test.labels[0].sum(), task.test.labels.sum()
+    assert found.score("micro_f1") == pytest.approx(2 * (total - missed) / (2 * total - missed))
+    assert found.score("subset") == pytest.approx(15 / 16)
+    task = load_task(write_task(tmp_path / "number", "number"))
+    found = KINDS["number"].scores(task.test, task.test.labels[:, None] * 2 + 3, task)
+    assert (found.score("pearson"), found.score("spearman")) == pytest.approx((1, 1))
+    assert found.values["mae"] == pytest.approx(np.abs(task.test.labels + 3).mean())
+    assert KINDS["number"].scores(task.test, np.zeros((16, 1)), task).score("pearson") == 0
+    with pytest.raises(ConfigError, match="unknown metric 'persson'; did you mean 'pearson'"):
+        found.score("persson")
+
+
+def test_spans_of_bio_tags() -> None:
+    """By hand: B begins, I goes on, I of another type begins, O ends; other tags name nothing."""
+    assert spans_of(["B-PER", "I-PER", "O", "B-LOC"]) == [(0, 2, "PER"), (3, 4, "LOC")]
+    assert spans_of(["I-PER", "B-PER", "I-LOC"]) == [(0, 1, "PER"), (1, 2, "PER"), (2, 3, "LOC")]
+    assert spans_of(["NOUN", "VERB", "O"]) == []
+
+
+def test_answers_are_compared_as_squad_compares_them() -> None:
+    """Articles, case and punctuation do not count; F1 is of shared words."""
+    assert plain("The  Cat, a dog!") == "cat dog"
+    assert word_f1("the old cat", "cat") == pytest.approx(2 / 3)
+    assert word_f1("", "") == 1
+    assert word_f1("dog", "cat") == 0
+
+
+@given(st.integers(0, 200), st.integers(1, 45))
+def test_the_best_span_is_the_brute_force_one(seed: int, pieces: int) -> None:
+    """Over all pairs of ends in order, at most thirty pieces apart; its share is its part of all of them."""
+    scores = np.random.default_rng(seed).normal(0, 2, (pieces, 2))
+    pairs = {(i, j): scores[i, 0] + scores[j, 1] for i in range(pieces) for j in range(i, min(pieces, i + 30))}
+    first, last, share = best_span(scores)
+    assert pairs[first, last] == max(pairs.values())
+    assert share == pytest.approx(np.exp(max(pairs.values())) / sum(np.exp(list(pairs.values()))))
+
+
+def test_ends_touch_the_answer() -> None:
+    """Pieces are words and signs; an answer inside a word takes the whole word."""
+    passage = "He was born in 1912, in Paris."
+    assert ends_of(passage, (passage.index("1912"), passage.index("1912") + 4, ())) == (4, 4)
+    assert ends_of(passage, (passage.index("in Paris"), passage.index("Paris") + 3, ())) == (6, 7)
+
+
+WORDS = st.lists(st.sampled_from(["cat", "dog", "river", "hold", "1912", "qz"]), max_size=30).map(" ".join)
+
+
+@given(st.tuples(WORDS, WORDS), st.integers(6, 32))
+def test_pairs_fit_and_the_longer_side_is_cut_first(tokenizer: Tokenizer, pair: tuple[str, str], room: int) -> None:
+    """Three ends stay, nothing is longer than the room, and the shorter side loses nothing that the longer one could."""
+    eos = tokenizer.specials.eos
+    one, other = tokenizer.encode(list(pair))
+    found = encode(tokenizer, [pair], room)
+    row = found.rows[0].tolist()
+    assert len(row) <= room
+    assert (row[0], row[-1], row.count(eos)) == (eos, eos, 3)
+    first = row.index(eos, 1) - 1
+    second = len(row) - 3 - first
+    assert row[1 : 1 + first] == one[:first]
+    assert row[2 + first : -1] == other[:second]
+    assert found.cut[0] == len(one) + len(other) - first - second
+    if found.cut[0]:
+        assert len(row) == room
+        assert first == len(one) or first >= (room - 3) // 2
+        assert second == len(other) or second >= (room - 3) // 2
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["cat", " dog", " qzx", "."]), min_size=1, max_size=20), min_size=1, max_size=4),
+    st.integers(5, 32),
+)
+def test_pieces_are_marked_where_they_begin(tokenizer: Tokenizer, texts: list[list[str]], room: int) -> None:
+    """Each mark is the first token of its piece; what does not fit is left out whole, and counted."""
+    found = encode_pieces(tokenizer, texts, room)
+    for pieces, row, marks, cut in zip(texts, found.rows, found.marks, found.cut, strict=True):
+        assert len(marks) + cut == len(pieces)
+        assert len(row) <= room
+        ends = [*marks[1:].tolist(), len(row) - 1]
+        for piece, start, end in zip(pieces, marks, ends, strict=False):
+            assert row[start:end].tolist() == tokenizer.encode([piece])[0]
+
+
+def test_conll_files_are_read(tmp_path: Path) -> None:
+    """Comments, words written as one, and words left out of the text are passed over; columns can be named; gz is opened."""
+    first = "# text = cannot go\n1-2\tcannot\t_\t_\n1\tcan\tcan\tAUX\n2\tnot\tnot\tPART\n2.1\tx\tx\tX\n3\tgo\tgo\tVERB\n\n"
+    text = first + "1\tI\tI\tPRON\n2\tgo\tgo\tVERB\n\n"
+    for name in ("train", "test"):
+        with gzip.open(tmp_path / f"{name}.conllu.gz", "wt") as stream:
+            stream.write(text * 4)
+    manifest = {"name": "ud", "kind": "tags", "train": "train.conllu.gz", "validation": 0.25, "test": "test.conllu.gz"}
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(manifest))
+    task = load_task(tmp_path / "task.yaml")
+    assert task.labels == ("AUX", "PART", "PRON", "VERB")
+    assert task.test.texts[:2] == (("can", "not", "go"), ("I", "go"))
+    assert task.test.labels[0].tolist() == [0, 1, 3]
+    assert (len(task.train), len(task.validation)) == (6, 2)
+
+
+def test_squad_files_are_read(tmp_path: Path) -> None:
+    """All right answers are kept, questions without one are left out."""
+    asked = [
+        {"question": "when?", "answers": [{"answer_start": 12, "text": "1912"}, {"answer_start": 9, "text": "in 1912"}]},
+        {"question": "why?", "answers": []},
+    ]
+    data = {"data": [{"paragraphs": [{"context": "Found it in 1912.", "qas": asked}]}] * 4}
+    (tmp_path / "squad.json").write_text(json.dumps(data))
+    manifest = {"name": "squad", "kind": "span", "train": "squad.json", "validation": 1, "test": "squad.json"}
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(manifest))
+    task = load_task(tmp_path / "task.yaml")
+    assert task.test.texts[0] == ("when?", "Found it in 1912.")
+    assert task.test.labels[0] == (12, 16, ("1912", "in 1912"))
+    said = np.empty(4, dtype=object)
+    said[:] = [(2, 3, 1.0)] * 4
+    assert KINDS["span"].scores(task.test, said, task).score("exact") == 1
+
+
+MISTAKES = {
+    "number": ({"label": "much"}, "row 1 of .* must hold a number in 'label', but holds 'much'"),
+    "choice": ({"label": 5}, "has 2 alternatives, so its label must lie below, but is 5"),
+    "tags": ({"label": ["O"]}, "must have a tag for each word, but has"),
+    "span": ({"label": "zebra"}, "the passage must hold the answer, but 'zebra' is not in it"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_wrong_rows_are_told(kind: str, tmp_path: Path) -> None:
+    """The row, what it must hold, what it holds."""
+    change, said = MISTAKES[kind]
+    manifest = write_task(tmp_path / kind, kind)
+    rows = [row | change for row in rows_of(kind, 4, 0)]
+    (tmp_path / kind / "train.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=said):
+        load_task(manifest)
+
+
+def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Metrics, labels and options that a kind does not know; a task of another kind; texts that need a table."""
+    manifest = write_task(tmp_path / "number", "number")
+    values = yaml.safe_load(manifest.read_text())
+    for change, said in (({"metric": "accuracy"}, "scored by pearson, spearman, r2"), ({"labels": ["a", "b"]}, "has no labels")):
+        manifest.write_text(yaml.safe_dump(values | change))
+        with pytest.raises(ConfigError, match=said):
+            load_task(manifest)
+    manifest.write_text(yaml.safe_dump(values))
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    base = [str(tmp_path / "lm"), str(manifest), "--steps", "3", "--seeds", "1", "--no-scratch"]
+    cases = {
+        "label-smoothing": ["--label-smoothing", "0.1"], "--calibration is for": ["--calibration", "0.5"], "dapt's pilot": ["--scheme", "dapt"],
+    }  # fmt: skip
+    for said, words in cases.items():
+        assert main(["adapt", *base, *words, "--out", str(tmp_path / said)]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["adapt", *base, "--out", str(tmp_path / "run")]) == 0
+    other = write_task(tmp_path / "labels", "labels")
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), str(other)]) == 2
+    assert "made for tasks of kind 'number'" in capsys.readouterr().err
+    choice = load_task(write_task(tmp_path / "choice", "choice"))
+    ragged = replace(choice, test=Split((("a", "b", "c", "d"), *choice.test.texts[1:]), choice.test.labels))
+    with pytest.raises(DataError, match="as many alternatives"):
+        KINDS["choice"].head(ragged, Reading())
