@@ -310,8 +310,10 @@ def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     save(language_bundle(tokenizer), tmp_path / "lm")
     base = [str(tmp_path / "lm"), str(manifest), "--steps", "3", "--seeds", "1", "--no-scratch"]
     cases = {
-        "label-smoothing": ["--label-smoothing", "0.1"], "--calibration is for": ["--calibration", "0.5"], "dapt's pilot": ["--scheme", "dapt"],
-    }  # fmt: skip
+        "label-smoothing": ["--label-smoothing", "0.1"],
+        "--calibration is for": ["--calibration", "0.5"],
+        "dapt's pilot": ["--scheme", "dapt"],
+    }
     for said, words in cases.items():
         assert main(["adapt", *base, *words, "--out", str(tmp_path / said)]) == 2
         assert said in capsys.readouterr().err
