@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from conftest import make_backbone, make_language_model
 from warmstart.errors import BundleError, ModelError, StorageError
-from warmstart.heads import HEADS, POOLINGS, ClassifyHeadConfig, LanguageHeadConfig
+from warmstart.heads import HEADS, POOLINGS, ClassifyHeadConfig, EmbedHeadConfig, LanguageHeadConfig
 from warmstart.model import Bundle, Model, fresh_head, load, parameter_counts, save, swap_head
 from warmstart.model import bundle as bundle_file
 from warmstart.tokenizer import Tokenizer
@@ -22,6 +22,8 @@ HEAD_CASES = [
     LanguageHeadConfig(),
     LanguageHeadConfig(tied=False, bias=True),
     *(ClassifyHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
+    LanguageHeadConfig(bias=True, transform=True, norm_eps=1e-12),
+    EmbedHeadConfig(),
 ]
 
 

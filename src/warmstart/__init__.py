@@ -23,6 +23,7 @@ _HOMES = {
     "Bundle": "model",
     "FineTuneConfig": "workflows.finetune",
     "GenerateConfig": "generation",
+    "ImportConfig": "workflows.interop",
     "ObjectiveConfig": "objectives",
     "PretrainConfig": "workflows.pretrain",
     "QuickstartConfig": "workflows.quickstart",
@@ -35,9 +36,11 @@ _HOMES = {
     "account": "workflows.account",
     "adapt": "workflows.adapt",
     "audit": "data",
+    "embed": "evaluate.embed",
     "generate": "generation",
+    "import_model": "workflows.interop",
     "interpolate": "schemes",
-    "load": "model",
+    "load": "workflows.interop",
     "load_task": "data",
     "load_tokenizer": "tokenizer",
     "merge": "inserts",
@@ -62,12 +65,12 @@ if TYPE_CHECKING:
     from warmstart.data import load_task as load_task
     from warmstart.engine import TrainConfig as TrainConfig
     from warmstart.errors import WarmstartError as WarmstartError
+    from warmstart.evaluate.embed import embed as embed
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
     from warmstart.model import Account as Account
     from warmstart.model import Bundle as Bundle
-    from warmstart.model import load as load
     from warmstart.model import save as save
     from warmstart.objectives import ObjectiveConfig as ObjectiveConfig
     from warmstart.schemes import SchemeOptions as SchemeOptions
@@ -81,6 +84,9 @@ if TYPE_CHECKING:
     from warmstart.workflows.adapt import AdaptConfig as AdaptConfig
     from warmstart.workflows.adapt import adapt as adapt
     from warmstart.workflows.finetune import FineTuneConfig as FineTuneConfig
+    from warmstart.workflows.interop import ImportConfig as ImportConfig
+    from warmstart.workflows.interop import import_model as import_model
+    from warmstart.workflows.interop import load as load
     from warmstart.workflows.pretrain import PretrainConfig as PretrainConfig
     from warmstart.workflows.pretrain import pretrain as pretrain
     from warmstart.workflows.quickstart import QuickstartConfig as QuickstartConfig

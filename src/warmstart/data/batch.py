@@ -47,12 +47,13 @@ class Encoded:
 def encode(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int, *, appended: bool = False) -> Encoded:
     """Each text between two end-of-text tokens, as documents stand in the token store: ``[EOS] text [EOS]``.
 
-    With ``appended`` the last one is ``[CLS]``. Texts that are too long lose their end, never these tokens.
+    A tokenizer that has a token of its own to begin with gives that one: ``[CLS] text [SEP]``, ``<s> text </s>``. With ``appended``
+    the last one is ``[CLS]``. Texts that are too long lose their end, never these tokens.
     """
     specials = tokenizer.specials
     last, room = (specials.cls if appended else specials.eos), max_tokens - 2
     spelled = tokenizer.encode(texts)
-    rows = tuple(np.array([specials.eos, *ids[:room], last], dtype=np.int64) for ids in spelled)
+    rows = tuple(np.array([specials.begin, *ids[:room], last], dtype=np.int64) for ids in spelled)
     return Encoded(rows, np.array([max(0, len(ids) - room) for ids in spelled], dtype=np.int64))
 
 

@@ -9,19 +9,22 @@ from torch import Tensor
 from warmstart.errors import ModelError
 from warmstart.heads.classify import ClassifyHead as ClassifyHead
 from warmstart.heads.classify import ClassifyHeadConfig as ClassifyHeadConfig
+from warmstart.heads.embed import EmbedHead as EmbedHead
+from warmstart.heads.embed import EmbedHeadConfig as EmbedHeadConfig
 from warmstart.heads.language import LanguageHead as LanguageHead
 from warmstart.heads.language import LanguageHeadConfig as LanguageHeadConfig
 from warmstart.heads.pooling import POOLINGS as POOLINGS
 from warmstart.registry import Registry
 
-HeadConfig = LanguageHeadConfig | ClassifyHeadConfig
-Head = LanguageHead | ClassifyHead
+HeadConfig = LanguageHeadConfig | ClassifyHeadConfig | EmbedHeadConfig
+Head = LanguageHead | ClassifyHead | EmbedHead
 
 HEADS: Registry[tuple[type[HeadConfig], type[Head]]] = Registry(
     "head",
     {
         "language": (LanguageHeadConfig, LanguageHead),
         "classify": (ClassifyHeadConfig, ClassifyHead),
+        "embed": (EmbedHeadConfig, EmbedHead),
     },
 )
 """Each head's settings and its module."""

@@ -102,7 +102,7 @@ def _batch(model: Model, load: Load, step: int) -> Batch:
     draw = rng(0, "measure", step)
     ids = draw.integers(0, model.backbone.vocab_size, (load.batch, load.length(model)))
     if not isinstance(model.head, LanguageHead):
-        targets = draw.integers(0, model.head.config.classes, load.batch)
+        targets = draw.integers(0, getattr(model.head.config, "classes", 1), load.batch)
         return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=model.causal, count=load.batch)
     scored = max(1, round(ids.size * (load.most_scored or load.scored)))
     hidden = np.arange(ids.size).reshape(ids.shape) >= scored
