@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import warmstart as ws
+from conftest import make_backbone
 from warmstart.backbone import Cache
 from warmstart.cli import main
 from warmstart.data.batch import encode
@@ -417,3 +418,67 @@ def test_a_real_model_gives_the_same_sentence_embeddings(tmp_path: Path) -> None
     mask = given["attention_mask"][..., None]
     wanted = torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
     torch.testing.assert_close(ws.embed(bundle, texts), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_what_came_in_goes_out_and_transformers_reads_it(pair: tuple[str, Any, Bundle, Path], tmp_path: Path) -> None:
+    """Settings, tensors and tokenizer: transformers' model of the folder we write gives what our bundle gives."""
+    name, before, bundle, folder = pair
+    ws.to_huggingface(bundle, tmp_path / "out")
+    settings = json.loads((tmp_path / "out" / "config.json").read_text())
+    made, stored = load_file(tmp_path / "out" / "model.safetensors"), load_file(folder / "model.safetensors")
+    strip = FAMILIES[settings["model_type"]].prefix
+    old = {key.removeprefix(strip): tensor for key, tensor in stored.items()}
+    assert made
+    assert all(torch.equal(tensor, old[key.removeprefix(strip)]) for key, tensor in made.items())
+    model = getattr(transformers, settings["architectures"][0])
+    extra = {"add_pooling_layer": False} if "Bert" in model.__name__ and name == "bert-bare" else {}
+    theirs = model.from_pretrained(tmp_path / "out", **extra).eval()
+    ids, _ = ragged("right")
+    with torch.no_grad():
+        said = theirs(ids[:1], output_hidden_states=True).hidden_states[-1]
+        torch.testing.assert_close(bundle.model.backbone(ids[:1], causal=bundle.model.causal).last, said, atol=1e-5, rtol=1e-5)
+    fast = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "out")  # Auto... has a Qwen splitter of its own
+    assert fast(SENTENCES)["input_ids"] == [row.tolist() for row in encode(bundle.tokenizer, SENTENCES, 64).rows]
+    assert before.config.model_type == theirs.config.model_type
+
+
+@pytest.mark.parametrize(
+    ("switches", "head", "causal", "said"),
+    [
+        ({"positions": "learned", "activation": "gelu-tanh"}, {}, True, ""),
+        ({"norm_kind": "rms", "activation": "swiglu", "bias": False}, {"tied": False}, True, ""),
+        ({"positions": "sinusoidal"}, {}, True, r"beside GPT-2, the nearest, .* positions 'sinusoidal' instead of 'learned'"),
+        ({"positions": "learned"}, {"bias": True}, True, "bias True of the head instead of False"),
+        ({"positions": "learned"}, {}, False, "it looks both ways"),
+    ],
+)
+def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causal: bool, said: str, tmp_path: Path) -> None:
+    """A model of GPT-2's or Llama's switches is one; another is told which switch stands in the way."""
+    tokenizer = ws.train_tokenizer(SENTENCES, ws.TokenizerConfig(vocab_size=300))
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
+    from warmstart.heads import LanguageHeadConfig
+    from warmstart.model import Model, fresh_head
+
+    bundle = Bundle(Model(backbone, fresh_head(LanguageHeadConfig(**head), backbone, 0), causal=causal), tokenizer)
+    if said:
+        with pytest.raises(ModelError, match=said):
+            ws.to_huggingface(bundle, tmp_path / "out")
+        return
+    ws.to_huggingface(bundle, tmp_path / "out")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    ids = torch.tensor([[5, 9, 2, 7]])
+    with torch.no_grad():
+        torch.testing.assert_close(bundle.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_export_is_a_command(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """It folds LoRA in, reads back what it wrote, and says how far outputs differ."""
+    from warmstart.inserts import LoraConfig, insert
+
+    bundle = from_huggingface(folder_of("qwen3", tmp_path / "hf"))
+    insert(bundle.model.backbone, LoraConfig(rank=2), 0)
+    save(bundle, tmp_path / "m")
+    assert main(["export", str(tmp_path / "m"), "--to", "hf", "--out", str(tmp_path / "out")]) == 0
+    assert "Qwen3 (qwen3); read back, outputs differ by at most 0" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "m"), "--out", str(tmp_path / "out")]) == 2
+    assert "exists and is not empty" in capsys.readouterr().err

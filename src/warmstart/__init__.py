@@ -23,6 +23,7 @@ _HOMES = {
     "Bundle": "model",
     "FineTuneConfig": "workflows.finetune",
     "GenerateConfig": "generation",
+    "ExportConfig": "workflows.interop",
     "ImportConfig": "workflows.interop",
     "ObjectiveConfig": "objectives",
     "PretrainConfig": "workflows.pretrain",
@@ -37,6 +38,7 @@ _HOMES = {
     "adapt": "workflows.adapt",
     "audit": "data",
     "embed": "evaluate.embed",
+    "export_model": "workflows.interop",
     "generate": "generation",
     "import_model": "workflows.interop",
     "interpolate": "schemes",
@@ -48,6 +50,7 @@ _HOMES = {
     "pretrain": "workflows.pretrain",
     "quickstart": "workflows.quickstart",
     "save": "model",
+    "to_huggingface": "interop",
     "trace": "generation",
     "train_tokenizer": "tokenizer",
     "undo": "inserts",
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
+    from warmstart.interop import to_huggingface as to_huggingface
     from warmstart.model import Account as Account
     from warmstart.model import Bundle as Bundle
     from warmstart.model import save as save
@@ -84,7 +88,9 @@ if TYPE_CHECKING:
     from warmstart.workflows.adapt import AdaptConfig as AdaptConfig
     from warmstart.workflows.adapt import adapt as adapt
     from warmstart.workflows.finetune import FineTuneConfig as FineTuneConfig
+    from warmstart.workflows.interop import ExportConfig as ExportConfig
     from warmstart.workflows.interop import ImportConfig as ImportConfig
+    from warmstart.workflows.interop import export_model as export_model
     from warmstart.workflows.interop import import_model as import_model
     from warmstart.workflows.interop import load as load
     from warmstart.workflows.pretrain import PretrainConfig as PretrainConfig

@@ -40,8 +40,8 @@ class Imported:
 def from_huggingface(folder: str | Path) -> Bundle:
     """The model in a folder of the Hugging Face form: ``config.json``, ``model.safetensors`` (or shards), ``tokenizer.json``.
 
-    Raises ``ConfigError`` for a family that we do not have, ``ModelError`` for missing and unknown tensors and files, and ``TokenizerError`` for a
-    tokenizer that does not fit. Nothing of transformers is needed.
+    Raises ``ConfigError`` for a family that we do not have, ``ModelError`` for missing and unknown tensors and files, and
+    ``TokenizerError`` for a tokenizer that does not fit. Nothing of transformers is needed.
     """
     return import_folder(Path(folder)).bundle
 

@@ -42,6 +42,7 @@ COMMANDS = Registry(
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),
+        "export": Command("interop", "ExportConfig", "export_model", "write a model in the form that transformers reads"),
         "fetch": Command("fetch", "FetchConfig", "fetch_data", "fetch a public data set by its checksum"),
         "recipe": Command("recipe", "RecipeCommand", "recipe", "run the steps of a recipe, one after another"),
     },

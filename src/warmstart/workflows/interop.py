@@ -1,10 +1,11 @@
-"""Models that were made elsewhere: the ``import`` command, and ``load`` for both kinds of folder."""
+"""Models that were made elsewhere: the commands ``import`` and ``export``, and ``load`` for both kinds of folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -12,11 +13,13 @@ from warmstart.config import Config
 from warmstart.engine import console
 from warmstart.errors import ConfigError
 from warmstart.heads import EmbedHead
-from warmstart.interop import FAMILIES, find_folder
+from warmstart.inserts import LoraConfig, inserted, merge
+from warmstart.interop import FAMILIES, find_folder, from_huggingface, to_huggingface
 from warmstart.interop.convert import Imported, import_folder
 from warmstart.model import Bundle, save
 from warmstart.model import load as load_bundle
-from warmstart.workflows.run import provenance
+from warmstart.seeding import rng
+from warmstart.workflows.run import load_model, provenance
 
 CACHE = Path.home() / ".cache" / "warmstart" / "models"
 """where a hub's models are kept once they are fetched"""
@@ -45,6 +48,39 @@ def import_model(config: ImportConfig) -> Bundle:
     save(bundle, target)
     console.print(f"bundle: {target} (reloaded in a fresh process, outputs the same)", markup=False)
     return bundle
+
+
+class ExportConfig(Config):
+    """Write a model in a form that other tools read."""
+
+    model: Positional[str]
+    """a bundle, or a run's folder"""
+    out: str
+    """folder to make"""
+    to: Literal["hf"] = "hf"
+    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them"""
+
+
+def export_model(config: ExportConfig) -> Path:
+    """The ``export`` command: fold LoRA in, write, read back and compare."""
+    bundle = load_model(config.model)
+    if any(isinstance(made, LoraConfig) for made in inserted(bundle.model)):
+        merge(bundle.model)
+    name = to_huggingface(bundle, config.out)
+    gap = parity(bundle, from_huggingface(config.out))
+    console.print(f"{config.out}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}", markup=False)
+    return Path(config.out)
+
+
+@torch.inference_mode()
+def parity(one: Bundle, other: Bundle) -> float:
+    """The largest difference of two bundles' outputs on a few rows of random tokens that both know."""
+    size = min(one.tokenizer.vocab_size, other.tokenizer.vocab_size)
+    width = min(64, one.model.backbone.config.max_tokens)
+    ids = torch.from_numpy(rng(0, "parity").integers(0, size, (4, width)))
+    first, second = (bundle.model(ids) for bundle in (one, other))
+    shared = min(first.shape[-1], second.shape[-1])  # rows that were added on the way in are not written
+    return float((first[..., :shared] - second[..., :shared]).abs().max())
 
 
 def load(folder: str | Path, *, selftest: bool = False) -> Bundle:
