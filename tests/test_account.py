@@ -43,6 +43,13 @@ CHOSEN = PRODUCT[::11] + PRODUCT[5::31]
 """enough of them that every value of every switch occurs in each attention"""
 LANGUAGE = [LanguageHeadConfig(tied=tied, bias=bias) for tied in (True, False) for bias in (True, False)]
 KINDS = [*LANGUAGE, ClassifyHeadConfig(classes=3)]
+FOREIGN = [
+    {"norm": "post", "positions": "learned", "embedding_norm": True, "types": 2, "position_offset": 2},
+    {"norm_kind": "rms", "activation": "swiglu", "bias": False, "heads": 4, "kv_heads": 2, "head_width": 8, "qk_norm": True},
+    {"norm_kind": "rms", "activation": "swiglu", "bias": False, "qkv_bias": True, "heads": 4, "kv_heads": 1},
+    {"bias": False, "activation": "geglu", "embedding_norm": True, "first_norm": False, "window": 4, "global_every": 3},
+]
+"""the switches of BERT and RoBERTa, Qwen3, Qwen2, ModernBERT"""
 LAB = BackboneConfig.build(PRESETS["lab"])
 
 
@@ -99,6 +106,18 @@ def test_every_switch_has_its_closed_form(attention: str) -> None:
             made = account_for(model, Load())
             assert all(row.closed == row.counted for row in made.rows), switches
             assert sum(row.times * row.closed for row in made.rows) == sum(p.numel() for p in model.parameters()), switches
+
+
+@pytest.mark.parametrize("switches", FOREIGN)
+@pytest.mark.parametrize("bias", [True, False])
+def test_models_from_elsewhere_have_closed_forms_and_operations(switches: dict, bias: bool) -> None:
+    """Part by part, under a head with a transform; operations are those that torch counts."""
+    model = make(switches, LanguageHeadConfig(transform=True, transform_bias=bias, bias=True))
+    assert all(row.closed == row.counted for row in account_for(model, Load()).rows)
+    batch = make_batch(model, 3, 16)
+    with FlopCounterMode(display=False) as counter:
+        model.loss(batch).backward()
+    assert account_for(model, Load(tokens=16)).flops.training * 3 * 16 == pytest.approx(counter.get_total_flops(), rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", HEADS)

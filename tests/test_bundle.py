@@ -18,6 +18,7 @@ from warmstart.heads import (
     POOLINGS,
     ChooseHeadConfig,
     ClassifyHeadConfig,
+    EmbedHeadConfig,
     HeadConfig,
     LanguageHeadConfig,
     RegressHeadConfig,
@@ -38,6 +39,8 @@ HEAD_CASES = [
     ChooseHeadConfig(alternatives=2),
     TagHeadConfig(classes=3),
     SpanHeadConfig(),
+    LanguageHeadConfig(bias=True, transform=True, norm_eps=1e-12),
+    EmbedHeadConfig(),
 ]
 
 

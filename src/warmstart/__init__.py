@@ -24,6 +24,8 @@ _HOMES = {
     "CurveConfig": "workflows.curve",
     "FineTuneConfig": "workflows.finetune",
     "GenerateConfig": "generation",
+    "ExportConfig": "workflows.interop",
+    "ImportConfig": "workflows.interop",
     "ObjectiveConfig": "objectives",
     "PretrainConfig": "workflows.pretrain",
     "QuickstartConfig": "workflows.quickstart",
@@ -41,9 +43,12 @@ _HOMES = {
     "ask": "kinds",
     "audit": "data",
     "curve": "workflows.curve",
+    "embed": "evaluate.embed",
+    "export_model": "workflows.interop",
     "generate": "generation",
+    "import_model": "workflows.interop",
     "interpolate": "schemes",
-    "load": "model",
+    "load": "workflows.interop",
     "load_task": "data",
     "load_tokenizer": "tokenizer",
     "merge": "inserts",
@@ -52,6 +57,7 @@ _HOMES = {
     "quickstart": "workflows.quickstart",
     "race": "workflows.race",
     "save": "model",
+    "to_huggingface": "interop",
     "trace": "generation",
     "train_tokenizer": "tokenizer",
     "undo": "inserts",
@@ -71,13 +77,14 @@ if TYPE_CHECKING:
     from warmstart.errors import WarmstartError as WarmstartError
     from warmstart.estimator import TextClassifier as TextClassifier
     from warmstart.estimator import TextEncoder as TextEncoder
+    from warmstart.evaluate.embed import embed as embed
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
+    from warmstart.interop import to_huggingface as to_huggingface
     from warmstart.kinds import ask as ask
     from warmstart.model import Account as Account
     from warmstart.model import Bundle as Bundle
-    from warmstart.model import load as load
     from warmstart.model import save as save
     from warmstart.objectives import ObjectiveConfig as ObjectiveConfig
     from warmstart.schemes import SchemeOptions as SchemeOptions
@@ -93,6 +100,11 @@ if TYPE_CHECKING:
     from warmstart.workflows.curve import CurveConfig as CurveConfig
     from warmstart.workflows.curve import curve as curve
     from warmstart.workflows.finetune import FineTuneConfig as FineTuneConfig
+    from warmstart.workflows.interop import ExportConfig as ExportConfig
+    from warmstart.workflows.interop import ImportConfig as ImportConfig
+    from warmstart.workflows.interop import export_model as export_model
+    from warmstart.workflows.interop import import_model as import_model
+    from warmstart.workflows.interop import load as load
     from warmstart.workflows.pretrain import PretrainConfig as PretrainConfig
     from warmstart.workflows.pretrain import pretrain as pretrain
     from warmstart.workflows.quickstart import QuickstartConfig as QuickstartConfig

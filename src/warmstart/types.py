@@ -33,10 +33,17 @@ class Specials:
     """is appended when a classification token is read"""
     sentinels: tuple[int, ...] = ()
     """mark the spans that span corruption takes out"""
+    bos: int | None = None
+    """begins a text; None: ``eos`` does, as it begins a stream of documents"""
 
     def all(self) -> frozenset[int]:
         """Every special id."""
-        return frozenset((self.pad, self.unk, self.eos, self.mask, self.cls, *self.sentinels))
+        return frozenset((self.pad, self.unk, self.eos, self.mask, self.cls, self.begin, *self.sentinels))
+
+    @property
+    def begin(self) -> int:
+        """What a text begins with."""
+        return self.eos if self.bos is None else self.bos
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class Sight:
     """(B, S) bool, True at real tokens; None where all are real"""
     past: int = 0
     """how many seen tokens stand before the first asking one (they are in the cache)"""
+    window: int | None = None
+    """how many tokens to either side may be seen; None: all"""
 
     def __post_init__(self) -> None:
         if self.real is not None and self.real.dtype is not torch.bool:
@@ -44,12 +46,12 @@ class Sight:
     @cached_property
     def everything(self) -> bool:
         """Every token sees every other: no mask is needed."""
-        return self.real is None and (not self.causal or self.asking == 1)
+        return self.real is None and self.window is None and (not self.causal or self.asking == 1)
 
     @cached_property
     def plain(self) -> bool:
         """The fused kernel needs no explicit mask."""
-        return self.everything or (self.real is None and self.past == 0)
+        return self.everything or (self.real is None and self.window is None and self.past == 0)
 
     @cached_property
     def matrix(self) -> Tensor:
@@ -58,6 +60,8 @@ class Sight:
         places = torch.arange(seen, device=self.device)
         here = places[self.past :, None]  # (T, 1)
         allowed = places <= here if self.causal else (places >= 0).expand(self.asking, -1)  # (T, S)
+        if self.window is not None:
+            allowed = allowed & ((places - here).abs() <= self.window)
         if self.real is not None:
             allowed = allowed & self.real[:, None, :] | (places == here)  # (B, T, S)
         return allowed.view(-1, 1, self.asking, seen)
@@ -112,24 +116,39 @@ class Cache:
 
 
 class Attention(nn.Module):
-    """Softmax(Q K^T / sqrt(K)) V over ``heads`` heads (Vaswani et al. 2017, equation 1)."""
+    """Softmax(Q K^T / sqrt(K)) V over ``heads`` heads (Vaswani et al. 2017, equation 1).
+
+    Keys and values may have fewer heads, G, each of which serves a group of queries (Ainslie et al. 2023); the cache holds those.
+    """
 
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.drop = config.dropout
-        self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.bias)
-        self.out = nn.Linear(config.width, config.width, bias=config.bias)
+        self.parts = tuple(heads * config.per_head for heads in (config.heads, config.groups, config.groups))
+        """rows of ``qkv`` that make queries, keys and values"""
+        self.sharing = config.heads // config.groups
+        self.qkv = nn.Linear(config.width, sum(self.parts), bias=config.bias if config.qkv_bias is None else config.qkv_bias)
+        self.out = nn.Linear(self.parts[0], config.width, bias=config.bias)
+        self.per_head = config.per_head
+        if config.qk_norm:
+            self.norm_q, self.norm_k = (nn.RMSNorm(config.per_head, eps=config.norm_eps) for _ in "qk")
+        self.qk_norm = config.qk_norm
 
     def forward(
         self, x: Tensor, sight: Sight, turn: tuple[Tensor, Tensor] | None, memory: Memory | None, want_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """(B, T, D) -> (B, T, D), and the weights (B, H, T, S) where they are wanted."""
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))  # (B, H, T, K)
+        split = self.qkv(x).split(self.parts, dim=-1)
+        q, k, v = (part.unflatten(-1, (-1, self.per_head)).transpose(1, 2) for part in split)  # (B, H, T, K), twice (B, G, T, K)
+        if self.qk_norm:
+            q, k = self.norm_q(q), self.norm_k(k)
         if turn is not None:
             q, k = rotate(q, turn), rotate(k, turn)
         if memory is not None:
-            k, v = memory.extend(k, v)  # (B, H, S, K)
+            k, v = memory.extend(k, v)  # (B, G, S, K)
+        if self.sharing > 1:
+            k, v = (part.repeat_interleave(self.sharing, dim=1) for part in (k, v))  # (B, H, S, K)
         drop = self.drop if self.training else 0.0
         if want_weights or (q.device.type == "cpu" and k.shape[2] <= EXPLICIT):
             mixed, weights = _weigh(q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1), sight, v, drop)

@@ -9,7 +9,7 @@ Letters: B batch, T tokens, S tokens seen (cached ones included), D width, H hea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from warmstart.backbone.block import Block, make_norm
 from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.positions import Rotary, Sinusoidal
 from warmstart.errors import ModelError
+
+BELOW = ("embedding", "types", "positions", "embedding_norm")
+"""the parts of a backbone that stand below its blocks"""
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,12 @@ class Backbone(nn.Module):
         self.config = config
         self.vocab_size = vocab_size
         self.embedding = nn.Embedding(vocab_size, config.width)
+        self.types = nn.Embedding(config.types, config.width) if config.types else None
         self.positions = _make_positions(config)
+        self.window_positions = Rotary(config.max_tokens, config.per_head, config.window_base) if _two_turns(config) else None
+        self.embedding_norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.depth))
         self.norm = make_norm(config) if config.norm == "pre" else nn.Identity()
         self._start()
 
@@ -55,32 +61,49 @@ class Backbone(nn.Module):
         causal: bool = True,
         cache: Cache | None = None,
         weights: bool = False,
+        types: Tensor | None = None,
     ) -> States:
         """States of the tokens ``ids`` (B, T).
 
         ``mask`` (B, S), True at real tokens, covers the cached tokens too; padding may stand on either side and never changes
-        another token's state. With a ``cache`` only the new tokens are given. Raises ``ModelError`` for rows longer than
+        another token's state. With a ``cache`` only the new tokens are given. ``types`` (B, T) are the tokens' kinds, where the
+        backbone has any; None: all are of kind 0. Raises ``ModelError`` for rows longer than
         ``max_tokens`` and for ids outside the vocabulary.
         """
         past = cache.tokens if cache else 0
         self._check(ids, past)
         sight = Sight(causal, ids.shape[1], ids.device, mask, past)
-        x, turn = self._embed(ids, self._places(ids, mask, past))  # (B, T, D)
+        places = self._places(ids, mask, past)
+        x = self._embed(ids, places, types)  # (B, T, D)
+        looks = self._looks(sight, places)
         layers, seen = [x], []
         for i, block in enumerate(self.blocks):
-            x, weight = block(x, sight, turn, cache.blocks[i] if cache else None, weights)  # (B, T, D)
+            look = looks[self.config.is_local(i)]
+            x, weight = block(x, *look, cache.blocks[i] if cache else None, weights)  # (B, T, D)
             layers.append(x)
             if weight is not None:
                 seen.append(weight)  # (B, H, T, S)
         return States(tuple(layers), self.norm(x), tuple(seen))
 
-    def _embed(self, ids: Tensor, places: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def _embed(self, ids: Tensor, places: Tensor, types: Tensor | None) -> Tensor:
         x = self.embedding(ids)  # (B, T, D)
         if self.config.scale_embeddings:
             x = x * math.sqrt(self.config.width)
-        if isinstance(self.positions, Rotary):
-            return self.dropout(x), self.positions(places)
-        return self.dropout(x + self.positions(places)), None
+        if self.types is not None:
+            x = x + (self.types.weight[0] if types is None else self.types(types))
+        elif types is not None and bool(types.any()):
+            raise ModelError("this backbone knows no types of tokens (its setting `types` is 0); leave them out")
+        if not isinstance(self.positions, Rotary):
+            x = x + self.positions(places + self.config.position_offset if self.config.position_offset else places)
+        return self.dropout(self.embedding_norm(x))
+
+    def _looks(self, sight: Sight, places: Tensor) -> tuple[tuple[Sight, tuple[Tensor, Tensor] | None], ...]:
+        """What blocks may see and how their queries and keys are turned: those that see all, and those with a window."""
+        turn = self.positions(places) if isinstance(self.positions, Rotary) else None
+        if self.config.window is None:
+            return ((sight, turn),)
+        near = replace(sight, window=self.config.window)
+        return (sight, turn), (near, self.window_positions(places) if self.window_positions is not None else turn)
 
     def _places(self, ids: Tensor, mask: Tensor | None, past: int) -> Tensor:
         """Positions (B or 1, T), counted over real tokens, so that padding on the left does not shift a text."""
@@ -113,7 +136,11 @@ class Backbone(nn.Module):
 
 def _make_positions(config: BackboneConfig) -> nn.Module:
     if config.positions == "learned":
-        return nn.Embedding(config.max_tokens, config.width)
+        return nn.Embedding(config.position_offset + config.max_tokens, config.width)
     if config.positions == "sinusoidal":
         return Sinusoidal(config.max_tokens, config.width)
-    return Rotary(config.max_tokens, config.width // config.heads)
+    return Rotary(config.max_tokens, config.per_head, config.rotary_base, config.rotary_stretch)
+
+
+def _two_turns(config: BackboneConfig) -> bool:
+    return config.window is not None and config.positions == "rotary" and config.window_base != config.rotary_base

@@ -13,12 +13,15 @@ from torch import Tensor, nn
 from warmstart.backbone.attention import ATTENTIONS, Memory, Sight
 from warmstart.backbone.config import BackboneConfig
 
+GATED = ("swiglu", "geglu")
+"""activations whose inner layer is twice as wide: one half is a gate for the other"""
+
 
 def make_norm(config: BackboneConfig) -> nn.Module:
     """The normalisation the config asks for."""
     if config.norm_kind == "rms":
-        return nn.RMSNorm(config.width, eps=1e-5)
-    return nn.LayerNorm(config.width, eps=1e-5, bias=config.bias)
+        return nn.RMSNorm(config.width, eps=config.norm_eps)
+    return nn.LayerNorm(config.width, eps=config.norm_eps, bias=config.bias)
 
 
 class FeedForward(nn.Module):
@@ -27,16 +30,16 @@ class FeedForward(nn.Module):
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        gates = 2 if config.activation == "swiglu" else 1  # SwiGLU multiplies two halves (Shazeer 2020, equation 6)
+        gates = 2 if config.activation in GATED else 1  # they multiply two halves (Shazeer 2020, equation 6)
         self.inner = nn.Linear(config.width, gates * config.feedforward, bias=config.bias)
         self.out = nn.Linear(config.feedforward, config.width, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         hidden = self.inner(x)
-        if self.activation == "swiglu":
+        if self.activation in GATED:
             gate, value = hidden.chunk(2, dim=-1)
-            return self.out(F.silu(gate) * value)
+            return self.out((F.silu(gate) if self.activation == "swiglu" else F.gelu(gate)) * value)
         if self.activation == "relu":
             return self.out(F.relu(hidden))
         return self.out(F.gelu(hidden, approximate="tanh" if self.activation == "gelu-tanh" else "none"))
@@ -45,12 +48,12 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Two residual sums. Normalise before each branch (GPT-2) or after each sum (Vaswani et al. 2017)."""
 
-    def __init__(self, config: BackboneConfig) -> None:
+    def __init__(self, config: BackboneConfig, *, first: bool = False) -> None:
         super().__init__()
         self.norm_first = config.norm == "pre"
         self.attention = ATTENTIONS[config.attention](config)
         self.feedforward = FeedForward(config)
-        self.norm_1 = make_norm(config)
+        self.norm_1 = make_norm(config) if config.first_norm or not first else nn.Identity()
         self.norm_2 = make_norm(config)
         self.dropout = nn.Dropout(config.dropout)
 

@@ -21,7 +21,13 @@ class BackboneConfig(Config):
     depth: int = Field(4, ge=0)
     """number of blocks (L)"""
     heads: int = Field(4, gt=0)
-    """attention heads per block (H); must divide the width"""
+    """attention heads per block (H)"""
+    head_width: int | None = Field(None, gt=0)
+    """width of one head (K); none: width / heads, which must then divide"""
+    kv_heads: int | None = Field(None, gt=0)
+    """heads of keys and values, each shared by a group of queries (Ainslie et al. 2023); none: as many as heads"""
+    qk_norm: bool = False
+    """root-mean-square norm of every query and key, one for all heads (Qwen3)"""
     feedforward: int = Field(1024, gt=0)
     """inner size of the feed-forward layer"""
     max_tokens: int = Field(256, gt=0)
@@ -30,14 +36,36 @@ class BackboneConfig(Config):
     """normalise before each branch (GPT-2) or after each sum (the 2017 Transformer)"""
     norm_kind: Literal["layer", "rms"] = "layer"
     """layer norm, or root-mean-square norm"""
+    norm_eps: float = Field(1e-5, gt=0)
+    """what norms add to a variance"""
+    embedding_norm: bool = False
+    """normalise the sum of the embeddings (BERT)"""
+    first_norm: bool = True
+    """pre-norm: the first block's attention has a norm of its own; ModernBERT's embedding norm stands in for it"""
+    types: int = Field(0, ge=0)
+    """kinds of tokens with an embedding of their own (BERT's first and second text); 0: none"""
     positions: Literal["sinusoidal", "learned", "rotary"] = "rotary"
     """how a token's place is told"""
+    position_offset: int = Field(0, ge=0)
+    """rows of the learned positions before that of the first token (RoBERTa's 2)"""
+    rotary_base: float = Field(10_000.0, gt=0)
+    """longest wavelength of rotary positions, in tokens over 2 pi"""
+    rotary_stretch: tuple[float, float, float, int] | None = None
+    """Llama 3's longer wavelengths: factor, low, high, and the length that it was trained at first"""
+    window: int | None = Field(None, ge=0)
+    """local attention: each token sees so many tokens to either side, but for some blocks that see all; none: all see all"""
+    global_every: int = Field(1, gt=0)
+    """of blocks with a window, the first and every so many-th after it see all"""
+    window_base: float = Field(10_000.0, gt=0)
+    """rotary_base of the blocks that look through the window"""
     attention: Literal["dot-product", "synthesizer"] = "dot-product"
     """weights from queries and keys, or synthesised from each token alone"""
-    activation: Literal["relu", "gelu", "gelu-tanh", "swiglu"] = "gelu"
+    activation: Literal["relu", "gelu", "gelu-tanh", "swiglu", "geglu"] = "gelu"
     """non-linearity of the feed-forward layer"""
     bias: bool = True
     """linear layers and layer norms have a bias"""
+    qkv_bias: bool | None = None
+    """queries, keys and values have one (Qwen2); none: as all linear layers"""
     dropout: float = Field(0.0, ge=0, lt=1)
     """share of values dropped in training: after the embedding, in the attention weights, after each branch"""
     scale_embeddings: bool = False
@@ -47,11 +75,32 @@ class BackboneConfig(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> BackboneConfig:
-        if self.width % self.heads:
+        if self.head_width is None and self.width % self.heads:
             raise ValueError(f"heads must divide width, but width is {self.width} and heads {self.heads}")
-        if self.positions == "rotary" and (self.width // self.heads) % 2:
-            raise ValueError(f"rotary positions need an even head width, but it is {self.width // self.heads}")
+        if self.positions == "rotary" and self.per_head % 2:
+            raise ValueError(f"rotary positions need an even head width, but it is {self.per_head}")
+        if self.heads % self.groups:
+            raise ValueError(f"kv_heads must divide heads, but heads is {self.heads} and kv_heads {self.groups}")
+        if not self.first_norm and not (self.embedding_norm and self.norm == "pre"):
+            raise ValueError("the first norm can only be left out of a pre-norm backbone whose embedding_norm stands for it")
+        special = {"head_width": None, "kv_heads": None, "qk_norm": False, "window": None, "qkv_bias": None}
+        if self.attention == "synthesizer" and (odd := [name for name, plain in special.items() if getattr(self, name) != plain]):
+            raise ValueError(f"synthesizer attention has no queries and keys, so {', '.join(odd)} must be left out")
         return self
+
+    @property
+    def per_head(self) -> int:
+        """K: the width of one head."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def groups(self) -> int:
+        """G: the heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    def is_local(self, block: int) -> bool:
+        """Whether this block looks through the window."""
+        return self.window is not None and block % self.global_every != 0
 
 
 PRESETS: Registry[dict[str, Any]] = Registry(

@@ -7,6 +7,8 @@ Letters: B batch, T tokens, D width, H heads, K head width. ``places`` (B or 1, 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -36,9 +38,13 @@ class Sinusoidal(nn.Module):
 class Rotary(nn.Module):
     """The cosines and sines by which queries and keys are turned (Su et al. 2021, equation 34)."""
 
-    def __init__(self, max_tokens: int, head_width: int, base: float = 10_000.0) -> None:
+    def __init__(
+        self, max_tokens: int, head_width: int, base: float = 10_000.0, stretch: tuple[float, float, float, int] | None = None
+    ) -> None:
         super().__init__()
         rates = base ** (-torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)  # (K/2,)
+        if stretch:
+            rates = stretched(rates, *stretch)
         angles = torch.arange(max_tokens, dtype=torch.float32)[:, None] * rates  # (max, K/2)
         angles = torch.cat([angles, angles], dim=-1)  # (max, K)
         self.register_buffer("cos", angles.cos(), persistent=False)
@@ -47,6 +53,16 @@ class Rotary(nn.Module):
     def forward(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """(B or 1, T) -> cosines and sines, each (B or 1, 1, T, K)."""
         return self.get_buffer("cos")[places][:, None], self.get_buffer("sin")[places][:, None]
+
+
+def stretched(rates: Tensor, factor: float, low: float, high: float, length: int) -> Tensor:
+    """Rates (K/2,) for rows longer than ``length``: those that turn fewer than ``low`` times in it are divided by ``factor``.
+
+    Those that turn more than ``high`` times stay, those between are blended (Llama 3.1's rule).
+    """
+    turns = length * rates / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return kept * rates + (1 - kept) * rates / factor
 
 
 def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:

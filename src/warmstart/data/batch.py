@@ -62,15 +62,16 @@ class Encoded:
 def encode(tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], max_tokens: int, *, appended: bool = False) -> Encoded:
     """Each text between two end-of-text tokens, as documents stand in the token store: ``[EOS] text [EOS]``.
 
-    Pairs stand beside each other: ``[EOS] one [EOS] other [EOS]``. With ``appended`` the last one is ``[CLS]``. What is too long
-    loses its end, never these tokens; of a pair the longer side is cut first.
+    A tokenizer that has a token of its own to begin with gives that one: ``[CLS] text [SEP]``, ``<s> text </s>``. Pairs stand
+    beside each other: ``[EOS] one [EOS] other [EOS]``. With ``appended`` the last one is ``[CLS]``. What is too long loses its
+    end, never these tokens; of a pair the longer side is cut first.
     """
     specials = tokenizer.specials
     if texts and not isinstance(texts[0], str):
         return _encode_pairs(tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_tokens, appended=appended)
     last, room = (specials.cls if appended else specials.eos), max_tokens - 2
     spelled = tokenizer.encode([text for text in texts if isinstance(text, str)])
-    rows = tuple(np.array([specials.eos, *ids[:room], last], dtype=np.int64) for ids in spelled)
+    rows = tuple(np.array([specials.begin, *ids[:room], last], dtype=np.int64) for ids in spelled)
     return Encoded(rows, np.array([max(0, len(ids) - room) for ids in spelled], dtype=np.int64))
 
 
@@ -83,7 +84,7 @@ def _encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], max_to
         first = min(len(one), max(room - len(other), room // 2))
         second = min(len(other), room - first)
         last = specials.cls if appended else specials.eos
-        rows.append(np.array([specials.eos, *one[:first], specials.eos, *other[:second], last], dtype=np.int64))
+        rows.append(np.array([specials.begin, *one[:first], specials.eos, *other[:second], last], dtype=np.int64))
         cut.append(over)
     return Encoded(tuple(rows), np.array(cut, dtype=np.int64))
 
@@ -97,7 +98,7 @@ def encode_pieces(tokenizer: Tokenizer, texts: Sequence[Sequence[str]], max_toke
     spelled = iter(tokenizer.encode([piece for pieces in texts for piece in pieces]))
     rows, marks, cut = [], [], []
     for pieces in texts:
-        row, places, lost = [specials.eos], list[int](), 0
+        row, places, lost = [specials.begin], list[int](), 0
         for _ in pieces:
             ids = next(spelled) or [specials.unk]
             if lost or len(row) - 1 + len(ids) > room:

@@ -35,7 +35,8 @@ def encode_for(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> Enco
     """Texts as this classification model reads them. Raises ``ModelError`` where the head does not classify."""
     if not isinstance(model.head, ClassifyHead):
         raise ModelError(
-            "a bundle with a classification head is needed, but this one has a language head; adapt it to a task first"
+            f"a bundle with a classification head is needed, but this one's is of the kind '{model.head.config.kind}'; "
+            "adapt it to a task first"
         )
     appended = model.head.config.pooling == "appended"
     return encode(tokenizer, texts, model.backbone.config.max_tokens, appended=appended)

@@ -28,6 +28,7 @@ def continue_prompts(bundle: Bundle, prompts: Sequence[str], config: GenerateCon
             "pretrain one, or use `warmstart predict` if it was adapted to labels"
         )
     specials = bundle.tokenizer.specials
-    rows = [[specials.eos, *ids] for ids in bundle.tokenizer.encode(prompts)]
-    banned = torch.tensor(sorted(specials.all() - {specials.eos}))
+    rows = [[specials.begin, *ids] for ids in bundle.tokenizer.encode(prompts)]
+    spare = range(bundle.tokenizer.vocab_size, bundle.model.backbone.vocab_size)  # rows of the embedding that no token has
+    banned = torch.tensor([*sorted(specials.all() - {specials.eos}), *spare])
     return write(bundle.model, rows, config, banned=banned, stop={specials.eos}, watch=watch)

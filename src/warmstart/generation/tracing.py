@@ -52,7 +52,7 @@ def trace(
     config = config or GenerateConfig()
     tokenizer = bundle.tokenizer
     steps: list[list[Step]] = [[] for _ in prompts]
-    read = [[tokenizer.specials.eos, *ids] for ids in tokenizer.encode(prompts)]
+    read = [[tokenizer.specials.begin, *ids] for ids in tokenizer.encode(prompts)]
 
     def watch(place: int, said: Tensor, chosen: int) -> None:
         best = said.sort(descending=True, stable=True)

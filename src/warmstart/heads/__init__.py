@@ -9,6 +9,8 @@ from torch import Tensor
 from warmstart.errors import ModelError
 from warmstart.heads.classify import ClassifyHead as ClassifyHead
 from warmstart.heads.classify import ClassifyHeadConfig as ClassifyHeadConfig
+from warmstart.heads.embed import EmbedHead as EmbedHead
+from warmstart.heads.embed import EmbedHeadConfig as EmbedHeadConfig
 from warmstart.heads.language import LanguageHead as LanguageHead
 from warmstart.heads.language import LanguageHeadConfig as LanguageHeadConfig
 from warmstart.heads.pooled import ChooseHead as ChooseHead
@@ -26,8 +28,8 @@ from warmstart.registry import Registry
 
 TaskHeadConfig = ClassifyHeadConfig | SeveralHeadConfig | RegressHeadConfig | ChooseHeadConfig | TagHeadConfig | SpanHeadConfig
 TaskHead = ClassifyHead | SeveralHead | RegressHead | ChooseHead | TagHead | SpanHead
-HeadConfig = LanguageHeadConfig | TaskHeadConfig
-Head = LanguageHead | TaskHead
+HeadConfig = LanguageHeadConfig | EmbedHeadConfig | TaskHeadConfig
+Head = LanguageHead | EmbedHead | TaskHead
 
 HEADS: Registry[tuple[type[HeadConfig], type[Head]]] = Registry(
     "head",
@@ -39,6 +41,7 @@ HEADS: Registry[tuple[type[HeadConfig], type[Head]]] = Registry(
         "choose": (ChooseHeadConfig, ChooseHead),
         "tag": (TagHeadConfig, TagHead),
         "span": (SpanHeadConfig, SpanHead),
+        "embed": (EmbedHeadConfig, EmbedHead),
     },
 )
 """Each head's settings and its module."""

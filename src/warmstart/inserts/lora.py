@@ -2,7 +2,7 @@
 
 B starts at zero, so that training begins at the pretrained model; ``A`` and ``alpha / rank`` are as in the peft library, and so
 are the names ``lora_A`` and ``lora_B``. Our attention makes queries, keys and values in one matrix; ``q``, ``k`` and ``v`` are its
-thirds, each with a low-rank pair of its own, ``qkv`` is the whole of it with one pair.
+three parts, each with a low-rank pair of its own, ``qkv`` is the whole of it with one pair.
 
 Letters: B batch, T tokens, D width, R rank.
 """
@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
-from warmstart.backbone import Backbone
+from warmstart.backbone import Attention, Backbone
 from warmstart.config import Config
 from warmstart.errors import ConfigError
 from warmstart.inserts.host import Inserted
 
 Target = Literal["q", "k", "v", "qkv", "out", "feedforward"]
-THIRDS = ("q", "k", "v")
+PARTS = ("q", "k", "v")
 
 
 def each_once(targets: tuple[Target, ...]) -> tuple[Target, ...]:
@@ -78,25 +78,33 @@ def place_loras(config: LoraConfig, backbone: Backbone) -> list[tuple[str, str, 
     placed: list[tuple[str, str, Inserted]] = []
     for i, block in enumerate(backbone.blocks):
         for target in config.targets:
-            for path, third in _hosts(target, block):
+            for path, part in _hosts(target, block):
                 host = block.get_submodule(path)
                 assert isinstance(host, nn.Linear)
-                rows = host.out_features if third is None else host.out_features // 3
-                start = 0 if third is None else third * rows
-                name = "lora" if third is None else f"lora_{target}"
+                start, rows = _rows(block, host, part)
+                name = "lora" if part is None else f"lora_{target}"
                 placed.append((f"blocks.{i}.{path}", name, Lora(config, host, start, rows)))
     return placed
 
 
+def _rows(block: nn.Module, host: nn.Linear, part: int | None) -> tuple[int, int]:
+    """First row and number of rows of a part of ``host``: 0, 1, 2 for queries, keys, values (of fewer heads); None: all."""
+    if part is None:
+        return 0, host.out_features
+    attention = block.get_submodule("attention")
+    assert isinstance(attention, Attention)
+    return sum(attention.parts[:part]), attention.parts[part]
+
+
 def _hosts(target: Target, block: nn.Module) -> list[tuple[str, int | None]]:
-    """The linear layers of a block that a target means, each with the third of it that is meant, or None for the whole."""
+    """The linear layers of a block that a target means, each with the part of it that is meant, or None for the whole."""
     if target == "out":
         return [("attention.out", None)]
     if target == "feedforward":
         return [("feedforward.inner", None), ("feedforward.out", None)]
     names = dict(block.named_modules())
     if "attention.qkv" in names:
-        return [("attention.qkv", THIRDS.index(target) if target in THIRDS else None)]
+        return [("attention.qkv", PARTS.index(target) if target in PARTS else None)]
     if target == "v":
         return [("attention.value", None)]
     raise ConfigError(

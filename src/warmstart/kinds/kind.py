@@ -22,7 +22,7 @@ from warmstart.engine.device import arithmetic
 from warmstart.evaluate import Scores
 from warmstart.evaluate.predict import TOKENS
 from warmstart.evaluate.resample import DRAWS
-from warmstart.heads import LanguageHead, TaskHeadConfig
+from warmstart.heads import EmbedHead, LanguageHead, TaskHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.model import Bundle, Model
 from warmstart.seeding import rng
@@ -114,13 +114,13 @@ Batches = Callable[[int], list[Batch]]
 
 def said_by(model: Model, scores: Tensor) -> Tensor:
     """What the head makes of its scores, in float64 on the processor."""
-    assert not isinstance(model.head, LanguageHead)
+    assert not isinstance(model.head, LanguageHead | EmbedHead)
     return model.head.said(scores.float().cpu().double())
 
 
 def loss_by(model: Model, scores: Tensor, targets: Tensor) -> Tensor:
     """The head's own summed loss."""
-    assert not isinstance(model.head, LanguageHead)
+    assert not isinstance(model.head, LanguageHead | EmbedHead)
     return model.head.loss(scores, targets)
 
 

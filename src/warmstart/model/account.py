@@ -6,7 +6,8 @@ counted once, in the embedding. Parameters that an adaptation has inserted have 
 
 What it does not do: choose what trains (it reads ``requires_grad``), or measure anything.
 
-Letters in formulas: V vocabulary, D width, F inner size of the feed-forward layer, K head width, T longest row, C classes.
+Letters in formulas: V vocabulary, D width, F inner size of the feed-forward layer, K head width, A all heads' width, G that of keys
+and values where it is another, T longest row, C classes.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.heads import HeadConfig
+from warmstart.backbone import GATED, Backbone, BackboneConfig
+from warmstart.heads import HeadConfig, LanguageHeadConfig
 from warmstart.model.flops import Flops, Load, flops_per_token
 from warmstart.model.memory import Memory, inference_memory, training_memory
 from warmstart.model.model import Model, fresh_head
@@ -38,7 +39,8 @@ class HeadForm(NamedTuple):
 HEAD_FORMS: Registry[HeadForm] = Registry(
     "closed form of a head",
     {
-        "language": HeadForm(lambda config: " + ".join(["0" if config.tied else "V D"] + ["V"] * config.bias), "V D"),
+        "language": HeadForm(lambda config: _language_form(config), "V D"),
+        "embed": HeadForm(lambda _config: "0"),
         "classify": HeadForm(lambda _config: "D C + C"),
     },
 )
@@ -146,23 +148,42 @@ def form(text: str, **sizes: int) -> tuple[str, int]:
     return f"{text} = " + " + ".join(" x ".join(f"{factor:,}" for factor in term) for term in terms), value
 
 
+def _language_form(config: LanguageHeadConfig) -> str:
+    transform = ["D D + 3 D" if config.transform_bias else "D D + D"] * config.transform
+    return " + ".join(["0" if config.tied else "V D", *["V"] * config.bias, *transform])
+
+
 def closed_forms(config: BackboneConfig) -> dict[str, str]:
     """The closed form of every part of a backbone, in letters; those of the blocks are one block's."""
     bias = config.bias
     norm = "2 D" if bias and config.norm_kind == "layer" else "D"
-    attention = "4 D D" + " + 4 D" * bias
+    attention = _attention_form(config)
     if config.attention == "synthesizer":  # its hidden layer always has a bias
         attention = f"3 D D + {3 if bias else 1} D + K T + T"
-    inner = 2 if config.activation == "swiglu" else 1
+    inner = 2 if config.activation in GATED else 1
     feedforward = f"{inner + 1} D F" + f" + {'2 ' * (inner - 1)}F + D" * bias
+    below = {"types": f"{config.types} D"} if config.types else {}
+    below |= {"embedding norm": norm} if config.embedding_norm and config.first_norm else {}
+    table = "T D" + f" + {config.position_offset} D" * bool(config.position_offset)
     return {
         "embedding": "V D",
-        f"positions ({config.positions})": "T D" if config.positions == "learned" else "0",
+        f"positions ({config.positions})": table if config.positions == "learned" else "0",
+        **below,
         "block: attention": attention,
         "block: feed-forward": feedforward,
         "block: norms": "4 D" if norm == "2 D" else "2 D",
         "final norm": norm if config.norm == "pre" else "0",
     }
+
+
+def _attention_form(config: BackboneConfig) -> str:
+    biases = config.bias if config.qkv_bias is None else config.qkv_bias
+    if config.groups == config.heads and config.per_head * config.heads == config.width:
+        matrices, qkv = "4 D D", "3 D"
+    else:
+        matrices, qkv = "2 A D + 2 G D", "A + 2 G"
+    found = [matrices, *[qkv] * biases, *["D"] * config.bias, *["2 K"] * config.qk_norm]
+    return " + ".join(found).replace("3 D + D", "4 D")
 
 
 def _rows(model: Model) -> tuple[Row, ...]:
@@ -171,7 +192,8 @@ def _rows(model: Model) -> tuple[Row, ...]:
     own = {name for name, _ in plain.named_parameters()}
     counts = _count(model, own)
     sizes = {"V": model.backbone.vocab_size, "D": config.width, "F": config.feedforward, "T": config.max_tokens}
-    sizes |= {"K": config.width // config.heads, "C": getattr(head, "classes", 0)}
+    sizes |= {"K": config.per_head, "A": config.heads * config.per_head, "G": config.groups * config.per_head}
+    sizes |= {"C": getattr(head, "classes", 0)}
     label = "head (tied: see embedding)" if getattr(head, "tied", False) else f"head ({head.kind})"
     texts = closed_forms(config) | {label: HEAD_FORMS[head.kind].parameters(head)}
     rows = []
@@ -197,18 +219,20 @@ def _count(model: Model, own: set[str]) -> dict[str, tuple[int, int]]:
     """(parameters, those that train) by part; a tied weight comes under its first name, the embedding's."""
     found: dict[str, tuple[int, int]] = {}
     for name, parameter in model.named_parameters():
-        key = _part(name) if name in own else "inserted"
+        key = _part(name, first_norm=model.backbone.config.first_norm) if name in own else "inserted"
         count, trained = found.get(key, (0, 0))
         found[key] = count + parameter.numel(), trained + parameter.requires_grad * parameter.numel()
     return found
 
 
-def _part(name: str) -> str:
-    """``backbone.blocks.3.norm_1.bias`` -> ``block: norms 3``."""
+def _part(name: str, *, first_norm: bool) -> str:
+    """``backbone.blocks.3.norm_1.bias`` -> ``block: norms 3``; an embedding norm that stands for a block's counts as that."""
     words = name.split(".")
     if words[0] == "head":
         return "head"
+    if words[1] == "embedding_norm" and not first_norm:
+        return "block: norms 0"
     if words[1] != "blocks":
-        return {"embedding": "embedding", "positions": "positions", "norm": "final norm"}[words[1]]
+        return {"norm": "final norm"}.get(words[1], words[1].replace("_", " "))
     kind = {"attention": "attention", "feedforward": "feed-forward"}.get(words[3], "norms")
     return f"block: {kind} {words[2]}"

@@ -54,7 +54,7 @@ class Bundle:
 
     def __post_init__(self) -> None:
         known, have = self.tokenizer.vocab_size, self.model.backbone.vocab_size
-        if known != have:
+        if known > have:  # an embedding may have spare rows: many are rounded up to a size that hardware likes
             raise ModelError(
                 f"the tokenizer has {known} tokens, but the backbone's embedding has {have}; "
                 "load the tokenizer that the weights were trained with"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from warmstart.backbone import BELOW
 from warmstart.heads import LanguageHead
 from warmstart.model.model import Model
 
@@ -88,7 +89,7 @@ def first_gradient(model: Model) -> int:
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             words = name.split(".")  # what is neither a block nor below one stands above: the last norm, the head, a mix of layers
-            levels.append(int(words[2]) if words[1] == "blocks" else 0 if words[1] in ("embedding", "positions") else depth)
+            levels.append(int(words[2]) if words[1] == "blocks" else 0 if words[1] in BELOW else depth)
     return min(levels, default=depth)
 
 
@@ -114,7 +115,7 @@ def flops_per_token(model: Model, load: Load) -> Flops:
         training += 2 * matrix.numel() * (1 + (i >= start) + matrix.requires_grad)
     count = forward // 2
     rows = [FlopRow("blocks: matrices", f"2 x {count:,} parameters", forward, training)]
-    mixing, walked = 2 * tokens * config.width, config.depth - min(start, config.depth)
+    mixing, walked = 2 * tokens * config.heads * config.per_head, config.depth - min(start, config.depth)
     back = config.depth + 2 * walked  # forward through all blocks, twice as much back through those with gradients
     if config.attention == "synthesizer":
         scores = 2 * config.max_tokens * config.width
@@ -123,7 +124,7 @@ def flops_per_token(model: Model, load: Load) -> Flops:
         whole = scores * (config.depth + walked + trained) + mixing * back
         rows.append(FlopRow(f"blocks: attention, T = {tokens:,}", text, (scores + mixing) * config.depth, whole))
     else:
-        text = f"4 L T D = 4 x {config.depth} x {tokens:,} x {config.width:,}"
+        text = f"4 L T D = 4 x {config.depth} x {tokens:,} x {config.heads * config.per_head:,}"
         rows.append(FlopRow(f"blocks: attention, T = {tokens:,}", text, 2 * mixing * config.depth, 2 * mixing * back))
     return Flops((*rows, _head(model, load, below=_trains_below_head(model))), tokens)
 
@@ -138,6 +139,14 @@ def _head(model: Model, load: Load, *, below: bool) -> FlopRow:
     if isinstance(model.head, LanguageHead):
         weight, share = model.head.weight, load.scored
         text = f"2 V D x {share:.3g} of tokens scored = 2 x {len(weight):,} x {width:,} x {share:.3g}"
+        if transform := model.head.transform:
+            count = transform.dense.weight.numel()
+            text = f"2 (V D + D D) x {share:.3g} of tokens scored = 2 x {weight.numel() + count:,} x {share:.3g}"
+            extra = 2 * count * share
+            both = 2 * weight.numel() * share * (2 + weight.requires_grad) + extra * (
+                1 + below + transform.dense.weight.requires_grad
+            )
+            return FlopRow("head (language)", text, 2 * weight.numel() * share + extra, both)
         each = 2 * weight.numel() * share
         return FlopRow("head (language)", text, each, each * (1 + below + weight.requires_grad))
     matrices = [parameter for parameter in model.head.parameters() if parameter.ndim == 2]

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warmstart.backbone.attention import EXPLICIT
+from warmstart.backbone.block import GATED
 from warmstart.backbone.config import BackboneConfig
 from warmstart.heads import LanguageHead
 from warmstart.model.flops import Load, block_matrices, first_gradient
@@ -102,7 +103,7 @@ def inference_memory(model: Model, load: Load) -> Memory:
     count = sum(parameter.numel() for parameter in model.parameters())
     tokens, depth = load.batch * length, config.depth
     language = isinstance(model.head, LanguageHead)
-    cache = 2 * depth * load.batch * config.max_tokens * config.width * NUMBER if language else 0
+    cache = 2 * depth * load.batch * config.max_tokens * config.groups * config.per_head * NUMBER if language else 0
     kept = (depth + 1) * tokens * config.width * NUMBER
     room = tokens * _room(config, length) * NUMBER
     written = load.batch * model.backbone.vocab_size * NUMBER if language else 0
@@ -125,7 +126,7 @@ def activation_bytes(config: BackboneConfig, length: int, *, half: bool) -> floa
     low = 2 if half else NUMBER
     width, inner, row = config.width, config.feedforward, config.heads * length
     norms = 2 * (NUMBER * width + NUMBER * width + 4) if config.norm_kind == "rms" else 2 * (NUMBER * width + 8)
-    forward = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * inner * low
+    forward = {"relu": 1, "swiglu": 4, "geglu": 4}.get(config.activation, 2) * inner * low
     drops = bool(config.dropout)
     total = norms + 6 * width * low + forward + drops * 2 * width * low
     if config.attention == "synthesizer":  # in bfloat16 its weights are kept in float32 and once more for the product
@@ -155,5 +156,5 @@ def _loss_room(model: Model, load: Load) -> tuple[float, str]:
 def _room(config: BackboneConfig, length: int) -> int:
     """Numbers per token that one block needs for the moment, when nothing is saved."""
     scores = 2 * config.heads * length if length <= EXPLICIT or config.attention == "synthesizer" else 0
-    inner = (4 if config.activation == "swiglu" else 2) * config.feedforward
+    inner = (4 if config.activation in GATED else 2) * config.feedforward
     return max(scores + 3 * config.width, inner + config.width)

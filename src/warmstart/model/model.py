@@ -8,7 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from warmstart.backbone import Backbone
-from warmstart.heads import Head, HeadConfig, LanguageHead, make_head
+from warmstart.errors import ModelError
+from warmstart.heads import EmbedHead, Head, HeadConfig, LanguageHead, make_head
 from warmstart.inserts import Mix
 from warmstart.objectives import language_loss
 from warmstart.seeding import seed_torch
@@ -25,7 +26,7 @@ class Model(nn.Module):
         self.causal = causal
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head says of ``ids`` (B, T): logits (B, T, V) of a language head, (B, C) of a classification head."""
+        """What the head says of ``ids`` (B, T): logits (B, T, V) of a language head, (B, C) of a classifier; vectors (B, D)."""
         return self.head(self.backbone(ids, mask=mask, causal=self.causal).last, mask)
 
     def train(self, mode: bool = True) -> Model:
@@ -44,7 +45,9 @@ class Model(nn.Module):
         assert batch.targets is not None, "a batch without targets has no loss"
         states = self.backbone(batch.ids, mask=batch.mask, causal=batch.causal).last
         if isinstance(self.head, LanguageHead):
-            return language_loss(states, self.head.weight, self.head.bias, batch.targets)
+            return language_loss(states, self.head.weight, self.head.bias, batch.targets, self.head.transform)
+        if isinstance(self.head, EmbedHead):
+            raise ModelError("a bundle that gives embeddings learns nothing by itself; adapt it to a task, which gives it a head")
         return self.head.loss(self.head(states, batch.mask), batch.targets, batch.mask)
 
     def weights(self) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ Letters: N positions with a target, D width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -60,13 +61,18 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return (*(None if part is None else part * grad.to(part.dtype) for part in ctx.saved_tensors), None)
 
 
-def language_loss(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+def language_loss(
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, transform: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """Summed cross-entropy in nats of ``targets`` (B, T), ``IGNORE`` left out, given ``states`` (B, T, D); a scalar.
 
-    Equals ``F.cross_entropy(states @ weight.T + bias, targets, ignore_index=IGNORE, reduction="sum")`` and its gradients.
+    A ``transform`` is applied first, to the states that have a target alone. Equals
+    ``F.cross_entropy(states @ weight.T + bias, targets, ignore_index=IGNORE, reduction="sum")`` and its gradients.
     """
     wanted = targets != IGNORE
     states = states[wanted]  # (N, D)
+    if transform is not None:
+        states = transform(states)
     if torch.is_autocast_enabled(states.device.type):
         states = states.to(torch.get_autocast_dtype(states.device.type))
     with torch.autocast(states.device.type, enabled=False):

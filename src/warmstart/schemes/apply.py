@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from warmstart.backbone import BELOW
 from warmstart.engine import Group
 from warmstart.engine.schedule import constant
 from warmstart.errors import ConfigError
@@ -69,7 +70,7 @@ def _level(name: str, model: Model) -> int:
         return int(inside[1]) + 1
     if name.startswith("backbone.norm."):
         return depth  # the last norm goes with the last block
-    return 0 if re.match(r"backbone\.(embedding|positions)\.", name) else depth + 1
+    return 0 if name.split(".")[1] in BELOW else depth + 1
 
 
 def _group(key: tuple[str, int], parameters: dict[str, nn.Parameter], scheme: Scheme, depth: int) -> Group:

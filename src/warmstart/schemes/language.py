@@ -54,10 +54,8 @@ class Language:
     def attach(self, model: Model) -> None:
         """Give ``model`` the pretrained language head, as its part ``language``; tied to its own embedding where it was tied."""
         head = make_head(self.head.config, model.backbone.config.width, model.backbone.embedding.weight)
-        if not self.head.config.tied:
-            head.load_state_dict(self.head.state_dict())
-        elif self.head.bias is not None:
-            head.get_parameter("bias").data.copy_(self.head.bias.data)
+        own = {name: tensor for name, tensor in self.head.state_dict().items() if name != "weight" or not self.head.config.tied}
+        head.load_state_dict(own, strict=False)  # a tied weight is the embedding's
         model.add_module("language", head.to(model.backbone.embedding.weight.device))
 
     def view(self, *, causal: bool) -> ObjectiveConfig:
@@ -107,7 +105,7 @@ def text_loss(model: Model, batch: Batch) -> Tensor:
     assert isinstance(head, LanguageHead)
     assert batch.targets is not None
     states = model.backbone(batch.ids, mask=batch.mask, causal=batch.causal)
-    return language_loss(unmixed(model.backbone, states), head.weight, head.bias, batch.targets)
+    return language_loss(unmixed(model.backbone, states), head.weight, head.bias, batch.targets, head.transform)
 
 
 def needed(language: Language | None) -> Language:

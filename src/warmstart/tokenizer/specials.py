@@ -27,7 +27,7 @@ from warmstart.types import Specials
 
 KNOWN = {
     "eos": ("[EOS]", "<eos>", "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eos|>", "[SEP]"),
-    "pad": ("[PAD]", "<pad>", "<|pad|>", "<|padding|>"),
+    "pad": ("[PAD]", "<pad>", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>"),
     "mask": ("[MASK]", "<mask>", "<|mask|>"),
     "cls": ("[CLS]", "<cls>", "<s>", "<|cls|>"),
     "unk": ("[UNK]", "<unk>", "<|unk|>"),
@@ -80,21 +80,47 @@ def adopt(text: str, sentinels: int = 0) -> tuple[Backend, Specials]:
         backend = Backend.from_str(json.dumps({**spec, "truncation": None, "padding": None}))
     except Exception as error:  # the library raises bare Exception for a malformed file
         raise TokenizerError(f"a tokenizer must be the JSON of the tokenizers library, but reading it says: {error}") from None
-    names = _name_roles(backend.get_vocab(with_added_tokens=True), spec["model"], sentinels)
+    first, last = frame(spec.get("post_processor"))
+    names = _name_roles(backend.get_vocab(with_added_tokens=True), spec["model"], sentinels, last)
     backend.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in names.values()])
     backend = _guard(backend)
     backend.encode_special_tokens = True  # not stored in the JSON: every load has to say it again
     ids: dict[str, Any] = {role: backend.token_to_id(name) for role, name in names.items()}
     roles = {role: ids.pop(role) for role in KNOWN}
-    return backend, Specials(**roles, sentinels=tuple(ids.values()))
+    begin = None if first is None else backend.token_to_id(first)
+    return backend, Specials(**roles, sentinels=tuple(ids.values()), bos=None if begin == roles["eos"] else begin)
 
 
-def _name_roles(vocabulary: dict[str, int], model: dict[str, Any], sentinels: int) -> dict[str, str]:
-    """The spelling of each role, in the order in which missing ones are added; one spelling never serves two roles."""
+def frame(post: dict[str, Any] | None) -> tuple[str | None, str | None]:
+    """The special tokens that a tokenizer's post-processor puts before and after a text; None where it puts none.
+
+    BERT's -> ``("[CLS]", "[SEP]")``, Llama's -> ``("<s>", None)``, GPT-2's -> ``(None, None)``.
+    """
+    if post is None:
+        return None, None
+    if post["type"] in ("BertProcessing", "RobertaProcessing"):
+        return post["cls"][0], post["sep"][0]
+    if post["type"] == "Sequence":
+        found = [ends for part in post["processors"] if any(ends := frame(part))]
+        return found[0] if found else (None, None)
+    pieces = [piece.get("SpecialToken", {}).get("id") for piece in post.get("single", ())]
+    if None not in pieces:
+        return None, None
+    text = pieces.index(None)  # the text itself stands there
+    names = {key: value["tokens"][0] for key, value in post["special_tokens"].items()}
+    return names.get(pieces[0]), names.get(pieces[-1]) if text < len(pieces) - 1 else None
+
+
+def _name_roles(vocabulary: dict[str, int], model: dict[str, Any], sentinels: int, last: str | None = None) -> dict[str, str]:
+    """The spelling of each role, in the order in which missing ones are added; one spelling never serves two roles.
+
+    ``last`` is what the tokenizer itself ends a text with.
+    """
     found: dict[str, str] = {}
     own = _model_unk(model)
     for role, known in KNOWN.items():
-        choices = (own, *known) if role == "unk" and own else known
+        preferred = {"unk": own, "eos": last}.get(role)
+        choices = (preferred, *known) if preferred else known
         free = [name for name in choices if name in vocabulary and name not in found.values()]
         found[role] = free[0] if free else known[0]
     order = ("pad", "unk", "eos", "mask", "cls")

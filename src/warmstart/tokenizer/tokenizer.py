@@ -33,7 +33,8 @@ class Tokenizer:
 
     A foreign JSON is welcome: its special tokens are recognised by their well-known names (``<pad>``, ``</s>``,
     ``<|endoftext|>``, ``[SEP]``, ``<mask>``, ``<s>`` …), missing ones are added at the end of the vocabulary, and its padding
-    and truncation settings are dropped. Sentinels (``<extra_id_0>`` …) are kept, and added up to ``sentinels``.
+    and truncation settings are dropped. What its post-processor puts around a text (``[CLS]`` … ``[SEP]``) becomes
+    ``specials.begin`` and ``specials.eos``. Sentinels (``<extra_id_0>`` …) are kept, and added up to ``sentinels``.
     """
 
     def __init__(self, text: str, sentinels: int = 0) -> None:

@@ -43,6 +43,10 @@ COMMANDS = Registry(
         "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
         "doctor": Command("use", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
         "study lab": Command("study", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"),
+        "import": Command(
+            "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
+        ),
+        "export": Command("interop", "ExportConfig", "export_model", "write a model in the form that transformers reads"),
         "fetch": Command("fetch", "FetchConfig", "fetch_data", "fetch a public data set by its checksum"),
         "recipe": Command("recipe", "RecipeCommand", "recipe", "run the steps of a recipe, one after another"),
     },

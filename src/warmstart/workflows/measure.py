@@ -25,7 +25,7 @@ from warmstart.backbone import Backbone, BackboneConfig, Cache
 from warmstart.engine import TrainConfig, Work, train
 from warmstart.engine.highwater import high_water
 from warmstart.errors import ModelError
-from warmstart.heads import ClassifyHead, LanguageHead, LanguageHeadConfig
+from warmstart.heads import LanguageHead, LanguageHeadConfig
 from warmstart.model import Account, Load, Model, fresh_head
 from warmstart.seeding import rng
 from warmstart.types import IGNORE, Batch
@@ -90,8 +90,8 @@ def _batch(model: Model, load: Load, step: int) -> Batch:
     """Random rows, of which as many tokens are scored as in the batch that scores most."""
     draw = rng(0, "measure", step)
     ids = draw.integers(0, model.backbone.vocab_size, (load.batch, load.length(model)))
-    if isinstance(model.head, ClassifyHead):
-        targets = draw.integers(0, model.head.config.classes, load.batch)
+    if not isinstance(model.head, LanguageHead):
+        targets = draw.integers(0, getattr(model.head.config, "classes", 1), load.batch)
         return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=model.causal, count=load.batch)
     scored = max(1, round(ids.size * (load.most_scored or load.scored)))
     hidden = np.arange(ids.size).reshape(ids.shape) >= scored

@@ -1,0 +1,227 @@
+"""Foreign tensors into our model and back: one walk over our names, with a family's table beside it.
+
+Import and export are the same walk in two directions. Parts of a matrix are put together row under row, and cut again; nothing is
+computed, so that a tensor that came in goes out with the same bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmstart.backbone import GATED, Backbone, BackboneConfig
+from warmstart.errors import ModelError, TokenizerError
+from warmstart.heads import EmbedHeadConfig, HeadConfig, LanguageHeadConfig, make_head
+from warmstart.interop.families import FAMILIES
+from warmstart.interop.family import ACTIVATIONS, Family
+from warmstart.interop.folder import as_float, read_json, read_pooling, read_tensors, read_tokenizer
+from warmstart.model import Bundle, Model
+from warmstart.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A bundle, and what is worth saying of how it came."""
+
+    bundle: Bundle
+    family: str
+    left_out: tuple[str, ...] = field(default=())
+    """tensors of the file that no part of our model reads"""
+    added: tuple[str, ...] = field(default=())
+    """special tokens that the tokenizer lacked; their rows are the mean of all others"""
+
+
+def from_huggingface(folder: str | Path) -> Bundle:
+    """The model in a folder of the Hugging Face form: ``config.json``, ``model.safetensors`` (or shards), ``tokenizer.json``.
+
+    Raises ``ConfigError`` for a family that we do not have, ``ModelError`` for missing and unknown tensors and files, and
+    ``TokenizerError`` for a tokenizer that does not fit. Nothing of transformers is needed.
+    """
+    return import_folder(Path(folder)).bundle
+
+
+def import_folder(place: Path, max_tokens: int | None = None) -> Imported:
+    """The same, with what was left out and what was added; ``max_tokens`` is the longest row, where positions are rotary."""
+    theirs = read_json(place / "config.json")
+    name = str(theirs.get("model_type"))
+    family = FAMILIES[name]
+    tokenizer, stored = read_tokenizer(place), read_tensors(place)
+    config = _with_length(read_settings(family, theirs), max_tokens)
+    head = _head_for(family, theirs, stored, place)
+    rows = stored[_table_name(family, stored)].shape[0]
+    _check_tokenizer(tokenizer, rows)
+    model, left_out = from_tensors(family, config, head, stored, rows)
+    _grow(model, tokenizer.vocab_size)
+    entry: dict[str, Any] = {"command": "import", "family": name, "config": theirs, "generates": family.causal}
+    if isinstance(head, LanguageHeadConfig):
+        entry["objective"] = {"name": "causal" if family.causal else "masked"}
+    added = tuple(tokenizer.token(i) for i in range(rows, tokenizer.vocab_size))
+    return Imported(Bundle(model, tokenizer, history=(entry,)), name, left_out, added)
+
+
+def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
+    """Our switches for their ``config.json``. Raises ``ModelError`` where it asks for something that we do not have."""
+    for key, value in family.must.items():
+        if (came := theirs.get(key, value)) != value and came is not None:
+            raise ModelError(f"{key} must be {value!r} in a {family.title} model that is read here, but is {came!r}")
+    ours = {name: theirs.get(setting.key, setting.default) for name, setting in family.settings.items()}
+    if "activation" in ours:
+        if ours["activation"] not in ACTIVATIONS:
+            raise ModelError(f"the activation must be one of {', '.join(ACTIVATIONS)}, but is {ours['activation']!r}")
+        ours["activation"] = ACTIVATIONS[ours["activation"]]
+    if ours["feedforward"] is None:  # GPT-2's n_inner
+        ours["feedforward"] = 4 * ours["width"]
+    return BackboneConfig.build({**family.fixed, **ours, **family.rules.read(theirs, ours)}, "config.json")
+
+
+def _with_length(config: BackboneConfig, max_tokens: int | None) -> BackboneConfig:
+    if max_tokens is None:
+        return config
+    if config.positions != "rotary":
+        raise ModelError(
+            f"max_tokens is a choice where positions are rotary; this model has a table for {config.max_tokens}; leave it out"
+        )
+    return config.model_copy(update={"max_tokens": max_tokens})
+
+
+def from_tensors(
+    family: Family, config: BackboneConfig, head: HeadConfig, stored: Mapping[str, Tensor], rows: int
+) -> tuple[Model, tuple[str, ...]]:
+    """A model of their tensors, and the names of those left out. Raises ``ModelError`` that names missing and unknown ones."""
+    with torch.device("meta"):
+        backbone = Backbone(config, rows)
+        model = Model(backbone, make_head(head, config.width, backbone.embedding.weight), causal=family.causal)
+    prefix = family.prefix if any(name.startswith(family.prefix) for name in stored) else ""
+    wanted = {name: _theirs(family, name, prefix) for name in model.weights()}
+    known = {one for names in wanted.values() for one in names}
+    left_out = tuple(sorted(name for name in stored.keys() - known if _left_out(family, name)))
+    problems = [f"missing: {name}" for name in sorted(known - stored.keys())]
+    problems += [f"unknown: {name}" for name in sorted(stored.keys() - known - set(left_out))]
+    if problems:
+        raise ModelError(f"the tensors must be those of a {family.title} model of these settings, but {_some(problems)}")
+    made = {name: _joined(family, name, [as_float(stored[one]) for one in names]) for name, names in wanted.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.weights().items()}
+    if odd := [f"{name} is {tuple(made[name].shape)}, not {shape}" for name, shape in shapes.items() if made[name].shape != shape]:
+        raise ModelError(f"the tensors must have the shapes that config.json asks for, but {_some(odd)}")
+    real = Backbone(config, rows)  # buffers are computed, not stored
+    model = Model(real, make_head(head, config.width, real.embedding.weight), causal=family.causal)
+    model.load_state_dict(made, strict=False)  # a tied head's weight is the embedding's; names were compared above
+    return model.eval(), left_out
+
+
+def to_tensors(family: Family, model: Model, *, prefixed: bool) -> dict[str, Tensor]:
+    """Their tensors of our model, the exact inverse of ``from_tensors``; with the family's prefix where a head goes along."""
+    made: dict[str, Tensor] = {}
+    for name, tensor in model.weights().items():
+        names = _theirs(family, name, family.prefix if prefixed else "")
+        whole = tensor.detach()
+        parts = whole.split(_sizes(name, model.backbone.config, len(whole))) if len(names) > 1 else [whole]
+        for one, part in zip(names, parts, strict=True):
+            made[one] = (part.T if _flipped(family, name) else part).contiguous().clone()
+    return made
+
+
+def _theirs(family: Family, name: str, prefix: str) -> tuple[str, ...]:
+    """Their names of one tensor of ours.
+
+    ``backbone.blocks.3.attention.qkv.bias`` -> ``bert.encoder.layer.3.attention.self.query.bias``, and key's and value's.
+    """
+    own = name.removeprefix("backbone.")
+    table, before = (family.names, prefix) if own != name else (family.head, "")
+    number = re.match(r"blocks\.(\d+)\.", own)
+    own = re.sub(r"^blocks\.\d+\.", "blocks.{i}.", own)
+    part, leaf = own.rsplit(".", 1)
+    whole = own in table
+    found = table.get(own if whole else part)
+    assert found is not None, f"the table of {family.title} does not name {name}"
+    names = (found,) if isinstance(found, str) else found
+    return tuple(before + one.replace("{i}", number[1] if number else "") + f".{leaf}" * (not whole) for one in names)
+
+
+def _joined(family: Family, name: str, parts: Sequence[Tensor]) -> Tensor:
+    if _flipped(family, name):
+        parts = [part.T for part in parts]
+    return torch.cat(list(parts)) if len(parts) > 1 else parts[0].contiguous()
+
+
+def _flipped(family: Family, name: str) -> bool:
+    return name.endswith(".weight") and name.removesuffix(".weight").endswith(family.flipped or ("\0",))
+
+
+def _sizes(name: str, config: BackboneConfig, rows: int) -> list[int]:
+    """Rows of each part of a matrix that they keep in several."""
+    if ".qkv." in name:
+        return [heads * config.per_head for heads in (config.heads, config.groups, config.groups)]
+    assert config.activation in GATED, name
+    return [rows // 2, rows // 2]
+
+
+def _left_out(family: Family, name: str) -> bool:
+    return any(re.search(pattern, name) for pattern in family.left_out)
+
+
+def _some(problems: Sequence[str], most: int = 6) -> str:
+    more = f"; and {len(problems) - most} more" if len(problems) > most else ""
+    return "; ".join(problems[:most]) + more
+
+
+def _table_name(family: Family, stored: Mapping[str, Tensor]) -> str:
+    """Their name of the token embedding, as this file has it."""
+    plain = f"{family.names['embedding']}.weight"
+    found = [name for name in (family.prefix + plain, plain) if name in stored]
+    if not found:
+        raise ModelError(f"the tensors must be those of a {family.title} model, but there is no {plain} among them")
+    return found[0]
+
+
+def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Tensor], place: Path) -> HeadConfig:
+    """A language head where the file has one, or where the embedding is one; otherwise the head that gives embeddings."""
+    own = [one for name, one in family.head.items() if name != "head.weight" and isinstance(one, str)]
+    weight = str(family.head["head.weight"])
+    words = [name for name in stored if name.startswith(tuple(own))] if own else [name for name in stored if name == weight]
+    tied = theirs.get("tie_word_embeddings", family.tied)
+    if not words and not (family.causal and tied):
+        pooling, normalise = read_pooling(place)
+        return EmbedHeadConfig(pooling=pooling, normalise=normalise)
+    table = _table_name(family, stored)
+    tied = weight not in stored or torch.equal(stored[weight], stored[table])
+    eps = read_settings(family, theirs).norm_eps
+    return LanguageHeadConfig(tied=tied, norm_eps=eps, **{"bias": False, **family.transform})
+
+
+def _check_tokenizer(tokenizer: Tokenizer, rows: int) -> None:
+    beyond = [i for i in range(rows, tokenizer.vocab_size) if i not in tokenizer.specials.all()]
+    if beyond:
+        raise TokenizerError(
+            f"every token must have a row in the embedding, but it has {rows:,} rows and tokenizer.json has a token "
+            f"{tokenizer.token(beyond[-1])!r} with id {beyond[-1]:,}; copy the tokenizer that belongs to these weights"
+        )
+
+
+@torch.no_grad()
+def _grow(model: Model, size: int) -> None:
+    """Room for special tokens that the tokenizer lacked: rows that are the mean of all others, in place.
+
+    By Jensen's inequality the mean's score never exceeds the log of the mean of all exponentials, so that a new token takes at most
+    1 / V of the probability, whatever the state.
+    """
+    missing = size - model.backbone.vocab_size
+    if missing <= 0:
+        return
+    head = model.head
+
+    def grown(tensor: Tensor) -> torch.nn.Parameter:
+        mean = tensor.double().mean(dim=0, keepdim=True).to(tensor.dtype)
+        return torch.nn.Parameter(torch.cat([tensor, mean.expand(missing, *tensor.shape[1:])]))
+
+    model.backbone.embedding.weight = grown(model.backbone.embedding.weight)
+    model.backbone.embedding.num_embeddings = model.backbone.vocab_size = size
+    if isinstance(head.config, LanguageHeadConfig):
+        head.weight = model.backbone.embedding.weight if head.config.tied else grown(head.weight)
+        head.bias = None if head.bias is None else grown(head.bias)

@@ -1,0 +1,168 @@
+"""A bundle written in the Hugging Face form, where its switches belong to a family.
+
+Whether they do is not a list of rules: the settings are written as the family would write them, and read again; what differs then
+is what the family cannot say, and is named. The tensors go through the same table as on the way in, backwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save as serialise
+
+from warmstart.backbone import BackboneConfig
+from warmstart.errors import ConfigError, ModelError
+from warmstart.heads import LanguageHeadConfig
+from warmstart.inserts import inserted
+from warmstart.interop.convert import read_settings, to_tensors
+from warmstart.interop.families import FAMILIES
+from warmstart.interop.family import ACTIVATIONS, Family
+from warmstart.model import Bundle
+from warmstart.storage import whole_folder
+from warmstart.tokenizer import Tokenizer
+
+
+def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
+    """Write ``config.json``, ``model.safetensors``, ``tokenizer.json`` and its companion; returns the family's ``model_type``.
+
+    Raises ``ModelError`` that names the switch, the head or the inserted module for which no family has a word.
+    """
+    if extra := sorted({str(config.plain()["kind"]) for config in inserted(bundle.model)}):
+        raise ModelError(
+            f"inserted modules have no place in this form, but {', '.join(extra)} came; fold LoRA in with merge(model)"
+        )
+    name = family_for(bundle)
+    family, origin = FAMILIES[name], _origin(bundle, name)
+    tensors = to_tensors(family, bundle.model, prefixed=bundle.model.head.config.kind != "embed")
+    rows = _rows(bundle, origin)
+    tensors = {key: tensor[:rows] if len(tensor) == bundle.model.backbone.vocab_size else tensor for key, tensor in tensors.items()}
+    settings = write_settings(family, name, bundle, origin) | {"vocab_size": rows}
+    files = {
+        "config.json": json.dumps(settings, indent=2).encode(),
+        "model.safetensors": serialise({key: tensor.contiguous() for key, tensor in tensors.items()}, {"format": "pt"}),
+        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal),
+    }
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(f"{target} exists and is not empty; choose another folder, or remove it")
+    with whole_folder(target) as aside:
+        for file, data in files.items():
+            (aside / file).write_bytes(data)
+    return name
+
+
+def family_for(bundle: Bundle) -> str:
+    """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits."""
+    told = next((entry["family"] for entry in bundle.history if entry.get("command") == "import"), None)
+    odd = {name: misfits(bundle, name) for name in ([told] if told else FAMILIES)}
+    nearest = min(odd, key=lambda name: len(odd[name]))
+    if odd[nearest]:
+        raise ModelError(
+            f"a model's switches must be those of a family to be written in this form, but beside {FAMILIES[nearest].title}, the "
+            f"nearest, this one has: {'; '.join(odd[nearest])}"
+        )
+    return nearest
+
+
+def misfits(bundle: Bundle, name: str) -> list[str]:
+    """What of a bundle this family has no word for, one phrase each; empty where it fits."""
+    family, model = FAMILIES[name], bundle.model
+    ours = _meaning(model.backbone.config)
+    try:
+        theirs = _meaning(read_settings(family, write_settings(family, name, bundle, {})))
+    except (ConfigError, ModelError) as error:
+        return [str(error)]
+    found = [f"{key} {ours[key]!r} instead of {theirs[key]!r}" for key in ours if ours[key] != theirs[key]]
+    if model.causal != family.causal:
+        found.append("it looks back only" if model.causal else "it looks both ways")
+    return found + _head_misfits(bundle, family)
+
+
+def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
+    head = bundle.model.head.config
+    if head.kind not in family.architectures:
+        return [f"a head of the kind '{head.kind}'"]
+    if isinstance(head, LanguageHeadConfig):
+        wanted = {"bias": False, "transform": False, **family.transform}
+        if wanted["transform"]:
+            wanted |= {"norm_eps": bundle.model.backbone.config.norm_eps}
+        return [
+            f"{key} {getattr(head, key)!r} of the head instead of {value!r}"
+            for key, value in wanted.items()
+            if getattr(head, key) != value
+        ]
+    return []
+
+
+def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Their ``config.json`` for a bundle; keys of the model it came from (``origin``) that say nothing of its shape are kept."""
+    ours, head = bundle.model.backbone.config, bundle.model.head.config
+    made = {setting.key: getattr(ours, key) for key, setting in family.settings.items()}
+    if "activation" in family.settings:
+        key = family.settings["activation"].key
+        words = [word for word, mine in ACTIVATIONS.items() if mine == ours.activation]
+        made[key] = origin.get(key) if origin.get(key) in words else next(iter(words), ours.activation)
+    made |= dict(family.must) | family.rules.write(ours)
+    length = family.settings["max_tokens"].key
+    if ours.positions == "rotary":  # a shorter reach was chosen on the way in; the model has more
+        made[length] = max(made[length], origin.get(length, 0))
+    if head.kind == "language":
+        made["tie_word_embeddings"] = head.tied
+    specials = bundle.tokenizer.specials
+    ids = {"pad_token_id": specials.pad, "bos_token_id": specials.begin, "eos_token_id": specials.eos}
+    ids = {key: value for key, value in ids.items() if value < _rows(bundle, origin)}
+    shape = {"model_type": name, "architectures": [family.architectures.get(head.kind, "")], "dtype": "float32"}
+    kept = {key: value for key, value in origin.items() if key not in ("rope_scaling", "torch_dtype")}
+    return {**ids, **kept, **made, **shape}
+
+
+def _meaning(config: BackboneConfig) -> dict[str, Any]:
+    """A backbone's settings with defaults spelled out, without those that say nothing beside the others."""
+    said = config.plain() | {"kv_heads": config.groups, "head_width": config.per_head}
+    said["qkv_bias"] = config.bias if config.qkv_bias is None else config.qkv_bias
+    silent = {"init_std"} | ({"rotary_base", "rotary_stretch"} if config.positions != "rotary" else set())
+    silent |= {"window_base", "global_every"} if config.window is None else set()
+    return {key: value for key, value in said.items() if key not in silent}
+
+
+def _origin(bundle: Bundle, name: str) -> Mapping[str, Any]:
+    """The ``config.json`` that a bundle came with."""
+    found = [entry["config"] for entry in bundle.history if entry.get("command") == "import" and entry["family"] == name]
+    return dict(found[0]) if found else {}
+
+
+def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:
+    """Rows of the embedding to write: without those that were added on the way in and are still alike, so never trained."""
+    table = bundle.model.backbone.embedding.weight
+    before = int(origin.get("vocab_size", len(table)))
+    added = table[before:]
+    return before if len(added) > 1 and bool((added == added[0]).all()) else len(table)
+
+
+def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool) -> dict[str, bytes]:
+    """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it puts around texts what our pipeline puts there."""
+    spec = json.loads(tokenizer.to_json())
+    spec["added_tokens"] = [token for token in spec["added_tokens"] if token["id"] < rows]
+    specials = tokenizer.specials
+    first, last = tokenizer.token(specials.begin), tokenizer.token(specials.eos)
+    if framed and specials.bos is None:
+        ends = {name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ((first, specials.begin), (last, specials.eos))}
+        one, two = ([{"Sequence": {"id": text, "type_id": 0}}, {"SpecialToken": {"id": last, "type_id": 0}}] for text in "AB")
+        start = [{"SpecialToken": {"id": first, "type_id": 0}}]
+        spec["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": start + one,
+            "pair": start + one + two,
+            "special_tokens": ends,
+        }
+    roles = {"pad": specials.pad, "unk": specials.unk, "eos": specials.eos, "sep": specials.eos, "mask": specials.mask}
+    roles |= {"bos": specials.begin, "cls": specials.begin}
+    told = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}
+    told["tokenizer_class"] = "PreTrainedTokenizerFast"
+    return {
+        "tokenizer.json": json.dumps(spec, ensure_ascii=False).encode(),
+        "tokenizer_config.json": json.dumps(told, indent=2).encode(),
+    }

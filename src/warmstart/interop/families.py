@@ -1,0 +1,251 @@
+"""The families of foreign models, as tables: which of our switches they are, and what their tensors are called.
+
+A table is read in both directions, so what comes in can go out again. ``{i}`` is a block's number; a name without ``weight`` or
+``bias`` at its end stands for both; several names together are one matrix of ours, row under row (queries, keys, values; gate and
+value). ``settings`` joins our settings to the keys of their ``config.json``, with the value that a missing key stands for; what a
+table cannot say is in ``rules``: two small functions for a family, one for each direction.
+
+It moves no tensor: that is ``convert``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from warmstart.interop.family import Family, Names, Setting
+from warmstart.interop.rules import LLAMA_RULES, MODERNBERT_RULES, ROBERTA_RULES
+from warmstart.registry import Registry
+
+_BERT_BLOCK = "encoder.layer.{i}."
+_BERT_NAMES: Names = {
+    "embedding": "embeddings.word_embeddings",
+    "types": "embeddings.token_type_embeddings",
+    "positions": "embeddings.position_embeddings",
+    "embedding_norm": "embeddings.LayerNorm",
+    "blocks.{i}.attention.qkv": tuple(f"{_BERT_BLOCK}attention.self.{part}" for part in ("query", "key", "value")),
+    "blocks.{i}.attention.out": f"{_BERT_BLOCK}attention.output.dense",
+    "blocks.{i}.norm_1": f"{_BERT_BLOCK}attention.output.LayerNorm",
+    "blocks.{i}.feedforward.inner": f"{_BERT_BLOCK}intermediate.dense",
+    "blocks.{i}.feedforward.out": f"{_BERT_BLOCK}output.dense",
+    "blocks.{i}.norm_2": f"{_BERT_BLOCK}output.LayerNorm",
+}
+_BERT_FIXED = {"norm": "post", "positions": "learned", "embedding_norm": True}
+_BERT_SETTINGS = {
+    "width": Setting("hidden_size", 768),
+    "depth": Setting("num_hidden_layers", 12),
+    "heads": Setting("num_attention_heads", 12),
+    "feedforward": Setting("intermediate_size", 3072),
+    "max_tokens": Setting("max_position_embeddings", 512),
+    "types": Setting("type_vocab_size", 2),
+    "activation": Setting("hidden_act", "gelu"),
+    "dropout": Setting("hidden_dropout_prob", 0.1),
+    "norm_eps": Setting("layer_norm_eps", 1e-12),
+    "init_std": Setting("initializer_range", 0.02),
+}
+_BERT_MUST = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+
+_LLAMA_BLOCK = "layers.{i}."
+_LLAMA = Family(
+    title="Llama, SmolLM",
+    causal=True,
+    prefix="model.",
+    fixed={"norm_kind": "rms", "activation": "swiglu", "bias": False},
+    settings={
+        "width": Setting("hidden_size", 4096),
+        "depth": Setting("num_hidden_layers", 32),
+        "heads": Setting("num_attention_heads", 32),
+        "kv_heads": Setting("num_key_value_heads", None),
+        "head_width": Setting("head_dim", None),
+        "feedforward": Setting("intermediate_size", 11008),
+        "max_tokens": Setting("max_position_embeddings", 2048),
+        "dropout": Setting("attention_dropout", 0.0),
+        "norm_eps": Setting("rms_norm_eps", 1e-6),
+        "init_std": Setting("initializer_range", 0.02),
+    },
+    names={
+        "embedding": "embed_tokens",
+        "blocks.{i}.attention.qkv": tuple(f"{_LLAMA_BLOCK}self_attn.{part}_proj" for part in "qkv"),
+        "blocks.{i}.attention.out": f"{_LLAMA_BLOCK}self_attn.o_proj",
+        "blocks.{i}.attention.norm_q": f"{_LLAMA_BLOCK}self_attn.q_norm",
+        "blocks.{i}.attention.norm_k": f"{_LLAMA_BLOCK}self_attn.k_norm",
+        "blocks.{i}.norm_1": f"{_LLAMA_BLOCK}input_layernorm",
+        "blocks.{i}.feedforward.inner": (f"{_LLAMA_BLOCK}mlp.gate_proj", f"{_LLAMA_BLOCK}mlp.up_proj"),
+        "blocks.{i}.feedforward.out": f"{_LLAMA_BLOCK}mlp.down_proj",
+        "blocks.{i}.norm_2": f"{_LLAMA_BLOCK}post_attention_layernorm",
+        "norm": "norm",
+    },
+    head={"head.weight": "lm_head.weight"},
+    must={
+        "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use_sliding_window": False, "partial_rotary_factor": 1.0,
+    },
+    left_out=(r"rotary_emb\.inv_freq$", r"^lm_head\.weight$"),
+    tied=False,
+    architectures={"language": "LlamaForCausalLM", "embed": "LlamaModel"},
+    rules=LLAMA_RULES,
+)  # fmt: skip
+
+FAMILIES: Registry[Family] = Registry(
+    "model_type",
+    {
+        "gpt2": Family(
+            title="GPT-2",
+            causal=True,
+            prefix="transformer.",
+            fixed={"positions": "learned"},
+            settings={
+                "width": Setting("n_embd", 768),
+                "depth": Setting("n_layer", 12),
+                "heads": Setting("n_head", 12),
+                "feedforward": Setting("n_inner", None),
+                "max_tokens": Setting("n_positions", 1024),
+                "activation": Setting("activation_function", "gelu_new"),
+                "dropout": Setting("resid_pdrop", 0.1),
+                "norm_eps": Setting("layer_norm_epsilon", 1e-5),
+                "init_std": Setting("initializer_range", 0.02),
+            },
+            names={
+                "embedding": "wte",
+                "positions": "wpe",
+                "blocks.{i}.norm_1": "h.{i}.ln_1",
+                "blocks.{i}.attention.qkv": "h.{i}.attn.c_attn",
+                "blocks.{i}.attention.out": "h.{i}.attn.c_proj",
+                "blocks.{i}.norm_2": "h.{i}.ln_2",
+                "blocks.{i}.feedforward.inner": "h.{i}.mlp.c_fc",
+                "blocks.{i}.feedforward.out": "h.{i}.mlp.c_proj",
+                "norm": "ln_f",
+            },
+            head={"head.weight": "lm_head.weight"},
+            must={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
+            left_out=(r"h\.\d+\.attn\.(masked_)?bias$", r"^lm_head\.weight$"),
+            flipped=("attention.qkv", "attention.out", "feedforward.inner", "feedforward.out"),
+            architectures={"language": "GPT2LMHeadModel", "embed": "GPT2Model"},
+        ),
+        "bert": Family(
+            title="BERT, MiniLM",
+            causal=False,
+            prefix="bert.",
+            fixed=_BERT_FIXED,
+            settings=_BERT_SETTINGS,
+            names=_BERT_NAMES,
+            head={
+                "head.transform.dense": "cls.predictions.transform.dense",
+                "head.transform.norm": "cls.predictions.transform.LayerNorm",
+                "head.bias": "cls.predictions.bias",
+                "head.weight": "cls.predictions.decoder.weight",
+            },
+            transform={"transform": True, "bias": True},
+            must=_BERT_MUST,
+            left_out=(r"pooler\.", r"^cls\.seq_relationship\.", r"position_ids$", r"^cls\.predictions\.decoder\."),
+            architectures={"language": "BertForMaskedLM", "embed": "BertModel"},
+        ),
+        "distilbert": Family(
+            title="DistilBERT",
+            causal=False,
+            prefix="distilbert.",
+            fixed={**_BERT_FIXED, "norm_eps": 1e-12},
+            settings={
+                "width": Setting("dim", 768),
+                "depth": Setting("n_layers", 6),
+                "heads": Setting("n_heads", 12),
+                "feedforward": Setting("hidden_dim", 3072),
+                "max_tokens": Setting("max_position_embeddings", 512),
+                "activation": Setting("activation", "gelu"),
+                "dropout": Setting("dropout", 0.1),
+                "init_std": Setting("initializer_range", 0.02),
+            },
+            names={
+                **{name: theirs for name, theirs in _BERT_NAMES.items() if not name.startswith(("types", "blocks"))},
+                "blocks.{i}.attention.qkv": tuple(f"transformer.layer.{{i}}.attention.{part}_lin" for part in "qkv"),
+                "blocks.{i}.attention.out": "transformer.layer.{i}.attention.out_lin",
+                "blocks.{i}.norm_1": "transformer.layer.{i}.sa_layer_norm",
+                "blocks.{i}.feedforward.inner": "transformer.layer.{i}.ffn.lin1",
+                "blocks.{i}.feedforward.out": "transformer.layer.{i}.ffn.lin2",
+                "blocks.{i}.norm_2": "transformer.layer.{i}.output_layer_norm",
+            },
+            head={
+                "head.transform.dense": "vocab_transform",
+                "head.transform.norm": "vocab_layer_norm",
+                "head.bias": "vocab_projector.bias",
+                "head.weight": "vocab_projector.weight",
+            },
+            transform={"transform": True, "bias": True},
+            left_out=(r"position_ids$", r"^vocab_projector\.weight$"),
+            architectures={"language": "DistilBertForMaskedLM", "embed": "DistilBertModel"},
+        ),
+        "roberta": Family(
+            title="RoBERTa",
+            causal=False,
+            prefix="roberta.",
+            fixed=_BERT_FIXED,
+            settings=_BERT_SETTINGS,
+            names=_BERT_NAMES,
+            head={
+                "head.transform.dense": "lm_head.dense",
+                "head.transform.norm": "lm_head.layer_norm",
+                "head.bias": "lm_head.bias",
+                "head.weight": "lm_head.decoder.weight",
+            },
+            transform={"transform": True, "bias": True},
+            must=_BERT_MUST,
+            left_out=(r"pooler\.", r"position_ids$", r"^lm_head\.decoder\."),
+            architectures={"language": "RobertaForMaskedLM", "embed": "RobertaModel"},
+            rules=ROBERTA_RULES,
+        ),
+        "llama": _LLAMA,
+        "qwen2": replace(
+            _LLAMA,
+            title="Qwen2, Qwen2.5",
+            fixed={**_LLAMA.fixed, "qkv_bias": True},
+            architectures={"language": "Qwen2ForCausalLM", "embed": "Qwen2Model"},
+        ),
+        "qwen3": replace(
+            _LLAMA,
+            title="Qwen3",
+            fixed={**_LLAMA.fixed, "qk_norm": True},
+            settings={**_LLAMA.settings, "head_width": Setting("head_dim", 128)},
+            architectures={"language": "Qwen3ForCausalLM", "embed": "Qwen3Model"},
+        ),
+        "modernbert": Family(
+            title="ModernBERT",
+            causal=False,
+            prefix="model.",
+            fixed={"bias": False, "activation": "geglu", "embedding_norm": True, "first_norm": False},
+            settings={
+                "width": Setting("hidden_size", 768),
+                "depth": Setting("num_hidden_layers", 22),
+                "heads": Setting("num_attention_heads", 12),
+                "feedforward": Setting("intermediate_size", 1152),
+                "max_tokens": Setting("max_position_embeddings", 8192),
+                "dropout": Setting("embedding_dropout", 0.0),
+                "norm_eps": Setting("norm_eps", 1e-5),
+                "init_std": Setting("initializer_range", 0.02),
+            },
+            names={
+                "embedding": "embeddings.tok_embeddings",
+                "embedding_norm": "embeddings.norm",
+                "blocks.{i}.norm_1": "layers.{i}.attn_norm",
+                "blocks.{i}.attention.qkv": "layers.{i}.attn.Wqkv",
+                "blocks.{i}.attention.out": "layers.{i}.attn.Wo",
+                "blocks.{i}.norm_2": "layers.{i}.mlp_norm",
+                "blocks.{i}.feedforward.inner": "layers.{i}.mlp.Wi",
+                "blocks.{i}.feedforward.out": "layers.{i}.mlp.Wo",
+                "norm": "final_norm",
+            },
+            head={
+                "head.transform.dense": "head.dense",
+                "head.transform.norm": "head.norm",
+                "head.bias": "decoder.bias",
+                "head.weight": "decoder.weight",
+            },
+            transform={"transform": True, "transform_bias": False, "bias": True},
+            must={
+                "hidden_activation": "gelu", "norm_bias": False, "attention_bias": False, "mlp_bias": False, "decoder_bias": True,
+                "classifier_bias": False, "classifier_activation": "gelu",
+            },
+            left_out=(r"^decoder\.weight$",),
+            architectures={"language": "ModernBertForMaskedLM", "embed": "ModernBertModel"},
+            rules=MODERNBERT_RULES,
+        ),
+    },
+)  # fmt: skip
+"""Every family, by the ``model_type`` of its ``config.json``."""

