@@ -23,6 +23,7 @@ HEAD_CASES = [
     LanguageHeadConfig(tied=False, bias=True),
     *(ClassifyHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
     LanguageHeadConfig(bias=True, transform=True, norm_eps=1e-12),
+    ClassifyHeadConfig(classes=3, hidden="tanh"),
     EmbedHeadConfig(),
 ]
 

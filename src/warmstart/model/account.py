@@ -41,7 +41,7 @@ HEAD_FORMS: Registry[HeadForm] = Registry(
     {
         "language": HeadForm(lambda config: _language_form(config), "V D"),
         "embed": HeadForm(lambda _config: "0"),
-        "classify": HeadForm(lambda _config: "D C + C"),
+        "classify": HeadForm(lambda config: "D C + C" + " + D D + D" * (config.hidden != "none")),
     },
 )
 """One row for each head in ``HEADS``."""
