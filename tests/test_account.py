@@ -113,7 +113,8 @@ def test_every_switch_has_its_closed_form(attention: str) -> None:
 def test_models_from_elsewhere_have_closed_forms_and_operations(switches: dict, bias: bool) -> None:
     """Part by part, under a head with a transform; operations are those that torch counts."""
     model = make(switches, LanguageHeadConfig(transform=True, transform_bias=bias, bias=True))
-    assert all(row.closed == row.counted for row in account_for(model, Load()).rows)
+    for one in (model, make(switches, ClassifyHeadConfig(classes=3, hidden="relu"))):
+        assert all(row.closed == row.counted for row in account_for(one, Load()).rows)
     batch = make_batch(model, 3, 16)
     with FlopCounterMode(display=False) as counter:
         model.loss(batch).backward()

@@ -40,6 +40,7 @@ HEAD_CASES = [
     TagHeadConfig(classes=3),
     SpanHeadConfig(),
     LanguageHeadConfig(bias=True, transform=True, norm_eps=1e-12),
+    ClassifyHeadConfig(classes=3, hidden="tanh"),
     EmbedHeadConfig(),
 ]
 

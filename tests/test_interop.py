@@ -49,6 +49,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "vocab_size": VOCAB, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64,
         "initializer_range": 0.3}),
     "roberta": ("RobertaConfig", "RobertaForMaskedLM", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
+    "bert-labels": ("BertConfig", "BertForSequenceClassification", {**BERT, "id2label": {0: "no", 1: "yes", 2: "perhaps"}}),
+    "distilbert-labels": ("DistilBertConfig", "DistilBertForSequenceClassification", {
+        "vocab_size": VOCAB, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64}),
+    "roberta-labels": ("RobertaConfig", "RobertaForSequenceClassification", {
+        **BERT, "type_vocab_size": 1, "pad_token_id": 1, "num_labels": 5}),
     "llama": ("LlamaConfig", "LlamaForCausalLM", {**LLAMA, "rope_parameters": STRETCH}),
     "llama-tied": ("LlamaConfig", "LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True, "head_dim": 16}),
     "llama-bare": ("LlamaConfig", "LlamaModel", LLAMA),
@@ -149,6 +154,10 @@ def test_logits_are_theirs(pair: tuple[str, Any, Bundle, Path], side: str) -> No
         vectors = bundle.model(ids, mask)
         wanted = torch.stack([torch.nn.functional.normalize(one.last_hidden_state[0].mean(0), dim=-1) for one in said])
         torch.testing.assert_close(vectors, wanted, atol=1e-5, rtol=1e-5)
+        return
+    if "labels" in name:
+        assert bundle.labels == tuple(theirs.config.id2label[i] for i in range(len(bundle.labels)))
+        torch.testing.assert_close(bundle.model(ids, mask), torch.cat([one.logits for one in said]), atol=1e-5, rtol=1e-5)
         return
     assert isinstance(bundle.model.head, LanguageHead)
     if name == "gpt2-bare":
@@ -469,6 +478,35 @@ def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causa
     ids = torch.tensor([[5, 9, 2, 7]])
     with torch.no_grad():
         torch.testing.assert_close(bundle.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
+    """Label names come back; a head that pools otherwise is named."""
+    from warmstart.heads import ClassifyHeadConfig
+    from warmstart.model import swap_head
+
+    bundle = from_huggingface(folder_of("bert-labels", tmp_path / "hf"))
+    ws.to_huggingface(bundle, tmp_path / "out")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    assert theirs.config.id2label == {0: "no", 1: "yes", 2: "perhaps"}
+    ids, _ = ragged("right")
+    with torch.no_grad():
+        torch.testing.assert_close(bundle.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+    other = Bundle(swap_head(bundle.model, ClassifyHeadConfig(classes=2), 0), bundle.tokenizer, ("a", "b"), bundle.history)
+    with pytest.raises(
+        ModelError, match="pooling 'mean' of the head instead of 'first'; hidden 'none' of the head instead of 'tanh'"
+    ):
+        ws.to_huggingface(other, tmp_path / "no")
+
+
+@pytest.mark.parametrize("name", ["GPT2ForSequenceClassification", "LlamaForSequenceClassification"])
+def test_other_classifiers_are_refused(name: str, tmp_path: Path) -> None:
+    """A head that is not of our kind is no head to guess."""
+    folder = folder_of("gpt2" if "GPT" in name else "llama", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": [name]}))
+    with pytest.raises(ModelError, match=f"gives one label, as BERT's does, but this is a {name}; import its base"):
+        from_huggingface(folder)
 
 
 def test_export_is_a_command(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,12 +56,14 @@ _HOMES = {
     "pretrain": "workflows.pretrain",
     "quickstart": "workflows.quickstart",
     "race": "workflows.race",
+    "read_lora": "interop",
     "save": "model",
     "to_huggingface": "interop",
     "trace": "generation",
     "train_tokenizer": "tokenizer",
     "undo": "inserts",
     "vocabulary_report": "tokenizer",
+    "write_lora": "interop",
 }
 """Where each public name lives."""
 
@@ -81,7 +83,9 @@ if TYPE_CHECKING:
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig
     from warmstart.generation import generate as generate
+    from warmstart.interop import read_lora as read_lora
     from warmstart.interop import to_huggingface as to_huggingface
+    from warmstart.interop import write_lora as write_lora
     from warmstart.kinds import ask as ask
     from warmstart.model import Account as Account
     from warmstart.model import Bundle as Bundle

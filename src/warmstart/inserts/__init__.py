@@ -14,6 +14,7 @@ from warmstart.inserts.host import attach
 from warmstart.inserts.host import inserted as inserted
 from warmstart.inserts.host import merge as merge
 from warmstart.inserts.host import undo as undo
+from warmstart.inserts.lora import Lora as Lora
 from warmstart.inserts.lora import LoraConfig as LoraConfig
 from warmstart.inserts.lora import place_loras
 from warmstart.inserts.mix import Mix as Mix

@@ -17,12 +17,15 @@ from torch import Tensor
 
 from warmstart.backbone import GATED, Backbone, BackboneConfig
 from warmstart.errors import ModelError, TokenizerError
-from warmstart.heads import EmbedHeadConfig, HeadConfig, LanguageHeadConfig, make_head
+from warmstart.heads import ClassifyHeadConfig, EmbedHeadConfig, HeadConfig, LanguageHeadConfig, make_head
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import as_float, read_json, read_pooling, read_tensors, read_tokenizer
 from warmstart.model import Bundle, Model
 from warmstart.tokenizer import Tokenizer
+
+BY_TOKEN = ("backbone.embedding.weight", "head.weight", "head.bias")
+"""tensors with a row for each token"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def import_folder(place: Path, max_tokens: int | None = None) -> Imported:
     if isinstance(head, LanguageHeadConfig):
         entry["objective"] = {"name": "causal" if family.causal else "masked"}
     added = tuple(tokenizer.token(i) for i in range(rows, tokenizer.vocab_size))
-    return Imported(Bundle(model, tokenizer, history=(entry,)), name, left_out, added)
+    return Imported(Bundle(model, tokenizer, labels_of(family, theirs) or (), (entry,)), name, left_out, added)
 
 
 def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
@@ -115,12 +118,15 @@ def from_tensors(
     return model.eval(), left_out
 
 
-def to_tensors(family: Family, model: Model, *, prefixed: bool) -> dict[str, Tensor]:
-    """Their tensors of our model, the exact inverse of ``from_tensors``; with the family's prefix where a head goes along."""
+def to_tensors(family: Family, model: Model, *, prefixed: bool, rows: int | None = None) -> dict[str, Tensor]:
+    """Their tensors of our model, the exact inverse of ``from_tensors``; with the family's prefix where a head goes along.
+
+    Of what has a row for each token, only the first ``rows`` are given.
+    """
     made: dict[str, Tensor] = {}
     for name, tensor in model.weights().items():
         names = _theirs(family, name, family.prefix if prefixed else "")
-        whole = tensor.detach()
+        whole = tensor.detach()[:rows] if name in BY_TOKEN else tensor.detach()
         parts = whole.split(_sizes(name, model.backbone.config, len(whole))) if len(names) > 1 else [whole]
         for one, part in zip(names, parts, strict=True):
             made[one] = (part.T if _flipped(family, name) else part).contiguous().clone()
@@ -133,7 +139,7 @@ def _theirs(family: Family, name: str, prefix: str) -> tuple[str, ...]:
     ``backbone.blocks.3.attention.qkv.bias`` -> ``bert.encoder.layer.3.attention.self.query.bias``, and key's and value's.
     """
     own = name.removeprefix("backbone.")
-    table, before = (family.names, prefix) if own != name else (family.head, "")
+    table, before = (family.names, prefix) if own != name else ({**family.head, **family.classify}, "")
     number = re.match(r"blocks\.(\d+)\.", own)
     own = re.sub(r"^blocks\.\d+\.", "blocks.{i}.", own)
     part, leaf = own.rsplit(".", 1)
@@ -181,7 +187,10 @@ def _table_name(family: Family, stored: Mapping[str, Tensor]) -> str:
 
 
 def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Tensor], place: Path) -> HeadConfig:
-    """A language head where the file has one, or where the embedding is one; otherwise the head that gives embeddings."""
+    """The head that the file has: for words, for labels, or none, which gives embeddings (an embedding can be a head for words)."""
+    if (labels := labels_of(family, theirs)) is not None:
+        dropout = read_settings(family, theirs).dropout
+        return ClassifyHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout)
     own = [one for name, one in family.head.items() if name != "head.weight" and isinstance(one, str)]
     weight = str(family.head["head.weight"])
     words = [name for name in stored if name.startswith(tuple(own))] if own else [name for name in stored if name == weight]
@@ -193,6 +202,23 @@ def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Te
     tied = weight not in stored or torch.equal(stored[weight], stored[table])
     eps = read_settings(family, theirs).norm_eps
     return LanguageHeadConfig(tied=tied, norm_eps=eps, **{"bias": False, **family.transform})
+
+
+def labels_of(family: Family, theirs: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The label names of a classification model, in order; None where it is none. Raises ``ModelError`` for other heads."""
+    architecture = (theirs.get("architectures") or [""])[0]
+    if not architecture.endswith("ForSequenceClassification"):
+        return None
+    if not family.classify or theirs.get("problem_type") not in (None, "single_label_classification"):
+        raise ModelError(
+            f"a classification head must be one that gives one label, as BERT's does, but this is a {architecture}; import its base"
+        )
+    names = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(int(theirs.get("num_labels", 2)))}
+    if len(names) < 2:
+        raise ModelError(
+            f"a classification head needs two labels or more, but id2label names {list(names.values())}; import its base"
+        )
+    return tuple(str(names[key]) for key in sorted(names, key=int))
 
 
 def _check_tokenizer(tokenizer: Tokenizer, rows: int) -> None:

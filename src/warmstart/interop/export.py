@@ -15,11 +15,12 @@ from safetensors.torch import save as serialise
 
 from warmstart.backbone import BackboneConfig
 from warmstart.errors import ConfigError, ModelError
-from warmstart.heads import LanguageHeadConfig
+from warmstart.heads import ClassifyHeadConfig, LanguageHeadConfig
 from warmstart.inserts import inserted
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
+from warmstart.interop.folder import free_place
 from warmstart.model import Bundle
 from warmstart.storage import whole_folder
 from warmstart.tokenizer import Tokenizer
@@ -36,28 +37,27 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
         )
     name = family_for(bundle)
     family, origin = FAMILIES[name], _origin(bundle, name)
-    tensors = to_tensors(family, bundle.model, prefixed=bundle.model.head.config.kind != "embed")
     rows = _rows(bundle, origin)
-    tensors = {key: tensor[:rows] if len(tensor) == bundle.model.backbone.vocab_size else tensor for key, tensor in tensors.items()}
+    tensors = to_tensors(family, bundle.model, prefixed=bundle.model.head.config.kind != "embed", rows=rows)
     settings = write_settings(family, name, bundle, origin) | {"vocab_size": rows}
     files = {
         "config.json": json.dumps(settings, indent=2).encode(),
-        "model.safetensors": serialise({key: tensor.contiguous() for key, tensor in tensors.items()}, {"format": "pt"}),
+        "model.safetensors": serialise(tensors, {"format": "pt"}),
         **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal),
     }
-    target = Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ConfigError(f"{target} exists and is not empty; choose another folder, or remove it")
-    with whole_folder(target) as aside:
+    with whole_folder(free_place(folder)) as aside:
         for file, data in files.items():
             (aside / file).write_bytes(data)
     return name
 
 
-def family_for(bundle: Bundle) -> str:
-    """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits."""
+def family_for(bundle: Bundle, *, headless: bool = False) -> str:
+    """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits.
+
+    With ``headless`` its head does not matter.
+    """
     told = next((entry["family"] for entry in bundle.history if entry.get("command") == "import"), None)
-    odd = {name: misfits(bundle, name) for name in ([told] if told else FAMILIES)}
+    odd = {name: misfits(bundle, name, headless=headless) for name in ([told] if told else FAMILIES)}
     nearest = min(odd, key=lambda name: len(odd[name]))
     if odd[nearest]:
         raise ModelError(
@@ -67,7 +67,7 @@ def family_for(bundle: Bundle) -> str:
     return nearest
 
 
-def misfits(bundle: Bundle, name: str) -> list[str]:
+def misfits(bundle: Bundle, name: str, *, headless: bool = False) -> list[str]:
     """What of a bundle this family has no word for, one phrase each; empty where it fits."""
     family, model = FAMILIES[name], bundle.model
     ours = _meaning(model.backbone.config)
@@ -78,23 +78,22 @@ def misfits(bundle: Bundle, name: str) -> list[str]:
     found = [f"{key} {ours[key]!r} instead of {theirs[key]!r}" for key in ours if ours[key] != theirs[key]]
     if model.causal != family.causal:
         found.append("it looks back only" if model.causal else "it looks both ways")
-    return found + _head_misfits(bundle, family)
+    return found if headless else found + _head_misfits(bundle, family)
 
 
 def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
     head = bundle.model.head.config
     if head.kind not in family.architectures:
         return [f"a head of the kind '{head.kind}'"]
+    wanted: dict[str, Any] = {}
+    if isinstance(head, ClassifyHeadConfig):
+        wanted = {"pooling": "first", "hidden": family.hidden}
     if isinstance(head, LanguageHeadConfig):
         wanted = {"bias": False, "transform": False, **family.transform}
         if wanted["transform"]:
-            wanted |= {"norm_eps": bundle.model.backbone.config.norm_eps}
-        return [
-            f"{key} {getattr(head, key)!r} of the head instead of {value!r}"
-            for key, value in wanted.items()
-            if getattr(head, key) != value
-        ]
-    return []
+            wanted["norm_eps"] = bundle.model.backbone.config.norm_eps
+    found = {key: getattr(head, key) for key in wanted}
+    return [f"{key} {found[key]!r} of the head instead of {value!r}" for key, value in wanted.items() if found[key] != value]
 
 
 def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,6 +108,8 @@ def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[st
     length = family.settings["max_tokens"].key
     if ours.positions == "rotary":  # a shorter reach was chosen on the way in; the model has more
         made[length] = max(made[length], origin.get(length, 0))
+    if bundle.labels:
+        made |= {"id2label": dict(enumerate(bundle.labels)), "label2id": {label: i for i, label in enumerate(bundle.labels)}}
     if head.kind == "language":
         made["tie_word_embeddings"] = head.tied
     specials = bundle.tokenizer.specials

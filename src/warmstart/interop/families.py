@@ -42,6 +42,12 @@ _BERT_SETTINGS = {
     "norm_eps": Setting("layer_norm_eps", 1e-12),
     "init_std": Setting("initializer_range", 0.02),
 }
+
+
+def _classes(name: str) -> dict[str, str]:
+    return {"language": f"{name}ForMaskedLM", "embed": f"{name}Model", "classify": f"{name}ForSequenceClassification"}
+
+
 _BERT_MUST = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
 
 _LLAMA_BLOCK = "layers.{i}."
@@ -136,7 +142,9 @@ FAMILIES: Registry[Family] = Registry(
             transform={"transform": True, "bias": True},
             must=_BERT_MUST,
             left_out=(r"pooler\.", r"^cls\.seq_relationship\.", r"position_ids$", r"^cls\.predictions\.decoder\."),
-            architectures={"language": "BertForMaskedLM", "embed": "BertModel"},
+            classify={"head.hidden": "bert.pooler.dense", "head.score": "classifier"},
+            hidden="tanh",
+            architectures=_classes("Bert"),
         ),
         "distilbert": Family(
             title="DistilBERT",
@@ -170,7 +178,9 @@ FAMILIES: Registry[Family] = Registry(
             },
             transform={"transform": True, "bias": True},
             left_out=(r"position_ids$", r"^vocab_projector\.weight$"),
-            architectures={"language": "DistilBertForMaskedLM", "embed": "DistilBertModel"},
+            classify={"head.hidden": "pre_classifier", "head.score": "classifier"},
+            hidden="relu",
+            architectures=_classes("DistilBert"),
         ),
         "roberta": Family(
             title="RoBERTa",
@@ -188,7 +198,9 @@ FAMILIES: Registry[Family] = Registry(
             transform={"transform": True, "bias": True},
             must=_BERT_MUST,
             left_out=(r"pooler\.", r"position_ids$", r"^lm_head\.decoder\."),
-            architectures={"language": "RobertaForMaskedLM", "embed": "RobertaModel"},
+            classify={"head.hidden": "classifier.dense", "head.score": "classifier.out_proj"},
+            hidden="tanh",
+            architectures=_classes("Roberta"),
             rules=ROBERTA_RULES,
         ),
         "llama": _LLAMA,

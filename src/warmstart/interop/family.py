@@ -38,6 +38,10 @@ class Family:
     """our parts of the language head by their names"""
     transform: Mapping[str, Any] = field(default_factory=dict)
     """settings of the language head"""
+    classify: Names = field(default_factory=dict)
+    """our parts of the classification head by their names; none: their head is not of our kind"""
+    hidden: str = "none"
+    """the classification head's setting of that name; it reads the first token"""
     must: Mapping[str, Any] = field(default_factory=dict)
     """keys that must have this value where they stand; another is a model that we do not have"""
     left_out: tuple[str, ...] = ()

@@ -16,10 +16,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from warmstart.errors import ModelError, TokenizerError
+from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.tokenizer import Tokenizer, load_tokenizer
 
 WEIGHTS = "model.safetensors"
+
+
+def free_place(folder: str | Path) -> Path:
+    """Where something new may be written; raises ``ConfigError`` where something stands."""
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(f"{target} exists and is not empty; choose another --out, or remove it")
+    return target
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -44,12 +52,13 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         shards = [WEIGHTS]
     found: dict[str, Tensor] = {}
     for name in shards:
-        found |= _read_shard(folder / name)
+        found |= read_tensor_file(folder / name)
     # the first BERT files call a norm's weight gamma and its bias beta
     return {re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)): tensor for name, tensor in found.items()}
 
 
-def _read_shard(file: Path) -> dict[str, Tensor]:
+def read_tensor_file(file: Path) -> dict[str, Tensor]:
+    """The tensors of one file; raises ``ModelError`` that says what lies there instead."""
     try:
         return load_file(file)
     except FileNotFoundError:

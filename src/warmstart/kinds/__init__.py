@@ -47,8 +47,10 @@ def ask(bundle: Bundle, texts: Sequence[Any], top: int = 3) -> list[dict[str, An
 
 
 def kind_for(head: Head) -> Kind:
-    """The kind of task that a head was made for; raises ``ModelError`` for a language head."""
+    """The kind of task that a head was made for; raises ``ModelError`` for a head that was made for none."""
     for kind in KINDS.values():
         if kind.head_kind == head.config.kind:
             return kind
-    raise ModelError("a model that was adapted to a task is needed, but this one has a language head; adapt it first")
+    raise ModelError(
+        f"a model that was adapted is needed, but this one has a head of the kind '{head.config.kind}'; adapt it to a task first"
+    )

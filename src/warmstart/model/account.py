@@ -41,7 +41,12 @@ HEAD_FORMS: Registry[HeadForm] = Registry(
     {
         "language": HeadForm(lambda config: _language_form(config), "V D"),
         "embed": HeadForm(lambda _config: "0"),
-        "classify": HeadForm(lambda _config: "D C + C"),
+        "classify": HeadForm(lambda config: "D C + C" + " + D D + D" * (config.hidden != "none")),
+        "several": HeadForm(lambda _config: "D C + C"),
+        "regress": HeadForm(lambda _config: "D + 1"),
+        "choose": HeadForm(lambda _config: "D + 1"),
+        "tag": HeadForm(lambda _config: "D C + C"),
+        "span": HeadForm(lambda _config: "2 D + 2"),
     },
 )
 """One row for each head in ``HEADS``."""

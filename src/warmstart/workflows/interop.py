@@ -11,11 +11,11 @@ from tyro.conf import Positional
 
 from warmstart.config import Config
 from warmstart.engine import console
-from warmstart.errors import ConfigError
 from warmstart.heads import EmbedHead
 from warmstart.inserts import LoraConfig, inserted, merge
-from warmstart.interop import FAMILIES, find_folder, from_huggingface, to_huggingface
+from warmstart.interop import FAMILIES, find_folder, from_huggingface, read_lora, to_huggingface, write_lora
 from warmstart.interop.convert import Imported, import_folder
+from warmstart.interop.folder import free_place
 from warmstart.model import Bundle, save
 from warmstart.model import load as load_bundle
 from warmstart.seeding import rng
@@ -32,15 +32,17 @@ class ImportConfig(Config):
     """its folder (config.json, model.safetensors, tokenizer.json), or a hub's owner/name"""
     out: str
     """folder of the bundle"""
+    onto: str | None = None
+    """the source is a folder of peft's with LoRA weights: a bundle that they are put into"""
     max_tokens: int | None = Field(None, gt=0)
     """longest row, where positions are rotary; default: as the model says, but at most 8192"""
 
 
 def import_model(config: ImportConfig) -> Bundle:
     """The ``import`` command: read, say what came, save with a self-test."""
-    target = Path(config.out)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ConfigError(f"{target} exists and is not empty; choose another --out, or remove it")
+    target = free_place(config.out)
+    if config.onto:
+        return _import_lora(config, config.onto)
     came = import_folder(find_folder(config.source, CACHE), config.max_tokens)
     for line in describe(came):
         console.print(line, markup=False)
@@ -50,6 +52,19 @@ def import_model(config: ImportConfig) -> Bundle:
     return bundle
 
 
+def _import_lora(config: ImportConfig, model: str) -> Bundle:
+    """A bundle with the LoRA weights of a peft folder beside its own."""
+    bundle = load_model(model)
+    lora = read_lora(bundle, config.source)
+    entry: dict[str, Any] = {"command": "import", "source": config.source, "lora": lora.plain(), "provenance": provenance()}
+    old = bundle.history[-1] if bundle.history else {}
+    kept: dict[str, Any] = {key: old[key] for key in ("generates", "objective", "family", "config") if key in old}
+    made = Bundle(bundle.model, bundle.tokenizer, bundle.labels, (*bundle.history, {**kept, **entry}))
+    save(made, config.out)
+    console.print(f"bundle: {config.out}, with LoRA of rank {lora.rank} on {', '.join(lora.targets)}", markup=False)
+    return made
+
+
 class ExportConfig(Config):
     """Write a model in a form that other tools read."""
 
@@ -57,13 +72,17 @@ class ExportConfig(Config):
     """a bundle, or a run's folder"""
     out: str
     """folder to make"""
-    to: Literal["hf"] = "hf"
-    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them"""
+    to: Literal["hf", "peft"] = "hf"
+    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; peft: a model's LoRA weights alone"""
 
 
 def export_model(config: ExportConfig) -> Path:
     """The ``export`` command: fold LoRA in, write, read back and compare."""
     bundle = load_model(config.model)
+    if config.to == "peft":
+        write_lora(bundle, config.out)
+        console.print(f"{config.out}: LoRA weights for peft; `--to hf` of the model without them writes their base", markup=False)
+        return Path(config.out)
     if any(isinstance(made, LoraConfig) for made in inserted(bundle.model)):
         merge(bundle.model)
     name = to_huggingface(bundle, config.out)
