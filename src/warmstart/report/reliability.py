@@ -18,8 +18,8 @@ def reliability_chart(lines: Mapping[str, Sequence[tuple[float, float, int]]]) -
         for sure, right, count in bins
     ]
     scale = alt.Scale(domain=[0, 1])
-    x = alt.X("confidence:Q", title="confidence", scale=scale, axis=alt.Axis(format=".0%"))
-    y = alt.Y("accuracy:Q", title="share that is right", scale=scale, axis=alt.Axis(format=".0%"))
+    x = alt.X("confidence:Q", title="confidence", scale=scale, axis=alt.Axis(format=".0%", tickCount=6))
+    y = alt.Y("accuracy:Q", title="share that is right", scale=scale, axis=alt.Axis(format=".0%", tickCount=6))
     ends = chart_of([{"confidence": 0, "accuracy": 0}, {"confidence": 1, "accuracy": 1}])
     diagonal = ends.mark_line(strokeDash=[3, 3], color=QUIET).encode(x=x, y=y)
     base = chart_of(values).encode(x=x, y=y, color=coloured("probabilities", list(lines)))
