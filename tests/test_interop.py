@@ -20,6 +20,7 @@ from warmstart.heads import EmbedHead, LanguageHead
 from warmstart.interop import FAMILIES, from_huggingface, to_tensors
 from warmstart.interop.convert import import_folder
 from warmstart.model import Bundle, load, save
+from warmstart.types import Batch
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.disable_progress_bar()
@@ -341,7 +342,6 @@ def test_an_imported_model_adapts(name: str, tmp_path: Path) -> None:
     from warmstart.inserts import merge
     from warmstart.model import Load, account_for, swap_head
     from warmstart.schemes import apply_scheme, make_scheme
-    from warmstart.types import Batch
 
     model = swap_head(from_huggingface(folder_of(name, tmp_path)).model, ClassifyHeadConfig(classes=2, pooling="first"), 0)
     ids, mask = ragged("right")
@@ -390,6 +390,9 @@ def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, ca
     for words in ("exists and is not empty", "a table for 66; leave it out", "there is no folder nowhere", "of the kind 'embed'"):
         assert words in said
     assert isinstance(ws.load(f"hf:{folder}").model.head, EmbedHead)
+    assert main(["account", f"hf:{folder}"]) == 0
+    assert "embed head, read as it lies there" in capsys.readouterr().err
+    assert main(["account", "hf:nowhere"]) == 2
 
 
 def test_a_hubs_name_needs_a_network(tmp_path: Path) -> None:
@@ -497,6 +500,27 @@ def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
         ModelError, match="pooling 'mean' of the head instead of 'first'; hidden 'none' of the head instead of 'tanh'"
     ):
         ws.to_huggingface(other, tmp_path / "no")
+
+
+@pytest.mark.parametrize(("pooling", "normalise"), [("mean", True), ("first", False), ("last", True)])
+def test_pooling_is_told_as_sentence_transformers_does(pooling: str, normalise: bool, tmp_path: Path) -> None:
+    """What is written beside a model without a language head is read again; a pooling that they lack is named."""
+    from warmstart.heads import EmbedHeadConfig
+    from warmstart.model import swap_head
+
+    bundle = from_huggingface(folder_of("bert-bare", tmp_path / "hf"))
+    swapped = swap_head(bundle.model, EmbedHeadConfig(pooling=pooling, normalise=normalise), 0)
+    ws.to_huggingface(Bundle(swapped, bundle.tokenizer, history=bundle.history), tmp_path / "out")
+    again = from_huggingface(tmp_path / "out")
+    assert again.model.head.config == swapped.head.config
+    assert torch.equal(ws.embed(again, SENTENCES), ws.embed(Bundle(swapped, bundle.tokenizer), SENTENCES))
+    odd = Bundle(swap_head(bundle.model, EmbedHeadConfig(pooling="appended"), 0), bundle.tokenizer)
+    with pytest.raises(ModelError, match="this one has: the pooling 'appended'"):
+        ws.to_huggingface(odd, tmp_path / "no")
+    with pytest.raises(ModelError, match="embeddings come from a head of the kind 'embed', but this one's is 'classify'"):
+        ws.embed(from_huggingface(folder_of("bert-labels", tmp_path / "labels")), SENTENCES)
+    with pytest.raises(ModelError, match="learns nothing by itself; adapt it to a task"):
+        odd.model.loss(Batch(torch.tensor([[1, 2]]), torch.tensor([0])))
 
 
 @pytest.mark.parametrize("name", ["GPT2ForSequenceClassification", "LlamaForSequenceClassification"])

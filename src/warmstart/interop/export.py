@@ -15,12 +15,12 @@ from safetensors.torch import save as serialise
 
 from warmstart.backbone import BackboneConfig
 from warmstart.errors import ConfigError, ModelError
-from warmstart.heads import ClassifyHeadConfig, LanguageHeadConfig
+from warmstart.heads import ClassifyHeadConfig, EmbedHeadConfig, LanguageHeadConfig
 from warmstart.inserts import inserted
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
-from warmstart.interop.folder import free_place
+from warmstart.interop.folder import POOLED, free_place, pooling_files
 from warmstart.model import Bundle
 from warmstart.storage import whole_folder
 from warmstart.tokenizer import Tokenizer
@@ -45,8 +45,11 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
         "model.safetensors": serialise(tensors, {"format": "pt"}),
         **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal),
     }
+    if isinstance(head := bundle.model.head.config, EmbedHeadConfig):
+        files |= pooling_files(head, bundle.model.backbone.config.width)
     with whole_folder(free_place(folder)) as aside:
         for file, data in files.items():
+            (aside / file).parent.mkdir(exist_ok=True)
             (aside / file).write_bytes(data)
     return name
 
@@ -86,6 +89,8 @@ def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
     if head.kind not in family.architectures:
         return [f"a head of the kind '{head.kind}'"]
     wanted: dict[str, Any] = {}
+    if isinstance(head, EmbedHeadConfig) and head.pooling not in POOLED:
+        return [f"the pooling '{head.pooling}'"]
     if isinstance(head, ClassifyHeadConfig):
         wanted = {"pooling": "first", "hidden": family.hidden}
     if isinstance(head, LanguageHeadConfig):
@@ -117,7 +122,7 @@ def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[st
     ids = {key: value for key, value in ids.items() if value < _rows(bundle, origin)}
     shape = {"model_type": name, "architectures": [family.architectures.get(head.kind, "")], "dtype": "float32"}
     kept = {key: value for key, value in origin.items() if key not in ("rope_scaling", "torch_dtype")}
-    return {**ids, **kept, **made, **shape}
+    return {**({} if origin else ids), **kept, **made, **shape}
 
 
 def _meaning(config: BackboneConfig) -> dict[str, Any]:

@@ -17,9 +17,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from warmstart.errors import ConfigError, ModelError, TokenizerError
+from warmstart.heads import EmbedHeadConfig
 from warmstart.tokenizer import Tokenizer, load_tokenizer
 
 WEIGHTS = "model.safetensors"
+POOLED = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
+"""our poolings by the words of sentence-transformers"""
 
 
 def free_place(folder: str | Path) -> Path:
@@ -112,10 +115,20 @@ def read_pooling(folder: Path) -> tuple[str, bool]:
         raise ModelError(
             f"cannot read what {folder / 'modules.json'} says of pooling: {error}; copy it again, or remove it"
         ) from None
-    modes = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
-    chosen = [name for name, key in modes.items() if told.get(key)] or ["mean"] * (
+    chosen = [name for name, key in POOLED.items() if told.get(key)] or ["mean"] * (
         not any(value is True for value in told.values())
     )
     if len(chosen) != 1:
-        raise ModelError(f"a text's vector must be pooled in one way ({', '.join(modes)}), but {folder} asks for another")
+        raise ModelError(f"a text's vector must be pooled in one way ({', '.join(POOLED)}), but {folder} asks for another")
     return chosen[0], "Normalize" in paths
+
+
+def pooling_files(head: EmbedHeadConfig, width: int) -> dict[str, bytes]:
+    """What sentence-transformers needs beside a model to give the vectors that a head gives; ``read_pooling`` reads it."""
+    parts = [("Transformer", ""), ("Pooling", "1_Pooling"), *[("Normalize", "2_Normalize")] * head.normalise]
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{part}"}
+        for i, (part, path) in enumerate(parts)
+    ]
+    told = {"word_embedding_dimension": width, **{key: name == head.pooling for name, key in POOLED.items()}}
+    return {"modules.json": json.dumps(modules, indent=2).encode(), "1_Pooling/config.json": json.dumps(told, indent=2).encode()}

@@ -16,6 +16,8 @@ from warmstart.errors import ModelError
 from warmstart.interop.folder import WEIGHTS
 from warmstart.storage import whole_folder
 
+CACHE = Path.home() / ".cache" / "warmstart" / "models"
+"""where a hub's models are kept once they are fetched"""
 ADDRESS = "https://huggingface.co/{name}/resolve/main/{file}"
 """where the hub keeps the files of a model"""
 NEEDED = ("config.json", "tokenizer.json")
@@ -23,7 +25,7 @@ WANTED = ("tokenizer_config.json", "special_tokens_map.json", "modules.json", "1
 """read where they exist"""
 
 
-def find_folder(source: str, cache: str | Path) -> Path:
+def find_folder(source: str, cache: str | Path = CACHE) -> Path:
     """The folder of a foreign model: ``source`` itself (``hf:`` before it is dropped), or what is fetched into ``cache``.
 
     Raises ``ModelError`` where it is neither a folder nor the name of a model that can be fetched.

@@ -24,6 +24,7 @@ from warmstart.config import Config
 from warmstart.data import Task, drop_leaks, load_task, subsample
 from warmstart.engine import console, pick_device
 from warmstart.engine.highwater import watched
+from warmstart.errors import BundleError
 from warmstart.kinds import kind_of
 from warmstart.model import Bundle, load, swap_head
 from warmstart.schemes import Features, Language
@@ -244,8 +245,13 @@ def ground_of(task: Task, path: str, folder: Path, tune: FineTuneConfig, *, with
 
 
 def bundle_digest(path: str) -> str:
-    """Names a bundle: its manifest holds the hash of every tensor and of the tokenizer."""
-    return sha256((find_bundle(path) / "bundle.json").read_bytes())
+    """Names a bundle: its manifest holds the hash of every tensor and of the tokenizer. Raises ``BundleError`` where none is."""
+    manifest = find_bundle(path) / "bundle.json"
+    if not manifest.is_file():
+        raise BundleError(
+            f"each backbone must be a saved bundle, or a run's folder, but {path} is none; `warmstart import` makes one"
+        )
+    return sha256(manifest.read_bytes())
 
 
 def _task(ground: Ground) -> Task:

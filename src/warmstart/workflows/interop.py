@@ -21,9 +21,6 @@ from warmstart.model import load as load_bundle
 from warmstart.seeding import rng
 from warmstart.workflows.run import load_model, provenance
 
-CACHE = Path.home() / ".cache" / "warmstart" / "models"
-"""where a hub's models are kept once they are fetched"""
-
 
 class ImportConfig(Config):
     """Read a pretrained model in the Hugging Face form, and save it as a bundle that checks itself."""
@@ -43,7 +40,7 @@ def import_model(config: ImportConfig) -> Bundle:
     target = free_place(config.out)
     if config.onto:
         return _import_lora(config, config.onto)
-    came = import_folder(find_folder(config.source, CACHE), config.max_tokens)
+    came = import_folder(find_folder(config.source), config.max_tokens)
     for line in describe(came):
         console.print(line, markup=False)
     bundle = _with_entry(came.bundle, {"source": config.source, "provenance": provenance()})
@@ -108,7 +105,7 @@ def load(folder: str | Path, *, selftest: bool = False) -> Bundle:
     With ``selftest`` a bundle must also reproduce the outputs that were stored when it was saved.
     """
     if str(folder).startswith("hf:"):
-        return import_folder(find_folder(str(folder), CACHE)).bundle
+        return from_huggingface(find_folder(str(folder)))
     return load_bundle(folder, selftest=selftest)
 
 

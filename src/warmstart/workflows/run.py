@@ -25,6 +25,7 @@ from warmstart.config import Config
 from warmstart.engine import busy, console, describe_machine, pick_device
 from warmstart.errors import BundleError, ConfigError, StorageError
 from warmstart.evaluate import Comparison
+from warmstart.interop import find_folder, from_huggingface
 from warmstart.model import Bundle, load
 from warmstart.storage import write_forced
 
@@ -59,15 +60,21 @@ def find_bundle(path: str | Path) -> Path:
 
 
 def load_model(path: str | Path) -> Bundle:
-    """Load a bundle, or a run's bundle, and say in one line what came. Raises ``BundleError`` where there is none."""
-    place = find_bundle(path)
-    if not place.is_dir():
-        raise BundleError(f"there is no model at {path}: give the folder of a bundle, or of a run that has finished")
-    bundle = load(place)
+    """Load a bundle, or a run's bundle, and say in one line what came; ``hf:FOLDER`` is a model in the Hugging Face form.
+
+    Raises ``BundleError`` where there is none.
+    """
+    if str(path).startswith("hf:"):
+        place, bundle, sound = Path(path), from_huggingface(find_folder(str(path))), "read as it lies there"
+    else:
+        place, sound = find_bundle(path), "hashes right"
+        if not place.is_dir():
+            raise BundleError(f"there is no model at {path}: give the folder of a bundle, or of a run that has finished")
+        bundle = load(place)
     total = sum(parameter.numel() for parameter in bundle.model.parameters())
     head = bundle.model.head.config.kind
     console.print(
-        f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, hashes right", markup=False
+        f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, {sound}", markup=False
     )
     return bundle
 
