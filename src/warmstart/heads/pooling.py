@@ -34,7 +34,7 @@ def pool_mean(states: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _pick(states: Tensor, places: Tensor) -> Tensor:
-    return states[torch.arange(len(states), device=states.device), places]
+    return states[torch.arange(states.shape[0], device=states.device), places]
 
 
 POOLINGS = Registry(

@@ -21,6 +21,7 @@ from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import POOLED, free_place, pooling_files
+from warmstart.interop.framing import template
 from warmstart.model import Bundle
 from warmstart.storage import whole_folder
 from warmstart.tokenizer import Tokenizer
@@ -153,17 +154,8 @@ def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool) -> dict[s
     spec = json.loads(tokenizer.to_json())
     spec["added_tokens"] = [token for token in spec["added_tokens"] if token["id"] < rows]
     specials = tokenizer.specials
-    first, last = tokenizer.token(specials.begin), tokenizer.token(specials.eos)
     if framed and specials.bos is None:
-        ends = {name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ((first, specials.begin), (last, specials.eos))}
-        one, two = ([{"Sequence": {"id": text, "type_id": 0}}, {"SpecialToken": {"id": last, "type_id": 0}}] for text in "AB")
-        start = [{"SpecialToken": {"id": first, "type_id": 0}}]
-        spec["post_processor"] = {
-            "type": "TemplateProcessing",
-            "single": start + one,
-            "pair": start + one + two,
-            "special_tokens": ends,
-        }
+        spec["post_processor"] = template(tokenizer, specials.eos)
     roles = {"pad": specials.pad, "unk": specials.unk, "eos": specials.eos, "sep": specials.eos, "mask": specials.mask}
     roles |= {"bos": specials.begin, "cls": specials.begin}
     told = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}

@@ -11,6 +11,7 @@ from tyro.conf import Positional
 
 from warmstart.config import Config
 from warmstart.engine import console
+from warmstart.errors import ConfigError
 from warmstart.heads import EmbedHead
 from warmstart.inserts import LoraConfig, inserted, merge
 from warmstart.interop import FAMILIES, find_folder, from_huggingface, read_lora, to_huggingface, write_lora
@@ -19,6 +20,7 @@ from warmstart.interop.folder import free_place
 from warmstart.model import Bundle, save
 from warmstart.model import load as load_bundle
 from warmstart.seeding import rng
+from warmstart.workflows.portable import export_onnx
 from warmstart.workflows.run import load_model, provenance
 
 
@@ -69,17 +71,26 @@ class ExportConfig(Config):
     """a bundle, or a run's folder"""
     out: str
     """folder to make"""
-    to: Literal["hf", "peft"] = "hf"
-    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; peft: a model's LoRA weights alone"""
+    to: Literal["hf", "peft", "onnx"] = "hf"
+    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; peft: a model's LoRA weights alone; onnx:
+    one graph from token ids to what the head says, as onnxruntime runs it"""
+    int8: bool = False
+    """onnx: also write the graph with weights of 8 bits"""
+    task: str | None = None
+    """onnx: the task's manifest (YAML); each form's score on its test split, and its speed"""
 
 
 def export_model(config: ExportConfig) -> Path:
     """The ``export`` command: fold LoRA in, write, read back and compare."""
+    if config.to != "onnx" and (config.int8 or config.task):
+        raise ConfigError(f"--int8 and --task go with --to onnx, but --to is {config.to}; leave them out")
     bundle = load_model(config.model)
     if config.to == "peft":
         write_lora(bundle, config.out)
         console.print(f"{config.out}: LoRA weights for peft; `--to hf` of the model without them writes their base", markup=False)
         return Path(config.out)
+    if config.to == "onnx":
+        return export_onnx(bundle, Path(config.out), config.task, int8=config.int8)
     if any(isinstance(made, LoraConfig) for made in inserted(bundle.model)):
         merge(bundle.model)
     name = to_huggingface(bundle, config.out)

@@ -1,0 +1,201 @@
+"""A bundle as one ONNX graph, from token ids to what the head says, for onnxruntime and whatever else runs such graphs.
+
+    model.onnx        input_ids (B, T) int64, attention_mask (B, T) int64 with 1 at real tokens -> what the head says
+    model.int8.onnx   the same with weights of 8 bits, where it is asked for
+    tokenizer.json    for the ``tokenizers`` library; it frames a text as the model was taught
+    config.json       label names, names of inputs and outputs, the longest row, the id of padding
+
+Batch and length are free. Inserted modules and a calibrated temperature are part of the graph. The exporter and the runtime are an
+extra (``pip install 'warmstart[onnx]'``); nothing else imports them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from warmstart.errors import ConfigError, ModelError
+from warmstart.interop.folder import free_place
+from warmstart.interop.framing import framed
+from warmstart.model import Bundle, Model
+from warmstart.seeding import rng
+from warmstart.storage import whole_folder
+
+INPUTS = ("input_ids", "attention_mask")
+OUTPUTS = {
+    "language": ("logits",),
+    "embed": ("vectors",),
+    "classify": ("scores", "probabilities"),
+    "several": ("scores", "probabilities"),
+    "tag": ("scores", "probabilities"),
+    "regress": ("scores", "number"),
+    "choose": ("scores",),
+    "span": ("scores",),
+}
+"""what the graph says for each kind of head: the head's scores first, then what is made of them"""
+TOLERANCE = 1e-4
+"""largest difference of an output, as a share of the largest output"""
+EXACT, SMALL = "model.onnx", "model.int8.onnx"
+
+
+class Graph(nn.Module):
+    """What is exported: a model, and what is made of its scores."""
+
+    def __init__(self, model: Model, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.model = model
+        self.temperature = temperature
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """Ids and mask (B, T) int64 -> the outputs named in ``OUTPUTS``."""
+        model, real = self.model, mask.bool()
+        # the path that also returns weights has no branch on the length
+        scores = model.head(model.backbone(ids, mask=real, causal=model.causal, weights=True).last, real)
+        if len(OUTPUTS[model.head.config.kind]) == 1:
+            return (scores,)
+        return scores, model.head.said(scores / self.temperature)  # type: ignore[operator]
+
+
+class Portable(nn.Module):
+    """A graph in onnxruntime that answers as the model answers: it can stand wherever a model is only asked.
+
+    Raises ``ConfigError`` where onnxruntime is missing.
+    """
+
+    def __init__(self, file: Path, model: Model) -> None:
+        super().__init__()
+        self.head, self.causal = model.head, model.causal
+        runtime = _needed("onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+        self.session = runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Ids and mask (B, T) -> the head's scores."""
+        mask = torch.ones_like(ids) if mask is None else mask.long()
+        first, *_ = self.session.run(None, dict(zip(INPUTS, (ids.numpy(), mask.numpy()), strict=True)))
+        return torch.from_numpy(first)
+
+
+def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
+    """Write the folder, open the graph in onnxruntime and compare.
+
+    Returns the largest difference, as a share of the largest output. Raises ``ModelError`` where the graph does not say what the
+    model says; nothing is left behind then.
+    """
+    _needed("onnx", "onnxscript", "onnxruntime")
+    model = bundle.model.eval()
+    with whole_folder(free_place(folder)) as aside:
+        _write_graph(bundle, aside / EXACT)
+        gap = parity(model, Portable(aside / EXACT, model))
+        if not gap <= TOLERANCE:
+            raise ModelError(f"the graph must say what the model says, but differs by {gap:.2g} of the largest output")
+        if int8:
+            _write_small(aside)
+        (aside / "tokenizer.json").write_text(framed(bundle.tokenizer, _last(bundle)), encoding="utf-8")
+        (aside / "config.json").write_text(json.dumps(_settings(bundle), indent=1, ensure_ascii=False), encoding="utf-8")
+    return gap
+
+
+@torch.inference_mode()
+def parity(model: nn.Module, other: nn.Module) -> float:
+    """The largest difference of outputs on ragged rows of random tokens, as a share of the largest output."""
+    worst = 0.0
+    for ids, mask in probes(model):
+        one, two = model(ids, mask), other(ids, mask)
+        if one.dim() == 3:  # what is said of padding is nobody's business
+            one, two = one[mask], two[mask]
+        worst = max(worst, float((one - two).abs().max() / one.abs().max().clamp(min=1e-6)))
+    return worst
+
+
+def probes(model: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches of 1, 2 and 4 ragged rows of random tokens, from one token to the longest row (at most 64)."""
+    longest, draw = min(64, model.backbone.config.max_tokens), rng(0, "onnx")
+    for rows, tokens in ((1, 1), (2, longest // 2 + 1), (4, longest)):
+        ids = torch.from_numpy(draw.integers(0, model.backbone.vocab_size, (rows, tokens)))
+        yield ids, torch.arange(tokens) < torch.linspace(tokens, 1, rows).long()[:, None]
+
+
+def _write_graph(bundle: Bundle, file: Path) -> None:
+    model = bundle.model
+    graph = Graph(model, bundle.calibration.temperature if bundle.calibration else 1.0).eval()
+    ids = torch.zeros(2, min(8, model.backbone.config.max_tokens), dtype=torch.int64)
+    free = {0: torch.export.Dim("rows", min=1), 1: torch.export.Dim("tokens", min=1, max=model.backbone.config.max_tokens)}
+    with _quiet():
+        made = torch.onnx.export(
+            graph,
+            (ids, torch.ones_like(ids)),
+            dynamo=True,
+            dynamic_shapes=(free, free),
+            input_names=list(INPUTS),
+            output_names=list(OUTPUTS[model.head.config.kind]),
+            verbose=False,
+        )
+        assert made is not None
+        made.save(file)
+
+
+def _write_small(folder: Path) -> None:
+    """Weights as whole numbers from -127 to 127, with a scale for each tensor; what flows between is measured as it comes."""
+    quantise = _needed("onnxruntime.quantization")
+    graph = _needed("onnx").load(folder / EXACT)
+    del graph.graph.value_info[:]  # shapes that the exporter noted; the quantiser turns weights round, and would stumble over them
+    with _quiet():
+        quantise.quantize_dynamic(graph, folder / SMALL, weight_type=quantise.QuantType.QInt8)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter speaks of its own affairs: parts of torchvision that are not installed, words that it will give up one day."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "root")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+def _last(bundle: Bundle) -> int:
+    """The token that a text ends with."""
+    specials = bundle.tokenizer.specials
+    return specials.cls if getattr(bundle.model.head.config, "pooling", "") == "appended" else specials.eos
+
+
+def _settings(bundle: Bundle) -> dict[str, Any]:
+    head = bundle.model.head.config
+    return {
+        "head": head.plain(),
+        "labels": list(bundle.labels),
+        "temperature": bundle.calibration.temperature if bundle.calibration else None,
+        "inputs": list(INPUTS),
+        "outputs": list(OUTPUTS[head.kind]),
+        "max_tokens": bundle.model.backbone.config.max_tokens,
+        "pad_id": bundle.tokenizer.specials.pad,
+    }
+
+
+def _needed(*names: str) -> Any:
+    """The last of these modules; raises ``ConfigError`` for the first that is missing."""
+    found = None
+    for name in names:
+        try:
+            found = importlib.import_module(name)
+        except ImportError:
+            raise ConfigError(f"--to onnx needs {name}, which is not installed; pip install 'warmstart[onnx]'") from None
+    return found
