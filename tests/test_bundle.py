@@ -88,7 +88,7 @@ def test_every_registered_head_is_tested() -> None:
 def test_saving_really_reloads_in_a_fresh_process(saved: Path) -> None:
     """The fixture's save ran it; nothing temporary is left beside the bundle."""
     assert sorted(file.name for file in saved.iterdir()) == [
-        "bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors",
+        "README.md", "bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors",
     ]  # fmt: skip
     assert [place.name for place in saved.parent.iterdir()] == ["whole"]
 

@@ -80,7 +80,7 @@ def test_saving_is_a_bundle_and_no_pickle(make: Callable[..., TextClassifier], t
     again = TextClassifier.load(model.save(tmp_path / "b"))
     np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
     np.testing.assert_array_equal(again.predict(TEXTS), model.predict(TEXTS))
-    assert {file.suffix for file in (tmp_path / "b").iterdir()} == {".json", ".safetensors"}
+    assert {file.suffix for file in (tmp_path / "b").iterdir()} == {".json", ".safetensors", ".md"}
 
 
 def test_pipelines_searches_and_curves_take_it(make: Callable[..., TextClassifier]) -> None:

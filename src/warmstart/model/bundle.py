@@ -4,6 +4,7 @@
     weights.safetensors    backbone and head
     tokenizer.json         the tokenizer
     selftest.safetensors   probe rows and what the model said of them when it was saved
+    README.md              the model card, for people; nothing reads it back
 
 Loading checks every hash, name and shape; a bundle cannot lose its head or its tokenizer unnoticed. Saving ends with a reload in a
 fresh process that must reproduce the stored outputs, before the folder takes its place. There is no pickle anywhere.
@@ -30,6 +31,7 @@ from warmstart.errors import BundleError, ModelError
 from warmstart.heads import LanguageHead, head_config, make_head
 from warmstart.inserts import insert, insert_config, inserted
 from warmstart.model.calibration import Calibration
+from warmstart.model.card import card
 from warmstart.model.model import Model
 from warmstart.model.selftest import failures, make_selftest
 from warmstart.storage import sha256, whole_folder
@@ -91,6 +93,7 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
         "selftest.safetensors": serialise(make_selftest(bundle.model, bundle.tokenizer)),
     }
     manifest = _manifest(bundle, tensors) | {"files": {name: sha256(data) for name, data in contents.items()}}
+    contents["README.md"] = card(bundle).encode()
     contents["bundle.json"] = json.dumps(manifest | {"digest": _digest(manifest)}, indent=1, ensure_ascii=False).encode()
     with whole_folder(target) as aside:
         for name, data in contents.items():

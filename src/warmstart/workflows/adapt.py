@@ -139,6 +139,7 @@ def adapted_bundle(origin: Bundle, outcome: Outcome, config: AdaptConfig, apart:
     entry: dict[str, Any] = {
         "command": "adapt",
         "task": outcome.task.summary(),
+        "audit": [(finding.severity, finding.sentence) for finding in outcome.audit.findings()],
         "tune": config.tune.plain(),
         "seed": best.seed,
         "test": best.test.plain(),
