@@ -13,7 +13,7 @@ from hypothesis import settings
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.heads import LanguageHeadConfig
 from warmstart.model import Model, fresh_head, load
-from warmstart.model import bundle as bundle_file
+from warmstart.model import files as bundle_file
 from warmstart.seeding import seed_torch
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from warmstart.types import Specials, Vocabulary

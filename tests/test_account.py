@@ -19,7 +19,7 @@ from warmstart.cli import main
 from warmstart.errors import ConfigError, ModelError
 from warmstart.heads import HEADS, ClassifyHeadConfig, LanguageHeadConfig
 from warmstart.model import Bundle, Load, Model, account_for, fresh_head, save, skeleton
-from warmstart.model import bundle as bundle_file
+from warmstart.model import files as bundle_file
 from warmstart.model.account import HEAD_FORMS, form
 from warmstart.model.flops import first_gradient
 from warmstart.model.memory import HOLES, activation_bytes, inference_memory, training_memory

@@ -27,7 +27,7 @@ from warmstart.heads import (
     TagHeadConfig,
 )
 from warmstart.model import Bundle, Model, fresh_head, load, parameter_counts, save, swap_head
-from warmstart.model import bundle as bundle_file
+from warmstart.model import files as bundle_file
 from warmstart.tokenizer import Tokenizer
 
 HEAD_CASES = [

@@ -16,10 +16,13 @@ from sklearn.utils import estimator_checks
 
 from test_race import cats
 from test_schemes import language_bundle
+from warmstart.data import Split, Task
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.estimator import TextClassifier, TextEncoder
+from warmstart.estimators import TextClassifier, TextEncoder, TextRegressor, TokenTagger, adapted
 from warmstart.model import Bundle
+from warmstart.schemes import SchemeOptions
 from warmstart.tokenizer import Tokenizer
+from warmstart.workflows.dapt import Continued
 
 TASK = cats()
 TEXTS = list(TASK.train.texts)
@@ -169,7 +172,77 @@ all for an estimator whose tags say that it takes strings."""
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("model", [TextClassifier(), TextEncoder()], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    "model", [TextClassifier(), TextRegressor(), TokenTagger(), TextEncoder()], ids=lambda model: type(model).__name__
+)
 def test_scikit_learns_own_checks(model: object, check: Callable[[str, object], None]) -> None:
     """As far as text input allows."""
     check(type(model).__name__, model)
+
+
+QUICK = {"learning_rate": 5e-3, "epochs": 12, "batch": 8, "settings": {"train": {"precision": "float32"}}}
+
+
+def test_more_text_is_read_first(make: Callable[..., TextClassifier], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``unlabelled`` goes on with pretraining; so does a scheme with dapt, on the labelled texts alone."""
+    read: list[tuple[int, set[str]]] = []
+    going_on = adapted.continue_pretraining
+
+    def watched(bundle: Bundle, task: Task, options: SchemeOptions, seed: int, text: Split) -> Continued:
+        read.append((len(text), {str(one) for one in text.texts} & set(task.validation.texts)))
+        return going_on(bundle, task, options, seed, text)
+
+    monkeypatch.setattr(adapted, "continue_pretraining", watched)
+    more = [f"The river holds {year} cats." for year in range(1900, 1960)]
+    first = make(epochs=1).fit(TEXTS, Y, unlabelled=more)
+    assert first.bundle_.history[-2]["command"] == "dapt"
+    second = make(epochs=1, scheme="dapt+probe").fit(TEXTS, Y)
+    assert second.bundle_.history[-2]["command"] == "dapt"
+    assert read == [(114, set()), (54, set())]  # nothing that is held out is among them
+    make(epochs=1).fit(TEXTS, Y)
+    assert len(read) == 2
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_regressor_learns_numbers(origin: Bundle, tmp_path: Path) -> None:
+    """In the units of its targets; cross-validation and grid search take it; saved, it says the same."""
+    numbers = 1000 + 10 * (Y == "cat") + np.arange(len(Y)) % 3
+    model = TextRegressor(origin, **QUICK).fit(TEXTS, numbers)
+    said = model.predict(TEXTS)
+    assert said.shape == (60,)
+    assert 995 < said.mean() < 1015
+    assert model.score(TEXTS, numbers) > 0.5
+    again = TextRegressor.load(model.save(tmp_path / "b"))
+    np.testing.assert_array_equal(again.predict(TEXTS), said)
+    search = GridSearchCV(TextRegressor(origin, **QUICK), {"epochs": [1, 2]}, cv=2).fit(TEXTS, numbers)
+    assert search.predict(TEXTS).shape == (60,)
+    with pytest.raises(ModelError, match="a TextClassifier needs a model for tasks of kind 'label'"):
+        TextClassifier.load(tmp_path / "b")
+    with pytest.raises(DataError, match="finite number"):
+        model.fit(TEXTS, np.where(Y == "cat", np.nan, 1.0))
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_tagger_learns_tags(origin: Bundle, tmp_path: Path) -> None:
+    """One tag a word, in the words' order; words beyond the longest row have none; what does not match is refused."""
+    words = [text.rstrip(".").split() for text in TEXTS]
+    tags = [["THE" if word == "the" else "CAT" if word.startswith("cat") else "O" for word in row] for row in words]
+    model = TokenTagger(origin, **QUICK).fit(words, tags)
+    said = model.predict(words)
+    assert [len(row) for row in said] == [len(row) for row in words]
+    assert model.score(words, tags) > 0.8
+    assert model.classes_.tolist() == sorted({tag for row in tags for tag in row})
+    again = TokenTagger.load(model.save(tmp_path / "b"))
+    assert again.predict(words) == said
+    assert clone(model).get_params()["epochs"] == 12
+    long = model.predict([["cat"] * 100])[0]
+    assert len(long) == 100
+    assert long[-1] is None
+    for texts, targets, what in (
+        (words, [["O"]] * 60, "each word needs one tag"),
+        (TEXTS, tags, "a list of words"),
+        (words[:3], tags, "3 texts and 60 lists of tags"),
+        (words, [["O"] * len(row) for row in words], "at least two tags"),
+    ):
+        with pytest.raises(DataError, match=what):
+            TokenTagger(origin).fit(texts, targets)

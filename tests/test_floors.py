@@ -18,7 +18,7 @@ FLOORS = [
     {"evaluate", "analysis", "report"},
     {"kinds"},
     {"workflows"},
-    {"estimator"},
+    {"estimators"},
     {"serve"},
     {"cli"},
 ]

@@ -33,7 +33,7 @@ from warmstart.inserts import (
     unmixed,
 )
 from warmstart.model import Bundle, Model, fresh_head, load, save
-from warmstart.model import bundle as bundle_file
+from warmstart.model import files as bundle_file
 from warmstart.tokenizer import Tokenizer
 
 IDS = torch.tensor([[5, 9, 2, 7], [8, 8, 3, 1]])

@@ -33,8 +33,10 @@ _HOMES = {
     "SchemeOptions": "schemes",
     "Source": "data",
     "Task": "data",
-    "TextClassifier": "estimator",
-    "TextEncoder": "estimator",
+    "TextClassifier": "estimators",
+    "TextEncoder": "estimators",
+    "TextRegressor": "estimators",
+    "TokenTagger": "estimators",
     "TokenizerConfig": "tokenizer",
     "TrainConfig": "engine",
     "WarmstartError": "errors",
@@ -77,8 +79,10 @@ if TYPE_CHECKING:
     from warmstart.data import load_task as load_task
     from warmstart.engine import TrainConfig as TrainConfig
     from warmstart.errors import WarmstartError as WarmstartError
-    from warmstart.estimator import TextClassifier as TextClassifier
-    from warmstart.estimator import TextEncoder as TextEncoder
+    from warmstart.estimators import TextClassifier as TextClassifier
+    from warmstart.estimators import TextEncoder as TextEncoder
+    from warmstart.estimators import TextRegressor as TextRegressor
+    from warmstart.estimators import TokenTagger as TokenTagger
     from warmstart.evaluate.embed import embed as embed
     from warmstart.evaluate.predict import predict as predict
     from warmstart.generation import GenerateConfig as GenerateConfig

@@ -1,10 +1,11 @@
 r"""What a task asks for, kind by kind: how the rows of a source become inputs and targets.
 
-    label    a text                                  one of a few names labels   a text                                  any
-    number of names: a list, or names parted by `separator` number   a text                                  a number choice   a
-    text and its alternatives             the place of the right one, from 0 tags     words                                   a
-    tag for each: lists, or CoNLL files (one word a line, a blank line after a text) span     a question and a passage
-    the answer and where it begins: SQuAD's JSON, or columns
+    label    a text                        one of a few names
+    labels   a text                        any number of names: a list, or names parted by `separator`
+    number   a text                        a number
+    choice   a text and its alternatives   the place of the right one, from 0
+    tags     words                         a tag for each: lists, or CoNLL files (one word a line, a blank line after a text)
+    span     a question and a passage      the answer and where it begins: SQuAD's JSON, or columns
 
 Where a source names a `second` column, a text of the first three kinds is a pair. Nothing is numbered here: names stay names.
 """

@@ -1,44 +1,15 @@
-"""A bundle: one folder that holds a whole model and can prove that it is whole.
-
-    bundle.json            settings of backbone, inserts and head, labels, calibration, history, every file's and tensor's hash
-    weights.safetensors    backbone and head
-    tokenizer.json         the tokenizer
-    selftest.safetensors   probe rows and what the model said of them when it was saved
-    README.md              the model card, for people; nothing reads it back
-
-Loading checks every hash, name and shape; a bundle cannot lose its head or its tokenizer unnoticed. Saving ends with a reload in a
-fresh process that must reproduce the stored outputs, before the folder takes its place. There is no pickle anywhere.
-"""
+"""A bundle in memory: a model with all that is needed to use it."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import safetensors
-import torch
-from safetensors.torch import load as parse_tensors
-from safetensors.torch import save as serialise
-from torch import Tensor
-
-from warmstart import __version__
-from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.errors import BundleError, ModelError
-from warmstart.heads import LanguageHead, head_config, make_head
-from warmstart.inserts import insert, insert_config, inserted
+from warmstart.errors import ModelError
+from warmstart.heads import LanguageHead
 from warmstart.model.calibration import Calibration
-from warmstart.model.card import card
 from warmstart.model.model import Model
-from warmstart.model.selftest import failures, make_selftest
-from warmstart.storage import sha256, whole_folder
 from warmstart.tokenizer import Tokenizer
-
-FORMAT = 1
-FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
 
 
 @dataclass(frozen=True)
@@ -74,146 +45,3 @@ class Bundle:
     def answers(self) -> bool:
         """It was taught to answer questions in writing."""
         return isinstance(self.model.head, LanguageHead) and bool(self.history and self.history[-1].get("command") == "answers")
-
-
-def save(bundle: Bundle, folder: str | Path) -> Path:
-    """Write a bundle and prove it: reload it in a fresh process, compare outputs, then put it in place.
-
-    Raises ``StorageError`` when the disk refuses and ``BundleError`` when the reload differs; either way what stood in ``folder``
-    before is untouched. A folder that is not a bundle is never replaced.
-    """
-    target = Path(folder)
-    if target.exists() and not (target / "bundle.json").exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BundleError(f"{target} exists and is not a bundle; choose another folder, or remove it yourself")
-    bundle.model.eval()
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.weights().items()}
-    contents = {
-        "weights.safetensors": serialise(tensors),
-        "tokenizer.json": bundle.tokenizer.to_json().encode(),
-        "selftest.safetensors": serialise(make_selftest(bundle.model, bundle.tokenizer)),
-    }
-    manifest = _manifest(bundle, tensors) | {"files": {name: sha256(data) for name, data in contents.items()}}
-    contents["README.md"] = card(bundle).encode()
-    contents["bundle.json"] = json.dumps(manifest | {"digest": _digest(manifest)}, indent=1, ensure_ascii=False).encode()
-    with whole_folder(target) as aside:
-        for name, data in contents.items():
-            (aside / name).write_bytes(data)
-        _verify_in_fresh_process(aside)
-    return target
-
-
-def load(folder: str | Path, *, selftest: bool = False) -> Bundle:
-    """The bundle in a folder. Raises ``BundleError`` that names the missing, damaged or exchanged file or tensor.
-
-    With ``selftest`` the model must also reproduce the outputs that were stored when it was saved.
-    """
-    place = Path(folder)
-    manifest = _read_manifest(place)
-    contents = {name: _read_file(place, name, manifest["files"].get(name)) for name in FILES}
-    tensors = _read_tensors(place, contents["weights.safetensors"], manifest["tensors"])
-    tokenizer = Tokenizer.from_json(contents["tokenizer.json"].decode())
-    model = _rebuild(place, manifest, tensors)
-    known = manifest.get("calibration")  # bundles of older versions have none
-    calibration = Calibration.build(known, "calibration") if known else None
-    bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), tuple(manifest["history"]), calibration)
-    if selftest and (found := failures(model, tokenizer, parse_tensors(contents["selftest.safetensors"]))):
-        raise BundleError(f"{place} fails its self-test: {'; '.join(found)}; it was damaged, or this machine computes differently")
-    return bundle
-
-
-def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "warmstart": __version__,
-        "backbone": bundle.model.backbone.config.plain(),
-        "vocab_size": bundle.model.backbone.vocab_size,
-        "head": bundle.model.head.config.plain(),
-        "causal": bundle.model.causal,
-        "inserted": [config.plain() for config in inserted(bundle.model.backbone)],
-        "labels": list(bundle.labels),
-        "calibration": bundle.calibration.plain() if bundle.calibration else None,
-        "history": list(bundle.history),
-        "tensors": {name: [list(tensor.shape), _hash(tensor)] for name, tensor in tensors.items()},
-    }
-
-
-def _hash(tensor: Tensor) -> str:
-    return sha256(tensor.flatten().view(torch.uint8).numpy().data)
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    return sha256(json.dumps(manifest, sort_keys=True, ensure_ascii=False).encode())
-
-
-def _read_manifest(place: Path) -> dict[str, Any]:
-    file = place / "bundle.json"
-    if not place.is_dir():
-        raise BundleError(f"there is no bundle at {place}: a folder with bundle.json was expected")
-    if not file.is_file():
-        raise BundleError(f"{place} is not a bundle, or has lost its bundle.json; copy the whole folder again")
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        digest = manifest.pop("digest")
-    except OSError as error:
-        raise BundleError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, KeyError, AttributeError):
-        raise BundleError(f"{file} is damaged: it does not read as a bundle's JSON; copy it again") from None
-    if digest != _digest(manifest):
-        raise BundleError(f"{file} is damaged or was edited: its contents do not match its digest; copy it again")
-    if manifest["format"] > FORMAT:
-        raise BundleError(f"{place} has format {manifest['format']}, this warmstart reads up to {FORMAT}; update warmstart")
-    return dict(manifest)
-
-
-def _read_file(place: Path, name: str, expected: str | None) -> bytes:
-    try:
-        data = (place / name).read_bytes()
-    except FileNotFoundError:
-        raise BundleError(f"{place} has lost {name}; copy the whole folder again") from None
-    except OSError as error:
-        raise BundleError(f"cannot read {place / name}: {error.strerror}") from None
-    # damaged weights are let through here: the check of every tensor names the one that is hurt
-    if name != "weights.safetensors" and sha256(data) != expected:
-        raise BundleError(f"{place / name} is damaged: its hash is not the one in bundle.json; copy it again")
-    return data
-
-
-def _read_tensors(place: Path, data: bytes, expected: dict[str, Any]) -> dict[str, Tensor]:
-    try:
-        tensors = parse_tensors(data)
-    except (safetensors.SafetensorError, ValueError) as error:
-        raise BundleError(f"{place / 'weights.safetensors'} is damaged: {error}; copy it again") from None
-    problems = [f"missing: {name}" for name in sorted(expected.keys() - tensors.keys())]
-    problems += [f"unknown: {name}" for name in sorted(tensors.keys() - expected.keys())]
-    for name in sorted(expected.keys() & tensors.keys()):
-        shape, digest = expected[name]
-        if list(tensors[name].shape) != shape:
-            problems.append(f"{name} has shape {list(tensors[name].shape)} instead of {shape}")
-        elif _hash(tensors[name]) != digest:
-            problems.append(f"{name} is changed")
-    if problems:
-        raise BundleError(f"{place / 'weights.safetensors'} does not hold what was saved: {'; '.join(problems)}; copy it again")
-    return tensors
-
-
-def _rebuild(place: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
-    backbone = Backbone(BackboneConfig.build(manifest["backbone"], "backbone"), manifest["vocab_size"])
-    for values in manifest.get("inserted", ()):  # bundles of older versions have none
-        insert(backbone, insert_config(values), seed=0)
-    head = make_head(head_config(manifest["head"]), backbone.config.width, backbone.embedding.weight)
-    model = Model(backbone, head, causal=manifest["causal"])
-    wanted = {name: list(tensor.shape) for name, tensor in model.weights().items()}
-    came = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    if wanted != came:
-        odd = sorted(name for name in wanted.keys() | came.keys() if wanted.get(name) != came.get(name))
-        raise BundleError(f"{place}: the settings ask for other tensors than the weights hold: {', '.join(odd)}")
-    model.load_state_dict(tensors, strict=False)  # a tied head's weight is the embedding's; the names were compared above
-    return model.eval()
-
-
-def _verify_in_fresh_process(place: Path) -> None:
-    code = "import sys; from warmstart.model import load; load(sys.argv[1], selftest=True)"
-    run = subprocess.run([sys.executable, "-c", code, str(place)], capture_output=True, text=True, check=False)
-    if run.returncode:
-        reason = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else f"exit code {run.returncode}"
-        raise BundleError(f"the saved model does not reproduce itself in a fresh process: {reason}")

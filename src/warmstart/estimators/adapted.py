@@ -1,0 +1,127 @@
+"""What estimators that learn have in common: a backbone in, a scheme, seeds, and the best of the runs kept.
+
+Letters: N texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from warmstart.data import Split, Task, stratified
+from warmstart.data.numbering import strata
+from warmstart.errors import ModelError
+from warmstart.estimators.texts import as_bundle, as_texts, text_tags
+from warmstart.kinds import kind_for
+from warmstart.model import Bundle, load, save
+from warmstart.schemes import Language, make_scheme
+from warmstart.workflows.adapt import task_model
+from warmstart.workflows.dapt import continue_pretraining
+from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune
+from warmstart.workflows.run import find_bundle
+
+Self = TypeVar("Self", bound="Adapted")
+
+
+class Adapted(BaseEstimator):  # type: ignore[misc]
+    """A backbone fine-tuned on labelled texts.
+
+    - ``backbone``: a bundle, or the folder of one or of a run, or ``hf:FOLDER``
+    - ``scheme``: how it adapts ("full", "lp-ft", "lora+mix" …)
+    - ``learning_rate``, ``epochs``, ``batch``: of a run; without ``epochs`` it is ten, and at least 200 steps
+    - ``pooling``: which state of a text the head reads
+    - ``validation``: the share of the texts that chooses the kept weights; it is not trained on
+    - ``seeds``: so many runs, of which the one that is best on validation is kept; ``random_state`` is the first seed
+    - ``settings``: any other field of ``FineTuneConfig``, as nested dictionaries
+
+    After ``fit``: ``bundle_``, and ``validation_scores_``, one for each seed.
+    """
+
+    kind: ClassVar[str]
+    """of the tasks that it learns"""
+    metric: ClassVar[Any]
+    """what chooses the kept weights and the kept run"""
+
+    def __init__(
+        self,
+        backbone: str | Path | Bundle = "",
+        *,
+        scheme: str = "full",
+        learning_rate: float = 5e-4,
+        epochs: float | None = None,
+        batch: int = 16,
+        pooling: str = "mean",
+        validation: float = 0.1,
+        seeds: int = 1,
+        random_state: int = 0,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.scheme = scheme
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch = batch
+        self.pooling = pooling
+        self.validation = validation
+        self.seeds = seeds
+        self.random_state = random_state
+        self.settings = settings
+
+    def save(self, folder: str | Path) -> Path:
+        """Keep the fitted model as a bundle; every command and ``load`` read it."""
+        check_is_fitted(self)
+        return save(self.bundle_, folder)
+
+    @classmethod
+    def load(cls: type[Self], folder: str | Path) -> Self:
+        """A fitted estimator from a bundle or a run's folder, ``warmstart adapt``'s too; its labels are names."""
+        bundle = load(find_bundle(folder))
+        if (kind := kind_for(bundle.model.head).name) != cls.kind:
+            raise ModelError(f"a {cls.__name__} needs a model for tasks of kind '{cls.kind}', but {folder} holds one for '{kind}'")
+        made = cls(str(folder))
+        made.bundle_, made.validation_scores_ = bundle, np.array([])
+        if bundle.labels:
+            made.classes_ = np.array(bundle.labels)
+        return made
+
+    def __sklearn_tags__(self) -> Any:
+        """Texts, not tables of numbers."""
+        return text_tags(super().__sklearn_tags__())
+
+    def _learn(self, examples: Split, labels: tuple[str, ...], unlabelled: Sequence[str] | None = None) -> None:
+        """Fit: cut off what chooses, go on with pretraining where it is asked for, run every seed, keep the best."""
+        origin, config = as_bundle(self.backbone), self._config()
+        task = self._task(examples, labels)
+        if unlabelled is not None or make_scheme(config.scheme, config.options).continued:
+            more = as_texts(unlabelled) if unlabelled is not None else []
+            text = Split((*task.train.texts, *more), np.zeros(len(task.train) + len(more), dtype=np.int64))
+            origin = continue_pretraining(origin, task, config.options, self.random_state, text).bundle
+        runs = [self._run(origin, task, config, seed) for seed in range(self.random_state, self.random_state + self.seeds)]
+        best = max(runs, key=lambda run: run.validation)
+        self.validation_scores_ = np.array([run.validation for run in runs])
+        entry = {"command": type(self).__name__, "tune": config.plain(), "seed": best.seed, "task": task.summary()}
+        self.bundle_ = Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, entry))
+
+    def _task(self, examples: Split, labels: tuple[str, ...]) -> Task:
+        """What trains and what chooses. Nothing is tested: what chooses stands in for a test split, unreported."""
+        kept, held_out = stratified(strata(examples.labels), self.validation, self.random_state)
+        held = examples.take(held_out)
+        return Task("texts", labels, examples.take(kept), held, held, metric=self.metric, kind=self.kind)  # type: ignore[arg-type]
+
+    def _config(self) -> FineTuneConfig:
+        given = dict(self.settings or {})
+        train = FineTuneConfig().train.plain() | {
+            "learning_rate": self.learning_rate, "epochs": self.epochs, "batch": self.batch,
+        } | given.pop("train", {})  # fmt: skip
+        named = {"scheme": self.scheme, "pooling": self.pooling, "train": train}
+        return FineTuneConfig.build({**named, **given}, type(self).__name__)
+
+    def _run(self, origin: Bundle, task: Task, config: FineTuneConfig, seed: int) -> FineTuned:
+        model = task_model(origin, task, config, seed, scratch=False)
+        splits = Splits.of(task, model, origin.tokenizer)
+        return fine_tune(model, splits, config, seed, "", Language.of(origin))

@@ -1,0 +1,51 @@
+"""One label for each text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from warmstart.data import Split
+from warmstart.errors import DataError
+from warmstart.estimators.adapted import Adapted
+from warmstart.estimators.texts import as_texts, one_each
+from warmstart.evaluate import predict
+
+
+class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
+    """A backbone fine-tuned to give each text one label; its settings are those of ``Adapted``.
+
+    ``classes_`` (C,) are the labels, sorted; ``score`` is accuracy.
+    """
+
+    kind: ClassVar = "label"
+    metric: ClassVar = "accuracy"
+
+    def fit(self, texts: Sequence[str], y: Sequence[Any], *, unlabelled: Sequence[str] | None = None) -> TextClassifier:
+        """Fine-tune on N texts with their labels, of any type that can be sorted.
+
+        With ``unlabelled`` texts, pretraining goes on with them and the labelled texts first, where a pilot says that it pays
+        (see ``workflows.dapt``). Raises ``DataError`` for what is no text.
+        """
+        texts, labels = as_texts(texts), np.asarray(y)
+        check_classification_targets(labels)
+        one_each(texts, labels, "labels")
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(f"at least two classes are needed, but every label is {self.classes_[0]!r}")
+        self._learn(Split(tuple(texts), numbers.astype(np.int64)), tuple(str(name) for name in self.classes_), unlabelled)
+        return self
+
+    def predict_proba(self, texts: Sequence[str]) -> np.ndarray:
+        """(N, C) probabilities, columns in the order of ``classes_``."""
+        check_is_fitted(self)
+        return predict(self.bundle_, as_texts(texts))
+
+    def predict(self, texts: Sequence[str]) -> np.ndarray:
+        """(N,) the likeliest class of each text."""
+        return self.classes_[self.predict_proba(texts).argmax(axis=1)]

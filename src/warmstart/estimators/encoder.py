@@ -1,0 +1,61 @@
+"""Texts to the states of a frozen backbone: what another estimator can learn from.
+
+Letters: N texts, D width, L depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from warmstart.errors import ModelError
+from warmstart.estimators.texts import as_bundle, as_texts, text_tags
+from warmstart.evaluate.predict import encode_for
+from warmstart.heads import POOLINGS, ClassifyHeadConfig
+from warmstart.model import Bundle, swap_head
+from warmstart.schemes.features import pooled_layers
+
+
+class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Texts to the pooled states of a frozen backbone.
+
+    ``layer``: -1 for what heads read, 0 for the embedding, up to L for the sum after the last block.
+    """
+
+    def __init__(self, backbone: str | Path | Bundle = "", *, pooling: str = "mean", layer: int = -1) -> None:
+        self.backbone = backbone
+        self.pooling = pooling
+        self.layer = layer
+
+    def fit(self, texts: Sequence[str], y: Any = None) -> TextEncoder:
+        """Load the backbone; the texts teach it nothing."""
+        bundle = as_bundle(self.backbone)
+        depth = bundle.model.backbone.config.depth
+        if not -1 <= self.layer <= depth:
+            raise ModelError(f"the layer must lie in -1..{depth}, but is {self.layer}")
+        head = ClassifyHeadConfig(classes=2, pooling=POOLINGS.known(self.pooling))  # its scores are not read
+        self.reader_ = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, ("0", "1"))
+        return self
+
+    def transform(self, texts: Sequence[str]) -> np.ndarray:
+        """(N, D) float32."""
+        check_is_fitted(self)
+        model, tokenizer = self.reader_.model, self.reader_.tokenizer
+        found = pooled_layers(model, encode_for(model, tokenizer, as_texts(texts)), tokenizer.specials.pad)
+        return found[:, self.layer].numpy()
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """``state0`` … as other transformers of scikit-learn name theirs."""
+        check_is_fitted(self)
+        return np.array([f"state{i}" for i in range(self.reader_.model.backbone.config.width)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        """Texts, not tables of numbers; nothing is learned."""
+        tags = text_tags(super().__sklearn_tags__())
+        tags.requires_fit = True
+        return tags

@@ -1,0 +1,58 @@
+"""What estimators are handed, made sure of."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warmstart.errors import DataError
+from warmstart.interop import find_folder, from_huggingface
+from warmstart.model import Bundle, load
+from warmstart.workflows.run import find_bundle
+
+
+def as_texts(texts: Any) -> list[str]:
+    """A sequence of strings as a list; raises ``DataError`` where it is one string, or holds what is no text."""
+    if isinstance(texts, str | bytes):
+        raise DataError("a list of texts is needed, but one text came; write [text]")
+    flat = list(np.asarray(texts, dtype=object).ravel()) if np.ndim(texts) < 2 else None
+    if flat is None:
+        raise DataError(f"a flat list of texts is needed, but an array of shape {np.shape(texts)} came; give one column")
+    if strange := [text for text in flat if not isinstance(text, str)]:
+        raise DataError(f"every text must be a string, but {strange[0]!r} came")
+    if not flat:
+        raise DataError("at least one text is needed, but none came")
+    return [str(text) for text in flat]
+
+
+def as_words(texts: Any) -> list[tuple[str, ...]]:
+    """A sequence of texts, each of which is a sequence of words; raises ``DataError`` for anything else."""
+    if isinstance(texts, str | bytes) or not len(texts):
+        raise DataError("a list of texts is needed, each a list of words; write [['a', 'word']]")
+    for words in texts:
+        if isinstance(words, str | bytes) or not len(words) or not all(isinstance(word, str) for word in words):
+            raise DataError(f"every text must be a list of words, but {words!r} came; split it first")
+    return [tuple(map(str, words)) for words in texts]
+
+
+def as_bundle(backbone: str | Path | Bundle) -> Bundle:
+    """The bundle itself, or the one in a folder; ``hf:FOLDER`` is a model in the Hugging Face form."""
+    if isinstance(backbone, Bundle):
+        return backbone
+    return from_huggingface(find_folder(str(backbone))) if str(backbone).startswith("hf:") else load(find_bundle(backbone))
+
+
+def one_each(texts: Sized, targets: Sized, noun: str) -> None:
+    """Raise ``DataError`` where there are not as many targets as texts; ``noun`` names several of them."""
+    if len(texts) != len(targets):
+        raise DataError(f"there must be as many {noun} as texts, but {len(texts)} texts and {len(targets)} {noun} came")
+
+
+def text_tags(tags: Any) -> Any:
+    """scikit-learn's tags of what takes texts, not tables of numbers."""
+    tags.input_tags = replace(tags.input_tags, string=True, two_d_array=False, one_d_array=True)
+    return tags
