@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.heads import EmbedHead, LanguageHead
 from warmstart.interop import FAMILIES, from_huggingface, to_tensors
 from warmstart.interop.convert import import_folder
+from warmstart.kinds import KINDS
+from warmstart.kinds.kind import Reading
 from warmstart.model import Bundle, load, save
 from warmstart.types import Batch
 
@@ -495,6 +498,15 @@ def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
     ids, _ = ragged("right")
     with torch.no_grad():
         torch.testing.assert_close(bundle.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+    head = KINDS["label"].head(
+        SimpleNamespace(labels=("a", "b")), Reading("first", 0.1, "tanh")
+    )  # --pooling first --head-hidden tanh
+    again = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, ("a", "b"), bundle.history)
+    again.model.eval()
+    ws.to_huggingface(again, tmp_path / "again")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "again").eval()
+    with torch.no_grad():
+        torch.testing.assert_close(again.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
     other = Bundle(swap_head(bundle.model, ClassifyHeadConfig(classes=2), 0), bundle.tokenizer, ("a", "b"), bundle.history)
     with pytest.raises(
         ModelError, match="pooling 'mean' of the head instead of 'first'; hidden 'none' of the head instead of 'tanh'"

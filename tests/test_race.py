@@ -19,6 +19,7 @@ from warmstart.evaluate import BASELINES
 from warmstart.model import save
 from warmstart.tokenizer import Tokenizer
 from warmstart.workflows import cells as cells_file
+from warmstart.workflows import heats
 from warmstart.workflows.cells import Cell, Entrant, Result, find, ground_of
 from warmstart.workflows.curve import CurveConfig, curve
 from warmstart.workflows.finetune import FineTuneConfig
@@ -81,7 +82,7 @@ def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     assert found.seeds == 2
     assert all(len(s.runs) == 2 for s in found.standings)
     table = polars.read_csv(place / "race" / "runs.csv")
-    assert len(table) == len(counted) == 3 * 2 + 4 * (2 + 1)
+    assert len(table) == len(counted) == 3 * 2 + 2 * (2 + 1) + 2 * (4 + 1)  # frozen ones try twice as many rates
     assert table.filter(polars.col("chosen")).group_by("method").len()["len"].to_list() == [2] * 7
     by_name = {s.name: s.runs[0] for s in found.standings}
     assert by_name["probe"].trainable == by_name["probe"].new < by_name["mix"].new < by_name["full"].trainable
@@ -134,6 +135,16 @@ def test_other_texts_other_weights_and_other_settings_are_other_cells(place: Pat
     moved = ground_of(cats(), "other/path", place, FineTuneConfig(), without_leaks=False)
     assert name(renamed, moved) == name(cell, ground)
     assert find(cell, ground) is None
+
+
+def test_what_stays_frozen_also_tries_larger_rates() -> None:
+    """Ten times each, nearest to the usual rate first; all others the same rates; baselines none."""
+    made = {name: Entrant(name=name, kind="adapted", scheme=name) for name in ("probe", "mix", "full", "lora+mix")}
+    rates = {name: heats.rates_of(entrant, (1e-4, 1e-3), 5e-4) for name, entrant in made.items()}
+    assert rates["probe"] == rates["mix"] == [1e-3, 1e-4, 1e-2]
+    assert rates["full"] == rates["lora+mix"] == [1e-3, 1e-4]
+    assert heats.rates_of(Entrant(name="majority", kind="baseline"), (1e-4,), 5e-4) == [0.0]
+    assert heats.rates_of(Entrant(name="from scratch", kind="scratch"), (1e-4,), 5e-4) == [1e-4]
 
 
 def test_the_rate_is_chosen_on_validation_alone() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ class Reading(NamedTuple):
 
     pooling: str = "mean"
     dropout: float = 0.1
+    hidden: Literal["none", "tanh", "relu"] = "none"
 
 
 class Kind(ABC):

@@ -24,7 +24,7 @@ class Label(Kind):
 
     def head(self, task: Task, reading: Reading) -> ClassifyHeadConfig:
         """A class a name."""
-        return ClassifyHeadConfig(classes=len(task.labels), pooling=reading.pooling, dropout=reading.dropout)
+        return ClassifyHeadConfig(classes=len(task.labels), **reading._asdict())
 
     def scores(self, split: Split, said: np.ndarray, task: Task) -> Scores:
         """``said`` (N, C): probabilities."""

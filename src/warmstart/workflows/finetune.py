@@ -54,6 +54,8 @@ class FineTuneConfig(Config):
     """which state of a text the head reads: mean, last, first, or appended (a classification token at the end)"""
     head_dropout: float = Field(0.1, ge=0, lt=1)
     """share of the pooled state dropped in training"""
+    head_hidden: Literal["none", "tanh", "relu"] = "none"
+    """labels: one more layer before the scores; tanh with the pooling first is BERT's own head, which `export --to hf` can write"""
     reading: Literal["as pretrained", "causal", "both"] = "as pretrained"
     """which way the backbone looks: as in pretraining, back only, or both ways"""
     keep: Literal["best", "last"] = "best"
@@ -119,7 +121,7 @@ class Splits:
 
 def head_for(task: Task, config: FineTuneConfig) -> TaskHeadConfig:
     """The settings of the head that this task needs."""
-    return kind_of(task).head(task, Reading(config.pooling, config.head_dropout))
+    return kind_of(task).head(task, Reading(config.pooling, config.head_dropout, config.head_hidden))
 
 
 def looks_back_only(pretrained_causal: bool, config: FineTuneConfig) -> bool:
@@ -147,7 +149,7 @@ def fine_tune(
     model.to(pick_device())
     task, scheme = splits.task, make_scheme(config.scheme, config.options)
     kind = kind_of(task)
-    _check_loss(task, config)
+    _check_kind(task, config)
     if scheme.lm_weight:
         needed(language).attach(model)
     groups = apply_scheme(model, scheme, seed)
@@ -216,11 +218,11 @@ class _Lessons:
     validation: Callable[[], Any]
 
 
-def _check_loss(task: Task, config: FineTuneConfig) -> None:
-    """Raise ``ConfigError`` where the loss is to be changed in a way that this kind of task does not know."""
-    if task.kind != "label" and (config.class_weights != "none" or config.label_smoothing):
+def _check_kind(task: Task, config: FineTuneConfig) -> None:
+    """Raise ``ConfigError`` where loss or head are to be changed in a way that this kind of task does not know."""
+    if task.kind != "label" and (config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none"):
         raise ConfigError(
-            "--class-weights and --label-smoothing are for tasks with one label a text, "
+            "--class-weights, --label-smoothing and --head-hidden are for tasks with one label a text, "
             f"but '{task.name}' is of kind '{task.kind}'; leave them out"
         )
 

@@ -1,7 +1,8 @@
 """What a race and a curve have in common: who takes part, at which rates, with which seeds, within which time.
 
-The learning rate of each method is chosen on the validation split with the first seed, over the same rates for all; the other seeds
-run at the rate that won.
+The learning rate of each method is chosen on the validation split with the first seed; the other seeds run at the rate that won.
+The rates are the same for all, but what leaves the backbone frozen also tries ten times each: a head alone bears larger steps,
+and its runs take seconds.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class HeatsConfig(Config):
     out: str = "runs/heats"
     """folder of the run; the same folder goes on where it stopped"""
     rates: Annotated[tuple[Rate, ...], Field(min_length=1)] = RATES
-    """learning rates that each method chooses from, on the validation split with the first seed"""
+    """learning rates that each method chooses from, on the validation split with the first seed; probe and mix also try ten times
+    each"""
     seeds: int = Field(5, gt=0)
     """how many seeds; fewer than three say little"""
     seed: int = Field(0, ge=0)
@@ -162,11 +164,10 @@ def run_heats(heats: Heats, labels: int | None) -> Ran:
     A budget that runs out so leaves all methods with as many seeds.
     """
     config, first = heats.config, heats.config.seed
-    rates = sorted(config.rates, key=lambda rate: abs(math.log(rate / heats.middle)))
     search = [
         Cell(entrant=entrant, seed=first, rate=rate, labels=labels)
         for entrant in heats.entrants
-        for rate in (rates if entrant.kind != "baseline" else [0.0])
+        for rate in rates_of(entrant, config.rates, heats.middle)
     ]
     done = run_cells(search, heats.ground, config.jobs)
     rest = list[Cell]()
@@ -178,6 +179,14 @@ def run_heats(heats: Heats, labels: int | None) -> Ran:
             if tried:
                 rest.append(Cell(entrant=entrant, seed=seed, rate=choose_rate(tried, heats.middle), labels=labels))
     return Ran((*search, *rest), done | run_cells(rest, heats.ground, config.jobs))
+
+
+def rates_of(entrant: Entrant, rates: Sequence[float], middle: float) -> list[float]:
+    """What an entrant chooses from, nearest to ``middle`` first."""
+    if entrant.kind == "baseline":
+        return [0.0]
+    still = entrant.kind == "adapted" and make_scheme(entrant.scheme).still
+    return sorted({*rates, *(10 * rate for rate in rates if still)}, key=lambda rate: abs(math.log(rate / middle)))
 
 
 def line_up(heats: Heats, ran: Ran) -> tuple[list[Standing], list[str], int]:
