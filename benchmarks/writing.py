@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
+from typing import Any
 
 import torch
 from benchmarks.pairs import Step, in_turn, ratio, table
@@ -14,6 +15,8 @@ from benchmarks.training import SMALL, Size
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.generation import GenerateConfig, write
 from warmstart.heads import LanguageHeadConfig
+from warmstart.interop import FAMILIES, from_tensors
+from warmstart.interop.convert import read_settings
 from warmstart.model import Model, fresh_head
 from warmstart.seeding import rng
 
@@ -27,18 +30,28 @@ def model_of(size: Size, length: int) -> Model:
     return Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=True).eval()
 
 
+def as_ours(theirs: Any) -> Model:
+    """Our model with the weights of a GPT-2 of transformers."""
+    family = FAMILIES["gpt2"]
+    shape, rows = read_settings(family, theirs.config.to_dict()), theirs.config.vocab_size
+    return from_tensors(family, shape, LanguageHeadConfig(), theirs.state_dict(), rows)[0]
+
+
 def contenders(size: Size, rows: int) -> dict[str, Step]:
-    """Greedy writing of ``NEW`` tokens after each of ``rows`` prompts."""
+    """Greedy writing of ``NEW`` tokens after each of ``rows`` prompts, by the same weights. Both must write the same."""
     prompts = rng(0, "prompts").integers(5, size.vocab, (rows, PROMPT))
-    ours, settings = model_of(size, size.length), GenerateConfig(tokens=NEW, greedy=True)
     theirs = transformers_gpt2(*size.shape).eval()
+    ours, settings = as_ours(theirs), GenerateConfig(tokens=NEW, greedy=True)
     ids = torch.from_numpy(prompts)
     mask = torch.ones_like(ids)
     rules = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0, "attention_mask": mask}
-    return {
-        "warmstart": lambda: write(ours, prompts.tolist(), settings, banned=torch.tensor([0]), stop=set()),
-        "transformers generate": lambda: theirs.generate(ids, **rules),
+    steps: dict[str, Step] = {
+        "warmstart": lambda: write(ours, prompts.tolist(), settings, banned=torch.tensor([], dtype=torch.int64), stop=set()),
+        "transformers generate": lambda: theirs.generate(ids, eos_token_id=None, **rules),
     }
+    one, two = (step() for step in steps.values())
+    assert [list(row.ids) for row in one] == two[:, PROMPT:].tolist(), "they must write the same tokens"  # type: ignore[attr-defined, index]
+    return steps
 
 
 def run(rounds: int = 5) -> str:

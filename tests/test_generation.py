@@ -10,10 +10,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conftest import make_backbone
+from conftest import make_backbone, make_language_model
 from warmstart.errors import ModelError
 from warmstart.generation import GenerateConfig, continue_prompts, generate, keep_likeliest
 from warmstart.generation.choose import pick
+from warmstart.generation.packed import packed
+from warmstart.generation.writing import write
 from warmstart.heads import LanguageHeadConfig
 from warmstart.model import Bundle, Model, fresh_head
 from warmstart.tokenizer import Tokenizer
@@ -137,3 +139,33 @@ def test_the_probabilities_are_the_models_own(bundle: Bundle) -> None:
     start = len(ids) - len(written.ids)
     expected = [float(said[start + i - 1, token]) for i, token in enumerate(written.ids)]
     assert written.log_probabilities[: len(expected)] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("switches", [{}, {"bias": False, "activation": "swiglu"}, {"attention": "synthesizer"}])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_weights_laid_out_for_writing_give_the_same_logits(switches: dict, rows: int) -> None:
+    """And when writing is over, even by an error, nothing of it is left."""
+    model = make_language_model(**switches).eval()
+    ids = torch.arange(12).view(1, -1).repeat(rows, 1)
+    with torch.inference_mode():
+        before = model(ids)
+        with packed(model, rows):
+            assert "forward" in vars(model.head)
+            torch.testing.assert_close(model(ids), before, atol=1e-5, rtol=1e-5)
+        with pytest.raises(RuntimeError, match="stop"), packed(model, rows):
+            raise RuntimeError("stop")
+        torch.testing.assert_close(model(ids), before, atol=0, rtol=0)
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_bfloat16_writes_much_the_same_and_leaves_the_model_alone() -> None:
+    """Log-probabilities differ by little; the model itself stays in float32."""
+    model = make_language_model()
+    settings = {"tokens": 8, "greedy": True}
+    exact, half = (
+        write(model, [[5, 6, 7]], GenerateConfig(**settings, precision=name), banned=torch.tensor([0]), stop=set())[0]
+        for name in ("float32", "bfloat16")
+    )
+    assert exact.log_probabilities[0] == pytest.approx(half.log_probabilities[0], abs=0.05)
+    assert exact.log_probabilities != half.log_probabilities
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}

@@ -5,6 +5,8 @@ Letters: V vocabulary.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from pydantic import Field
@@ -28,6 +30,8 @@ class GenerateConfig(Config):
     """choose among the likeliest tokens that together have this probability (Holtzman et al. 2020, section 3.1)"""
     seed: int = 0
     """start of the random choices"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16: half as much to read for every token; the text may differ in places, and with the rows beside it"""
 
 
 def keep_likeliest(logits: Tensor, config: GenerateConfig) -> Tensor:

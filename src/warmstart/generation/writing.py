@@ -10,6 +10,7 @@ Letters: B rows, T tokens, V vocabulary.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from warmstart.backbone import Cache
 from warmstart.generation.choose import GenerateConfig, keep_likeliest, pick
+from warmstart.generation.packed import packed
 from warmstart.model import Model
 from warmstart.seeding import derive
 
@@ -69,10 +71,13 @@ def write(
     A row's continuation does not depend on the rows beside it. Chance is drawn for each row by its place in ``rows``.
     """
     model.eval()
+    if config.precision == "bfloat16":
+        model = copy.deepcopy(model).bfloat16()
     done: dict[int, Written] = {}
     for batch in _batches(model, rows, config):
         made = [_Row(place, list(rows[place]), np.random.default_rng(derive(config.seed, "generate", place))) for place in batch]
-        _continue(model, made, config, banned, stop, watch)
+        with packed(model, len(made)):
+            _continue(model, made, config, banned, stop, watch)
         for row in made:
             new = row.ids[len(rows[row.place]) :]
             done[row.place] = Written(tuple(new), tuple(row.log_probabilities), row.stopped)
