@@ -14,10 +14,10 @@ from conftest import make_backbone, make_language_model
 from warmstart.errors import ModelError
 from warmstart.generation import GenerateConfig, continue_prompts, generate, keep_likeliest
 from warmstart.generation.choose import pick
-from warmstart.generation.packed import packed
 from warmstart.generation.writing import write
 from warmstart.heads import LanguageHeadConfig
 from warmstart.model import Bundle, Model, fresh_head
+from warmstart.model.packed import packed
 from warmstart.tokenizer import Tokenizer
 
 

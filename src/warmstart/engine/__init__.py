@@ -10,3 +10,4 @@ from warmstart.engine.loop import Trained as Trained
 from warmstart.engine.loop import Work as Work
 from warmstart.engine.loop import train as train
 from warmstart.engine.optim import Group as Group
+from warmstart.engine.reading import read as read

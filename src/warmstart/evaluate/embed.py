@@ -7,16 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from warmstart.data.batch import encode, ordered_batches
+from warmstart.data.batch import encode
+from warmstart.engine import read
 from warmstart.errors import ModelError
 from warmstart.heads import EmbedHead
 from warmstart.model import Bundle
 
-TOKENS = 8192
-"""padded tokens read at once"""
 
-
-@torch.inference_mode()
 def embed(bundle: Bundle, texts: Sequence[str]) -> Tensor:
     """(N, D), float32: what a head that embeds says of each text. Raises ``ModelError`` where the head has another job.
 
@@ -26,10 +23,8 @@ def embed(bundle: Bundle, texts: Sequence[str]) -> Tensor:
     model, head = bundle.model, bundle.model.head
     if not isinstance(head, EmbedHead):
         raise ModelError(f"embeddings come from a head of the kind 'embed', but this one's is '{head.config.kind}'")
-    model.eval()
     encoded = encode(bundle.tokenizer, texts, model.backbone.config.max_tokens, appended=head.config.pooling == "appended")
     out = torch.empty(len(texts), model.backbone.config.width)
-    for places, batch in ordered_batches(encoded, TOKENS, bundle.tokenizer.specials.pad, causal=model.causal):
-        batch = batch.to(next(model.parameters()).device)
-        out[places] = model(batch.ids, batch.mask).float().cpu()
+    for places, vectors in read(model, encoded, bundle.tokenizer.specials.pad):
+        out[places] = vectors
     return out

@@ -17,6 +17,7 @@ import torch
 
 from warmstart.data.batch import Rows
 from warmstart.model import Model
+from warmstart.model.packed import packed
 from warmstart.objectives import OBJECTIVES
 from warmstart.seeding import rng
 
@@ -45,12 +46,13 @@ def _view(model: Model, rows: Rows, limit: int | None) -> dict[str, float]:
         count = min(count, max(1, limit // rows.tokens))
     device = next(model.parameters()).device
     total, targets, likelihood, size = 0.0, 0, rows.objective.name != "span", max(1, BATCH_TOKENS // rows.tokens)
-    for start in range(0, count, size):
-        places = np.arange(start, min(count, start + size))
-        batch = rows.batch(places, rng(0, "held out", start), ragged=True)
-        total += float(model.loss(batch.to(device)))
-        targets += batch.count
-        likelihood = likelihood and batch.causal
+    with packed(model):
+        for start in range(0, count, size):
+            places = np.arange(start, min(count, start + size))
+            batch = rows.batch(places, rng(0, "held out", start), ragged=True)
+            total += float(model.loss(batch.to(device)))
+            targets += batch.count
+            likelihood = likelihood and batch.causal
     loss = total / max(1, targets)
     figures = {"loss": loss, "perplexity": math.exp(min(loss, 700))}
     if not likelihood:

@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
-from warmstart.data.batch import Encoded, encode, ordered_batches
-from warmstart.engine.device import arithmetic
+from warmstart.data.batch import Encoded, encode
+from warmstart.engine import read
 from warmstart.errors import ModelError
 from warmstart.evaluate.calibrate import at_temperature
 from warmstart.heads import ClassifyHead
 from warmstart.model import Bundle, Model
 from warmstart.tokenizer import Tokenizer
-
-TOKENS = 8192
-"""padded tokens read at once"""
 
 
 def predict(bundle: Bundle, texts: Sequence[str]) -> np.ndarray:
@@ -42,16 +38,10 @@ def encode_for(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> Enco
     return encode(tokenizer, texts, model.backbone.config.max_tokens, appended=appended)
 
 
-@torch.inference_mode()
 def probabilities(model: Model, encoded: Encoded, pad_id: int, precision: str = "float32") -> np.ndarray:
     """Probabilities (N, C) of encoded texts; in float32, whatever the training used, unless another ``precision`` is asked for."""
     assert isinstance(model.head, ClassifyHead)
-    model.eval()
-    device = next(model.parameters()).device
     out = np.empty((len(encoded), model.head.config.classes), dtype=np.float64)
-    for places, batch in ordered_batches(encoded, TOKENS, pad_id, causal=model.causal):
-        batch = batch.to(device)
-        with arithmetic(precision, device):
-            logits = model(batch.ids, batch.mask)
-        out[places] = logits.float().cpu().double().softmax(dim=-1).numpy()
+    for places, logits in read(model, encoded, pad_id, precision):
+        out[places] = logits.double().softmax(dim=-1).numpy()
     return out

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from warmstart.backbone import Cache
 from warmstart.generation.choose import GenerateConfig, keep_likeliest, pick
-from warmstart.generation.packed import packed
 from warmstart.model import Model
+from warmstart.model.packed import packed
 from warmstart.seeding import derive
 
 ROWS = 64

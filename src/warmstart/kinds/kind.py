@@ -12,15 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from warmstart.data import Split, Task
-from warmstart.data.batch import Encoded, encode, labelled_batches, ordered_batches
+from warmstart.data.batch import Encoded, encode, labelled_batches
 from warmstart.data.task import plain_text
-from warmstart.engine.device import arithmetic
+from warmstart.engine import read
 from warmstart.evaluate import Scores
-from warmstart.evaluate.predict import TOKENS
 from warmstart.evaluate.resample import DRAWS
 from warmstart.heads import EmbedHead, LanguageHead, TaskHeadConfig
 from warmstart.kinds.figures import Figures
@@ -77,15 +75,10 @@ class Kind(ABC):
         """``batches(step)`` for training; ``size`` is (texts of a batch, batches of a step)."""
         return labelled_batches(encoded, split.labels, size, seed, pad_id, causal=causal)
 
-    @torch.inference_mode()
     def said(self, model: Model, encoded: Encoded, pad_id: int, precision: str = "float32") -> np.ndarray:
         """(N, ·) what the head says of every example, in order."""
-        model.eval()
-        device, out = next(model.parameters()).device, np.empty(0)
-        for places, batch in ordered_batches(encoded, TOKENS, pad_id, causal=model.causal):
-            batch = batch.to(device)
-            with arithmetic(precision, device):
-                scores = model(batch.ids, batch.mask)
+        out = np.empty(0)
+        for places, scores in read(model, encoded, pad_id, precision):
             rows = said_by(model, scores).numpy()
             if not len(out):
                 out = np.empty((len(encoded), *rows.shape[1:]))

@@ -18,9 +18,8 @@ import numpy as np
 import torch
 
 from warmstart.data import Split, Task
-from warmstart.data.batch import Encoded, chosen_batches, collate, encode_pieces, ordered_batches
-from warmstart.engine.device import arithmetic
-from warmstart.evaluate.predict import TOKENS
+from warmstart.data.batch import Encoded, chosen_batches, collate, encode_pieces
+from warmstart.engine import read
 from warmstart.heads import SpanHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.kinds.kind import Baseline, Batches, Kind, Reading
@@ -73,16 +72,11 @@ class Span(Kind):
 
         return chosen_batches(few, made, size, seed)
 
-    @torch.inference_mode()
     def said(self, model: Model, encoded: Encoded, pad_id: int, precision: str = "float32") -> Any:
         """(N,) objects: the first and the last piece of the best span, and its probability among all spans."""
-        model.eval()
-        device, out = next(model.parameters()).device, np.empty(len(encoded), dtype=object)
-        for places, batch in ordered_batches(encoded, TOKENS, pad_id, causal=model.causal):
-            batch = batch.to(device)
-            with arithmetic(precision, device):
-                scores = model(batch.ids, batch.mask)
-            for place, row in zip(places, scores.float().cpu().double().numpy(), strict=True):
+        out = np.empty(len(encoded), dtype=object)
+        for places, scores in read(model, encoded, pad_id, precision):
+            for place, row in zip(places, scores.double().numpy(), strict=True):
                 out[place] = best_span(row[encoded.marks[place]])
         return out
 

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from warmstart.data import Split, Task
-from warmstart.data.batch import Encoded, chosen_batches, collate, encode_pieces, ordered_batches, padded
-from warmstart.engine.device import arithmetic
-from warmstart.evaluate.predict import TOKENS
+from warmstart.data.batch import Encoded, chosen_batches, collate, encode_pieces, padded
+from warmstart.engine import read
 from warmstart.heads import TagHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.kinds.kind import Baseline, Batches, Kind, Reading, said_by
@@ -55,17 +54,11 @@ class Tags(Kind):
 
         return chosen_batches(encoded, made, size, seed)
 
-    @torch.inference_mode()
     def said(self, model: Model, encoded: Encoded, pad_id: int, precision: str = "float32") -> Any:
         """(N,) objects: for each text (W, C) probabilities, of the words that fit."""
-        model.eval()
-        device, out = next(model.parameters()).device, np.empty(len(encoded), dtype=object)
-        for places, batch in ordered_batches(encoded, TOKENS, pad_id, causal=model.causal):
-            batch = batch.to(device)
-            with arithmetic(precision, device):
-                scores = model(batch.ids, batch.mask)
-            shares = said_by(model, scores).numpy()
-            for place, row in zip(places, shares, strict=True):
+        out = np.empty(len(encoded), dtype=object)
+        for places, scores in read(model, encoded, pad_id, precision):
+            for place, row in zip(places, said_by(model, scores).numpy(), strict=True):
                 out[place] = row[encoded.marks[place]]
         return out
 

@@ -20,14 +20,13 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from warmstart.data.batch import Encoded, ordered_batches
+from warmstart.data.batch import Encoded
+from warmstart.engine import read
 from warmstart.heads import POOLINGS
 from warmstart.inserts import Mix, levelled, unmixed
 from warmstart.model import Model
 from warmstart.storage import write_forced
-
-TOKENS = 8192
-"""padded tokens read at once"""
+from warmstart.types import Batch
 
 
 class Features:
@@ -88,18 +87,19 @@ def reading_digest(model: Model) -> str:
     return found.hexdigest()
 
 
-@torch.no_grad()
 def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
     """(N, L + 1, D) on the processor: each text's states of every layer, as a mix reads them, pooled."""
     pool = POOLINGS[_pooling(model)]
-    was, device = model.training, next(model.parameters()).device
-    model.eval()
+    was = model.training
     out = torch.empty(len(encoded), model.backbone.config.depth + 1, model.backbone.config.width)
-    for places, batch in ordered_batches(encoded, TOKENS, pad_id, causal=model.causal):
-        batch = batch.to(device)
+
+    def pooled(batch: Batch) -> Tensor:
         states = model.backbone(batch.ids, mask=batch.mask, causal=model.causal)
         layers = levelled(replace(states, last=unmixed(model.backbone, states)))
-        out[places] = torch.stack([pool(layer, batch.mask) for layer in layers], dim=1).cpu()  # (B, L + 1, D)
+        return torch.stack([pool(layer, batch.mask) for layer in layers], dim=1)  # (B, L + 1, D)
+
+    for places, features in read(model, encoded, pad_id, ask=pooled):
+        out[places] = features
     model.train(was)
     return out
 
