@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import tempfile
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,12 @@ def splits_of(count: int, size: Size) -> Splits:
     return Splits(Task("short", names, whole, few, few), train, rest, rest, 0)
 
 
-def ours(size: Size, splits: Splits) -> Step:
+def ours(size: Size) -> Step:
     """An epoch of full fine-tuning, as ``warmstart adapt`` runs it."""
     config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_tokens=size.length)
     backbone = Backbone(config, size.vocab)
     model = Model(backbone, fresh_head(ClassifyHeadConfig(classes=CLASSES), backbone, 0), causal=False)
+    splits = splits_of(TEXTS, size)
     settings = FineTuneConfig(train=TrainConfig(epochs=1, batch=BATCH, learning_rate=1e-4))
     return lambda: fine_tune(copy.deepcopy(model), splits, settings, 0, "")
 
@@ -94,12 +96,11 @@ def trainer(size: Size, *, grouped: bool) -> Step:
 
 def run(rounds: int = 5) -> str:
     """An epoch, and heads on frozen features."""
-    splits = splits_of(TEXTS, SMALL)
     first, *others = in_turn(
         {
-            "warmstart": ours(SMALL, splits),
-            "Trainer, default padding": trainer(SMALL, grouped=False),
-            "Trainer, grouped by length": trainer(SMALL, grouped=True),
+            "warmstart": partial(ours, SMALL),
+            "Trainer, default padding": partial(trainer, SMALL, grouped=False),
+            "Trainer, grouped by length": partial(trainer, SMALL, grouped=True),
         },
         rounds,
         warm=1,

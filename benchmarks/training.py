@@ -6,9 +6,11 @@ processor multiplies it. Each objective is timed against peers that predict the 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from benchmarks.peers import PlainGPT, TutorialBackbone, transformers_bert, tran
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.engine import Group, TrainConfig
 from warmstart.engine.device import arithmetic
+from warmstart.engine.heap import kept
 from warmstart.engine.optim import Optimizer
 from warmstart.heads import LanguageHeadConfig
 from warmstart.model import Model, fresh_head
@@ -57,6 +60,7 @@ def ours(size: Size, batch: Batch) -> Step:
     backbone = Backbone(config, size.vocab)
     model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=batch.causal).train()
     optimizer = Optimizer([Group(dict(model.named_parameters()))], TrainConfig())
+    kept(CPU).__enter__()  # as the loop does, for the life of this process
 
     def step() -> None:
         with arithmetic("auto", CPU):
@@ -99,46 +103,50 @@ def batches(size: Size) -> dict[str, Batch]:
     return made
 
 
-def contenders(size: Size, objective: str, batch: Batch) -> dict[str, Step]:
-    """Ours and the peers of one objective."""
-    ids, targets = batch.ids, batch.targets
+PEERS = {
+    "causal": ("plain GPT, float32", "plain GPT, bfloat16", "GPT-2, float32", "GPT-2, bfloat16", "tutorial's backbone, float32"),
+    "masked": ("plain, float32", "plain, bfloat16", "BERT, float32", "BERT, bfloat16"),
+}
+"""GPT-2 and BERT are those of transformers"""
+
+
+def build(name: str, size: Size, objective: str) -> Step:
+    """One contender of one objective."""
+    batch = batches(size)[objective]
+    if name == "warmstart":
+        return ours(size, batch)
+    ids, targets, half = batch.ids, batch.targets, name.endswith("bfloat16")
     assert targets is not None
-    if objective == "causal":
+    if name.startswith("plain"):
+        return theirs(PlainGPT(*size.shape), lambda m: m(ids, targets, causal=batch.causal), half=half)
+    if name.startswith("tutorial"):
+        return theirs(TutorialBackbone(*size.shape), lambda m: m(ids, targets), half=half)
+    if name.startswith("GPT-2"):
         whole = torch.cat([ids, targets[:, -1:]], dim=1)[:, : size.length]
-        gpt2 = lambda model: model(input_ids=whole, labels=whole).loss  # noqa: E731
-        return {
-            "warmstart": ours(size, batch),
-            "plain GPT, float32": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets), half=False),
-            "plain GPT, bfloat16": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets), half=True),
-            "transformers GPT-2, float32": theirs(transformers_gpt2(*size.shape), gpt2, half=False),
-            "transformers GPT-2, bfloat16": theirs(transformers_gpt2(*size.shape), gpt2, half=True),
-            "tutorial's backbone, float32": theirs(TutorialBackbone(*size.shape), lambda m: m(ids, targets), half=False),
-        }
+        return theirs(transformers_gpt2(*size.shape), lambda m: m(input_ids=whole, labels=whole).loss, half=half)
     labels = torch.where(targets == IGNORE, torch.tensor(-100), targets)
-    bert = lambda model: model(input_ids=ids, labels=labels).loss  # noqa: E731
-    return {
-        "warmstart": ours(size, batch),
-        "plain, float32": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets, causal=False), half=False),
-        "plain, bfloat16": theirs(PlainGPT(*size.shape), lambda m: m(ids, targets, causal=False), half=True),
-        "transformers BERT, float32": theirs(transformers_bert(*size.shape), bert, half=False),
-        "transformers BERT, bfloat16": theirs(transformers_bert(*size.shape), bert, half=True),
-    }
+    return theirs(transformers_bert(*size.shape), lambda m: m(input_ids=ids, labels=labels).loss, half=half)
 
 
 def run(rounds: int = 7) -> str:
     """Both sizes, both objectives."""
     parts = []
     for size in (SMALL, LAB):
-        for objective, batch in batches(size).items():
-            first, *others = in_turn(contenders(size, objective, batch), rounds)
+        for objective, peers in PEERS.items():
+            timed = in_turn({name: partial(build, name, size, objective) for name in ("warmstart", *peers)}, rounds)
             tokens = size.rows * size.length
-            rows = [(first.name, str(first), f"{tokens / sorted(first.seconds)[len(first.seconds) // 2]:,.0f}", "1")]
-            rows += [
-                (t.name, str(t), f"{tokens / sorted(t.seconds)[len(t.seconds) // 2]:,.0f}", f"{ratio(t, first):.2f}")
-                for t in others
+            rows = [
+                (
+                    t.name,
+                    str(t),
+                    f"{tokens / statistics.median(t.seconds):,.0f}",
+                    f"{ratio(t, timed[0]):.2f}",
+                    f"{t.memory / 1e6:,.0f}",
+                )
+                for t in timed
             ]
             said = f"{size.name}, {objective}: {size.rows} rows of {size.length} tokens"
-            parts.append(table((said, "seconds a step", "tokens/s", "times ours"), rows))
+            parts.append(table((said, "seconds a step", "tokens/s", "times ours", "memory, MB"), rows))
     return "\n\n".join(parts)
 
 

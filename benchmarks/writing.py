@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,31 +38,35 @@ def as_ours(theirs: Any) -> Model:
     return from_tensors(family, shape, LanguageHeadConfig(), theirs.state_dict(), rows)[0]
 
 
-def contenders(size: Size, rows: int) -> dict[str, Step]:
-    """Greedy writing of ``NEW`` tokens after each of ``rows`` prompts, by the same weights. Both must write the same."""
+def build(name: str, size: Size, rows: int) -> Step:
+    """Greedy writing of ``NEW`` tokens after each of ``rows`` prompts; all have the same weights."""
     prompts = rng(0, "prompts").integers(5, size.vocab, (rows, PROMPT))
     theirs = transformers_gpt2(*size.shape).eval()
-    ours, settings = as_ours(theirs), GenerateConfig(tokens=NEW, greedy=True)
-    ids = torch.from_numpy(prompts)
-    mask = torch.ones_like(ids)
-    rules = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0, "attention_mask": mask}
-    steps: dict[str, Step] = {
-        "warmstart": lambda: write(ours, prompts.tolist(), settings, banned=torch.tensor([], dtype=torch.int64), stop=set()),
-        "transformers generate": lambda: theirs.generate(ids, eos_token_id=None, **rules),
-    }
-    one, two = (step() for step in steps.values())
-    assert [list(row.ids) for row in one] == two[:, PROMPT:].tolist(), "they must write the same tokens"  # type: ignore[attr-defined, index]
-    return steps
+    if name.startswith("transformers"):
+        ids = torch.from_numpy(prompts)
+        rules = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+        return lambda: theirs.generate(ids, attention_mask=torch.ones_like(ids), **rules)[:, PROMPT:].tolist()
+    ours, none = as_ours(theirs), torch.tensor([], dtype=torch.int64)
+    settings = GenerateConfig(tokens=NEW, greedy=True, precision="bfloat16" if name.endswith("bfloat16") else "float32")
+    return lambda: [list(one.ids) for one in write(ours, prompts.tolist(), settings, banned=none, stop=set())]
 
 
 def run(rounds: int = 5) -> str:
     """One row and sixteen, then the cost of a token by its place."""
     lines = []
     for rows in (1, 16):
-        first, second = in_turn(contenders(SMALL, rows), rounds, warm=1)
-        lines.append((f"{rows} row{'s' if rows > 1 else ''}", str(first), str(second), f"{ratio(second, first):.2f}"))
-    header = (f"greedy, {PROMPT} tokens read, {NEW} written", "warmstart, seconds", "transformers, seconds", "times ours")
+        assert _written("warmstart", rows) == _written("transformers", rows), "both must write the same tokens"
+        names = ("warmstart", "warmstart, bfloat16", "transformers generate")
+        exact, half, theirs = in_turn({name: partial(build, name, SMALL, rows) for name in names}, rounds, warm=1)
+        cells = (str(exact), str(half), str(theirs), f"{ratio(theirs, exact):.2f}", f"{ratio(theirs, half):.2f}")
+        lines.append((f"{rows} row{'s' if rows > 1 else ''}", *cells))
+    header = ("greedy, 32 tokens read, 128 written", "float32, s", "bfloat16, s", "transformers, s", "times ours", "times bfloat16")
     return "\n\n".join([table(header, lines), by_place()])
+
+
+def _written(name: str, rows: int) -> object:
+    torch.manual_seed(0)
+    return build(name, SMALL, rows)()
 
 
 def by_place(length: int = 1024) -> str:

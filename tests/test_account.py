@@ -247,7 +247,7 @@ def test_memory_in_literal_numbers() -> None:
     assert (sizes["weights"], sizes["gradients"], sizes["optimiser's moments"]) == (weights, weights, 2 * weights)
     assert sizes["activations"] == activations
     states = 2048 * 200 * 4 * 4
-    assert sizes["loss and head"] == 2 * 4 * 1024 * 50_001 + 4 * 50_001 * 200 + states
+    assert sizes["loss and head"] == 4 * 512 * 50_001 + 4 * 50_001 * 200 + states
     assert memory.peak == 3 * weights + activations + sizes["loss and head"] + HOLES * activations
     cache = {row.part: row.bytes for row in inference_memory(model, Load(batch=8)).rows}["keys and values"]
     assert cache == 2 * 4 * 8 * 256 * 200 * 4

@@ -24,6 +24,7 @@ from warmstart.workflows.cells import Cell, Entrant, Result, find, ground_of
 from warmstart.workflows.curve import CurveConfig, curve
 from warmstart.workflows.finetune import FineTuneConfig
 from warmstart.workflows.heats import seconds_of
+from warmstart.workflows.learned import listed
 from warmstart.workflows.race import RaceConfig, race
 from warmstart.workflows.standings import amount, choose_rate, stand
 
@@ -142,6 +143,7 @@ def test_what_stays_frozen_also_tries_larger_rates() -> None:
     made = {name: Entrant(name=name, kind="adapted", scheme=name) for name in ("probe", "mix", "full", "lora+mix")}
     rates = {name: heats.rates_of(entrant, (1e-4, 1e-3), 5e-4) for name, entrant in made.items()}
     assert rates["probe"] == rates["mix"] == [1e-3, 1e-4, 1e-2]
+    assert heats.rates_of(made["probe"], (3e-4, 3e-3), 5e-4) == [3e-4, 3e-3, 3e-2]  # ten times the first is the second, exactly
     assert rates["full"] == rates["lora+mix"] == [1e-3, 1e-4]
     assert heats.rates_of(Entrant(name="majority", kind="baseline"), (1e-4,), 5e-4) == [0.0]
     assert heats.rates_of(Entrant(name="from scratch", kind="scratch"), (1e-4,), 5e-4) == [1e-4]
@@ -251,6 +253,15 @@ def test_a_curve_needs_rising_numbers_that_the_task_has(place: Path) -> None:
         CurveConfig.build(plain | {"labels": [8, 4]})
     with pytest.raises(ConfigError, match="--labels 600: .* at most all 60 examples"):
         curve(CurveConfig.build(plain | {"labels": [8, 600]}))
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [([16], "16"), ([16, 32, 64], "16 to 64"), ([16, 64, 128], "16 and 64 to 128"), ([16, 64, 256], "16, 64 and 256")],
+)
+def test_only_neighbouring_sizes_are_taken_together(places: list[int], said: str) -> None:
+    """A size between two others is not claimed with them."""
+    assert listed(places, [16, 32, 64, 128, 256]) == said
 
 
 def test_small_things() -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from warmstart.engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from warmstart.engine.config import TrainConfig
 from warmstart.engine.device import arithmetic
+from warmstart.engine.heap import kept
 from warmstart.engine.log import Bar, Metrics, console
 from warmstart.engine.optim import Group, Optimizer
 from warmstart.engine.schedule import rate_at
@@ -116,7 +117,7 @@ class _Run:
         """Step until the budget is spent."""
         seen_loss = torch.zeros((), device=self.device)
         seen_targets = 0
-        with Bar(self.work.title, show=self.work.show) as bar:
+        with kept(self.device), Bar(self.work.title, show=self.work.show) as bar:
             while not self.stopped and (progress := self._progress()) < 1:
                 started = time.perf_counter()
                 loss, targets = self._step(progress)

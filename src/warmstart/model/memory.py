@@ -147,7 +147,7 @@ def _loss_room(model: Model, load: Load) -> tuple[float, str]:
     size, width = len(model.head.weight), config.width
     scored = round(tokens * (load.most_scored or load.scored))
     chunk = min(scored, CHUNK)
-    copies = 2 * NUMBER  # as the product makes them, and as floats; or the error, rounded for its own products
+    copies = NUMBER + load.half * 2  # as floats; and as the product makes them, where that is in bfloat16
     weight = model.head.weight.requires_grad * size * width * NUMBER + load.half * size * width * 2
     states = tokens * width * NUMBER * 2 + scored * width * low * 2
     return chunk * size * copies + weight + states, f"logits of {chunk:,} x {size:,} x {copies}, gradient of the head, its states"

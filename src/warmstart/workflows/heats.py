@@ -186,7 +186,7 @@ def rates_of(entrant: Entrant, rates: Sequence[float], middle: float) -> list[fl
     if entrant.kind == "baseline":
         return [0.0]
     still = entrant.kind == "adapted" and make_scheme(entrant.scheme).still
-    return sorted({*rates, *(10 * rate for rate in rates if still)}, key=lambda rate: abs(math.log(rate / middle)))
+    return sorted({*rates, *(float(f"{10 * rate:.6g}") for rate in rates if still)}, key=lambda rate: abs(math.log(rate / middle)))
 
 
 def line_up(heats: Heats, ran: Ran) -> tuple[list[Standing], list[str], int]:

@@ -94,9 +94,9 @@ class Learned:
         for verb, places in (("better", better), ("worse", worse)):
             if places:
                 ends = dict.fromkeys((places[0], places[-1]))
-                parts.append(f"{verb} with {_listed(places)} labels ({'; '.join(_points(self.gap(other, n)) for n in ends)})")
+                parts.append(f"{verb} with {listed(places, sizes)} labels ({'; '.join(_points(self.gap(other, n)) for n in ends)})")
         rest = [n for n in sizes if n not in better and n not in worse]
-        unseen = f"; with {_listed(rest)} no difference can be seen" if rest else ""
+        unseen = f"; with {listed(rest, sizes)} no difference can be seen" if rest else ""
         stops = [n for n in sizes if better and n > better[-1]]
         end = f": pretraining stops paying at {stops[0]} labels" if stops and other == "from scratch" else ""
         return f"{self.first} against {other}: {' and '.join(parts)}{unseen}{end}"
@@ -154,9 +154,18 @@ class Learned:
         }
 
 
-def _listed(places: list[int]) -> str:
-    """``[16, 32, 64]`` -> ``"16 to 64"``; a lone number stands alone."""
-    return f"{places[0]:,}" if len(places) == 1 else f"{places[0]:,} to {places[-1]:,}"
+def listed(places: Sequence[int], sizes: Sequence[int]) -> str:
+    """Of sizes 16, 32, 64, 128 the places 16, 64, 128 -> ``"16 and 64 to 128"``: neighbours are taken together."""
+    runs: list[list[int]] = []
+    for place, size in enumerate(sizes):
+        if size not in places:
+            continue
+        if place and runs and runs[-1][-1] == sizes[place - 1]:
+            runs[-1].append(size)
+        else:
+            runs.append([size])
+    said = [f"{run[0]:,}" if len(run) == 1 else f"{run[0]:,} to {run[-1]:,}" for run in runs]
+    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
 
 
 def _points(gap: Gap) -> str:
