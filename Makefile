@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test lint clean
+.PHONY: setup quickstart test lint bench clean
 
 setup: $(VENV)/.ready
 
@@ -26,6 +26,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# beside other work times mean little; ratios hold better. Writes the tables of docs/performance.md
+bench: setup
+	$(BIN)/python -m benchmarks --write
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info src/*.egg-info

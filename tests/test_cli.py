@@ -77,6 +77,16 @@ def test_importing_and_helping_load_nothing_heavy() -> None:
     assert run.stdout.splitlines()[-1] == "[]"
 
 
+def test_labelling_loads_no_baselines_and_no_charts() -> None:
+    """``warmstart predict`` starts with torch, and without what only comparisons and reports need."""
+    code = (
+        "import sys; from warmstart.workflows.commands import COMMANDS; COMMANDS['predict'].load()\n"
+        "print(sorted({'sklearn', 'scipy', 'altair', 'vl_convert', 'joblib', 'matplotlib'} & sys.modules.keys()))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
 def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pretrain, adapt, evaluate, predict, generate, audit, doctor: each command takes what the one before made."""
     out, adapted = tmp_path / "lm", tmp_path / "adapted"

@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from warmstart.errors import ConfigError
 
@@ -55,6 +54,8 @@ def error_bound(wrong: int, answered: int, certainty: float) -> float:
 
     ``error_bound(0, 59, 0.95)`` -> ``0.0495``: 59 right answers in a row are needed to promise 5 %.
     """
+    from scipy import stats
+
     return 1.0 if wrong >= answered else float(stats.beta.ppf(certainty, wrong + 1, answered - wrong))
 
 

@@ -10,10 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from warmstart.registry import Registry
 
@@ -53,18 +49,24 @@ def tfidf(train: Labelled, validation: Labelled, test: Sequence[str], classes: i
 
     Classes missing from the training texts get probability 0.
     """
+    from sklearn.linear_model import LogisticRegression
+
     models = {strength: LogisticRegression(C=strength, max_iter=2000) for strength in STRENGTHS}
     return _best_of(models, train, validation, test, classes)
 
 
 def svm(train: Labelled, validation: Labelled, test: Sequence[str], classes: int) -> BaselineResult:
     """The same words under a linear support vector machine; the softmax of its margins is good to rank by, no more."""
+    from sklearn.svm import LinearSVC
+
     models = {strength: LinearSVC(C=strength) for strength in MARGINS}
     return _best_of(models, train, validation, test, classes)
 
 
 def _best_of(models: dict[float, Any], train: Labelled, validation: Labelled, test: Sequence[str], classes: int) -> BaselineResult:
     """What the one that answers most validation texts rightly says of the test texts; ties go to the smaller C."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     known = vectorizer.fit_transform(train.texts)
     unknown = vectorizer.transform(validation.texts)
@@ -78,7 +80,10 @@ def _best_of(models: dict[float, Any], train: Labelled, validation: Labelled, te
     return BaselineResult(probabilities, f"C = {strength:g}, chosen on validation")
 
 
-def _softmax(model: LinearSVC, rows: Any) -> np.ndarray:
+def _softmax(model: Any, rows: Any) -> np.ndarray:
+    """Margins as if they were logits: their order is what counts."""
+    from scipy.special import softmax
+
     margins = model.decision_function(rows)
     return softmax(np.stack([-margins, margins], axis=1) if margins.ndim == 1 else margins, axis=1)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 BINS = 15
 RANGE = (0.05, 20.0)
@@ -23,6 +22,8 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
     The log loss is convex in 1 / T, so that a bounded search over it ends at the one minimum, or at an end of ``RANGE``.
     """
+    from scipy.optimize import minimize_scalar
+
     logits = np.log(probabilities.clip(min=1e-30))
     picked = logits[np.arange(len(labels)), labels]
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from warmstart.evaluate.seeds import Interval, interval
 
@@ -76,6 +75,8 @@ def _gap(values: np.ndarray, resampled: np.ndarray) -> Gap:
     The two variances add up; the degrees of freedom of the sum are Welch's and Satterthwaite's (1946), the bootstrap's part taken
     as known. One seed tells nothing of seeds: the doubt is then that of the texts alone.
     """
+    from scipy import stats
+
     seeds = len(values)
     of_seeds = float(values.var(ddof=1)) / seeds if seeds > 1 else 0.0
     of_texts = float(resampled.mean(axis=0).var(ddof=1))

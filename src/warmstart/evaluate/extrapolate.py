@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from warmstart.seeding import rng
 
@@ -93,6 +92,8 @@ def fit(scores: Mapping[int, Sequence[float]]) -> PowerLaw:
 
     For each exponent tried, scale and floor are a least-squares problem with two unknowns that must not be negative.
     """
+    from scipy.optimize import nnls
+
     sizes = np.array(sorted(scores), dtype=float)
     means = np.array([np.mean(scores[int(size)]) for size in sizes])
     weights = 1 / _errors([scores[int(size)] for size in sizes])

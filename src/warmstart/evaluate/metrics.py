@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from warmstart.errors import ConfigError, suggest
 
@@ -70,6 +69,8 @@ class Scores:
 
 def classification(labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]) -> Scores:
     """Scores of ``probabilities`` (N, C) against ``labels`` (N,); the likeliest class is the answer, ties go to the first."""
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
     assert probabilities.shape == (len(labels), len(names)), "one row a text, one column a class"
     answers, classes = probabilities.argmax(axis=1), np.arange(len(names))
     parts = precision_recall_fscore_support(labels, answers, labels=classes, zero_division=0)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from warmstart.seeding import rng
 
@@ -34,6 +33,8 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
 
     ``interval([0.5, 0.6, 0.7])`` -> mean 0.6, from 0.352 to 0.848: three seeds say little.
     """
+    from scipy import stats
+
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Interval(mean, math.nan, math.nan, math.nan, count)

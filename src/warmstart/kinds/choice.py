@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from warmstart.data import Split, Task
 from warmstart.data.batch import Encoded
@@ -71,6 +70,8 @@ def _place(task: Task) -> tuple[Any, str]:
 
 
 def _overlap(task: Task) -> tuple[Any, str]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     vectorizer = TfidfVectorizer(sublinear_tf=True).fit([part for text in task.train.texts for part in text])
     said = np.zeros((len(task.test), len(task.test.texts[0]) - 1))
     for place, text in enumerate(task.test.texts):

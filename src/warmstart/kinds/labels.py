@@ -9,10 +9,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
-from sklearn.multiclass import OneVsRestClassifier
 
 from warmstart.data import Split, Task
 from warmstart.heads import SeveralHeadConfig
@@ -33,6 +29,8 @@ class Labels(Kind):
 
     def scores(self, split: Split, said: np.ndarray, task: Task) -> Figures:
         """``said`` (N, C): probabilities, each by itself."""
+        from sklearn.metrics import f1_score
+
         truth, given = split.labels > 0.5, said >= 0.5
         f1 = {name: float(f1_score(truth, given, average=name, zero_division=0)) for name in ("micro", "macro")}
         subset = float((truth == given).all(axis=1).mean())
@@ -60,6 +58,10 @@ def _commonest(task: Task) -> tuple[Any, str]:
 
 
 def _tfidf(task: Task) -> tuple[Any, str]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     known = vectorizer.fit_transform(strings(task.train))
     rows = [vectorizer.transform(strings(part)) for part in (task.validation, task.test)]

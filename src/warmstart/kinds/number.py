@@ -6,10 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import stats
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import Ridge
-from sklearn.metrics import r2_score
 
 from warmstart.data import Split, Task
 from warmstart.heads import RegressHeadConfig
@@ -31,6 +27,9 @@ class Number(Kind):
 
     def scores(self, split: Split, said: np.ndarray, task: Task) -> Figures:
         """``said`` (N, 1). A correlation with what never changes counts as 0."""
+        from scipy import stats
+        from sklearn.metrics import r2_score
+
         truth, found = split.labels, said[:, 0]
         still = np.ptp(found) < 1e-12 or np.ptp(truth) < 1e-12
         both = (0.0, 0.0) if still else (float(stats.pearsonr(truth, found)[0]), float(stats.spearmanr(truth, found)[0]))
@@ -60,6 +59,9 @@ def _mean(task: Task) -> tuple[Any, str]:
 
 
 def _ridge(task: Task) -> tuple[Any, str]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import Ridge
+
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     known = vectorizer.fit_transform(strings(task.train))
     rows = [vectorizer.transform(strings(part)) for part in (task.validation, task.test)]

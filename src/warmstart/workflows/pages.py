@@ -13,7 +13,7 @@ from warmstart.data import Audit
 from warmstart.evaluate import Comparison, Scores
 from warmstart.model import Bundle, parameter_counts
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
-from warmstart.workflows.calibration import calibration_section
+from warmstart.workflows.calibration_page import calibration_section
 from warmstart.workflows.outcome import Corpora, Outcome, Pretrained, R, Runs
 from warmstart.workflows.run import provenance
 

@@ -27,7 +27,6 @@ from warmstart.kinds import KINDS, ask, kind_for
 from warmstart.model import Bundle, load
 from warmstart.objectives import ObjectiveConfig
 from warmstart.storage import write_forced
-from warmstart.workflows.answers import answered_by, bar_of
 from warmstart.workflows.calibration import bar_for, sureness
 from warmstart.workflows.run import find_bundle, load_model, print_figures, print_table
 
@@ -131,6 +130,8 @@ def _labelled(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> It
 
 def _answered(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
     """The answer to each text, or none where the model is not sure enough."""
+    from warmstart.workflows.answers import answered_by, bar_of
+
     bar = bar_of(bundle, config.target_error, config.certainty) if config.target_error else None
     if bar:
         console.print(bar.sentence(), markup=False)
@@ -169,6 +170,8 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
 
 def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
     """How many test questions a model answers rightly, to the letter."""
+    from warmstart.workflows.answers import answered_by
+
     test = load_answers(path).test
     right = exact(answered_by(bundle, test.questions), test)
     console.print(f"{int(right.sum())} of {len(test)} answers are right: {bootstrap(right)} over test questions")
