@@ -25,7 +25,8 @@ TOKENS, TOKENS_GPU = 1024, 16_384
 MANY = 512
 """tokens in all from which on it pays to lay weights out"""
 
-Ask = Callable[[Batch], Tensor]
+Ask = Callable[[Batch, np.ndarray], Tensor]
+"""of a batch, and the places of its texts"""
 
 
 @torch.no_grad()
@@ -43,5 +44,5 @@ def read(
     with nullcontext() if plain else packed(model), arithmetic(precision, device):
         for places, batch in ordered_batches(encoded, tokens, pad_id, causal=model.causal):
             batch = batch.to(device)
-            found.append((places, (ask(batch) if ask else model(batch.ids, batch.mask)).float().cpu()))
+            found.append((places, (ask(batch, places) if ask else model(batch.ids, batch.mask)).float().cpu()))
     return found

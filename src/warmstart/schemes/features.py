@@ -14,6 +14,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import safetensors
 import torch
 from safetensors.torch import load as parse_tensors
@@ -93,7 +94,7 @@ def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
     was = model.training
     out = torch.empty(len(encoded), model.backbone.config.depth + 1, model.backbone.config.width)
 
-    def pooled(batch: Batch) -> Tensor:
+    def pooled(batch: Batch, _: np.ndarray) -> Tensor:
         states = model.backbone(batch.ids, mask=batch.mask, causal=model.causal)
         layers = levelled(replace(states, last=unmixed(model.backbone, states)))
         return torch.stack([pool(layer, batch.mask) for layer in layers], dim=1)  # (B, L + 1, D)

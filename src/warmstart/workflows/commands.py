@@ -43,6 +43,7 @@ COMMANDS = Registry(
         "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
         "doctor": Command("use", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
         "study lab": Command("study", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"),
+        "study pairs": Command("pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),

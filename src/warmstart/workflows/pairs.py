@@ -1,0 +1,137 @@
+"""``study pairs``: minimal pairs of grammar, group by group, against what a trigram of some text knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+from tyro.conf import Positional
+
+from warmstart.analysis.ngram import Trigram
+from warmstart.analysis.pairs import Judgement, judge, overall, score
+from warmstart.config import Config
+from warmstart.data import Source, documents_of
+from warmstart.data.pairs import Pair, read_pairs
+from warmstart.engine import console
+from warmstart.model import Bundle
+from warmstart.report import Figure, Report, Section, Table, write_report
+from warmstart.report.pairs import pairs_chart
+from warmstart.workflows.pages import closing_sections, footer
+from warmstart.workflows.run import load_model, open_run, print_table
+
+MODEL, FLOOR = "model", "trigram"
+HEADER = ("group", "pairs", "right (95 % interval over pairs)", "trigram")
+
+
+class PairsConfig(Config):
+    """Ask a language model which sentence of each pair it finds likelier: the right one, or the wrong one."""
+
+    model: Positional[str]
+    """a language model: a bundle, or a run's folder"""
+    pairs: Positional[str]
+    """a file or folder of minimal pairs: BLiMP's, Marvin and Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
+    out: str = "runs/pairs"
+    """folder of the run"""
+    first: int | None = Field(None, gt=0)
+    """so many pairs of each group; default: all"""
+    per_token: bool = False
+    """compare log-probabilities per token, where the sentences of a pair differ in length"""
+    text: tuple[str, ...] = ()
+    """files or folders of text: a trigram model of it is judged beside, as a floor"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of it."""
+
+    groups: list[Judgement]
+    floor: list[Judgement]
+    """the same of the trigram; empty where no text was given"""
+    causal: bool
+
+    def sentences(self) -> list[str]:
+        """What was found, and how sure it is."""
+        mean, low, high = overall(self.groups)
+        count = sum(len(one.right) for one in self.groups)
+        way = "log-probability" if self.causal else "pseudo-log-likelihood"
+        said = [
+            f"by {way}, {100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f}) of {count:,} pairs are judged rightly, the mean "
+            f"over {len(self.groups)} groups; chance is 50 %"
+        ]
+        above = sum(one.ends()[0] > 0.5 for one in self.groups)
+        below = sum(one.ends()[1] < 0.5 for one in self.groups)
+        said.append(f"{above} of {len(self.groups)} groups are surely above chance, {below} surely below")
+        if self.floor:
+            gap = np.concatenate([one.right for one in self.groups]) - np.concatenate([one.right for one in self.floor])
+            weights = np.concatenate([np.full(len(one.right), 1 / len(one.right)) for one in self.groups]) / len(self.groups)
+            middle = float((gap * weights).sum())
+            error = 1.96 * float(np.sqrt(((gap - middle) ** 2 * weights**2).sum()))
+            floor, *_ = overall(self.floor)
+            verb = "better than" if middle > error else "worse than" if middle < -error else "not seen to differ from"
+            said.append(
+                f"it is {verb} a trigram of the text, which has {100 * floor:.1f} %: {100 * middle:+.1f} points "
+                f"({100 * (middle - error):.1f} to {100 * (middle + error):.1f})"
+            )
+        return said
+
+
+def pairs(config: PairsConfig) -> Found:
+    """Score, judge, print and write the page; the ``study pairs`` command."""
+    bundle, given = load_model(config.model), read_pairs(config.pairs, config.first)
+    folder = open_run(config.out, config, resume=False)
+    sentences = [pair.good for pair in given] + [pair.bad for pair in given]
+    scored = score(bundle, sentences)
+    groups = judge(given, scored.by(per_token=config.per_token))
+    found = Found(groups, _floor(bundle, given, config), bundle.model.causal)
+    print_table(f"{Path(config.pairs).name}: pairs judged rightly", rows_of(found), HEADER)
+    for sentence in found.sentences():
+        console.print(sentence, markup=False)
+    values = scored.by(per_token=config.per_token)
+    columns = {"group": [p.group for p in given], "good": [p.good for p in given], "bad": [p.bad for p in given]}
+    table = pl.DataFrame(columns | {"score_good": values[: len(given)], "score_bad": values[len(given) :]})
+    table.write_csv(folder / "pairs.csv")
+    console.print(f"every pair: {folder / 'pairs.csv'}\nreport: {write_report(_page(found, config), folder)}")
+    return found
+
+
+def rows_of(found: Found) -> list[tuple[str, str, str, str]]:
+    """One row a group, best first."""
+    floor = {one.name: f"{100 * one.share:.1f} %" for one in found.floor}
+    rows = []
+    for one in sorted(found.groups, key=lambda one: -one.share):
+        low, high = one.ends()
+        said = f"{100 * one.share:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+        rows.append((one.name, f"{len(one.right):,}", said, floor.get(one.name, "-")))
+    return rows
+
+
+def _floor(bundle: Bundle, given: list[Pair], config: PairsConfig) -> list[Judgement]:
+    """The trigram of the text under the model's own tokenizer, on the same pairs."""
+    if not config.text:
+        return []
+    begin, tokenizer = bundle.tokenizer.specials.begin, bundle.tokenizer
+    documents = list(documents_of([Source(path=path) for path in config.text]))
+    trigram = Trigram(([begin, begin, *ids] for ids in tokenizer.encode(documents)), tokenizer.vocab_size)
+    rows = tokenizer.encode([pair.good for pair in given] + [pair.bad for pair in given])
+    values = np.array([trigram.log_probability([begin, begin, *ids]) for ids in rows])
+    lengths = np.array([max(1, len(ids)) for ids in rows])
+    return judge(given, values / lengths if config.per_token else values)
+
+
+def _page(found: Found, config: PairsConfig) -> Report:
+    mean, low, high = overall(found.groups)
+    methods = {MODEL: found.groups} | ({FLOOR: found.floor} if found.floor else {})
+    points = [(name, one.name, one.share, *one.ends()) for name, groups in methods.items() for one in groups]
+    caption = "Share of pairs of which the right sentence is likelier; dashed: chance."
+    figure = Figure("pairs", caption, pairs_chart(points))
+    top = [("right", f"{100 * mean:.1f} %"), ("interval", f"{100 * low:.1f} to {100 * high:.1f}")]
+    return Report(
+        f"Minimal pairs: {Path(config.pairs).name}",
+        "Of two sentences that differ in one thing, the right one should be likelier.",
+        tuple(top),
+        (Section("Groups", tuple(found.sentences()), (figure, Table(HEADER, rows_of(found)))), *closing_sections(config)),
+        footer(),
+    )

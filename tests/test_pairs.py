@@ -1,0 +1,141 @@
+"""Minimal pairs: scores are the sums they are said to be, files are read as published, and shares come with their doubt."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import make_language_model
+from test_schemes import classifier
+from warmstart.analysis.ngram import DISCOUNT, Trigram
+from warmstart.analysis.pairs import Judgement, judge, overall, score
+from warmstart.cli import main
+from warmstart.data.pairs import Pair, read_pairs
+from warmstart.errors import DataError, ModelError
+from warmstart.model import Bundle, save
+from warmstart.tokenizer import Tokenizer
+
+SENTENCES = ["She holds the cat.", "I", "He rubs the river and it holds him.", "She holds the cat.", ""]
+
+
+def bundle_of(tokenizer: Tokenizer, *, causal: bool) -> Bundle:
+    return Bundle(make_language_model(vocab_size=tokenizer.vocab_size, causal=causal, max_tokens=64), tokenizer)
+
+
+def test_a_causal_score_is_the_sum_of_its_tokens(tokenizer: Tokenizer) -> None:
+    """By one row at a time and a plain softmax; the end of the text does not count."""
+    bundle = bundle_of(tokenizer, causal=True)
+    found = score(bundle, SENTENCES)
+    for place, ids in enumerate(tokenizer.encode(SENTENCES)):
+        row = torch.tensor([[tokenizer.specials.begin, *ids]])
+        with torch.inference_mode():
+            said = bundle.model(row)[0].log_softmax(dim=-1)
+        wanted = sum(float(said[i, token]) for i, token in enumerate(ids))
+        assert found.log_probabilities[place] == pytest.approx(wanted, abs=1e-4)
+        assert found.tokens[place] == len(ids)
+    assert found.log_probabilities[0] == found.log_probabilities[3]
+    assert found.by(per_token=True)[0] == pytest.approx(found.log_probabilities[0] / found.tokens[0])
+
+
+def test_a_masked_score_hides_a_token_and_what_follows_of_its_word(tokenizer: Tokenizer) -> None:
+    """By a plain loop over tokens."""
+    bundle, specials = bundle_of(tokenizer, causal=False), tokenizer.specials
+    starts = tokenizer.vocabulary().word_starts
+    found, several = score(bundle, SENTENCES), 0
+    for place, ids in enumerate(tokenizer.encode(SENTENCES)):
+        wanted = 0.0
+        for i, token in enumerate(ids):
+            end = next((j for j in range(i + 1, len(ids)) if starts[ids[j]]), len(ids))
+            several += end > i + 1
+            row = torch.tensor([[specials.begin, *ids[:i], *[specials.mask] * (end - i), *ids[end:], specials.eos]])
+            with torch.inference_mode():
+                wanted += float(bundle.model(row)[0, i + 1].log_softmax(dim=-1)[token])
+        assert found.log_probabilities[place] == pytest.approx(wanted, abs=1e-4)
+    assert several, "no word of several pieces was met"
+
+
+def test_what_cannot_be_scored_is_said(tokenizer: Tokenizer) -> None:
+    """Heads of other jobs, and sentences that do not fit."""
+    model = classifier(tokenizer)
+    names = tuple("abcdefgh"[: model.head.config.classes])  # type: ignore[union-attr]
+    with pytest.raises(ModelError, match="scored by a language model"):
+        score(Bundle(model, tokenizer, names), SENTENCES)
+    with pytest.raises(ModelError, match="1 of 2 do not"):
+        score(bundle_of(tokenizer, causal=True), ["She", "the cat " * 60])
+
+
+def test_a_trigram_in_literal_numbers() -> None:
+    """Kneser-Ney by hand: "a b c" twice and "a b d" once, over six tokens; all probabilities sum to one."""
+    a, b, c, d = range(4)
+    model = Trigram([[a, b, c], [a, b, c], [a, b, d]], size=6)
+    lowest = (1 - DISCOUNT) / 2 + (2 * DISCOUNT / 2) / 6  # c and d each stood behind one token
+    middle = (1 - DISCOUNT) / 2 + (2 * DISCOUNT / 2) * lowest
+    assert model.probability((a, b), c) == pytest.approx((2 - DISCOUNT) / 3 + (2 * DISCOUNT / 3) * middle)
+    for before in ((a, b), (b, b), (d, d)):
+        assert sum(model.probability(before, token) for token in range(6)) == pytest.approx(1)
+    assert model.log_probability([a, b, c]) == pytest.approx(math.log(model.probability((a, b), c)))
+
+
+def test_files_are_read_as_they_are_published(tmp_path: Path) -> None:
+    """BLiMP's folder, Marvin and Linzen's table, Gulordava's and Linzen's; ``first`` keeps so many of each group."""
+    blimp = tmp_path / "blimp"
+    blimp.mkdir()
+    rows = [{"sentence_good": f"g{i}", "sentence_bad": f"b{i}", "UID": "x", "linguistics_term": "y"} for i in range(3)]
+    with gzip.open(blimp / "x.jsonl.gz", "wt") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    (blimp / "index.tsv").write_text("not\ta pair\n")
+    assert read_pairs(blimp, first=2) == [Pair("g0", "b0", "x", "y"), Pair("g1", "b1", "x", "y")]
+    (tmp_path / "ml.tsv").write_text('construction\tgood\tbad\nlong\tthe "cat runs\tthe "cat run\n')
+    assert read_pairs(tmp_path / "ml.tsv") == [Pair('the "cat runs', 'the "cat run', "long")]
+    head = "pattern\tconstr_id\tsent_id\tclass\ttype\tform\tlen_prefix\tsent\n"
+    (tmp_path / "g.tab").write_text(
+        f'{head}p\t1\t1\tcorrect\tgenerated\tholds\t2\t"the cat holds ,"\np\t1\t1\twrong\tgenerated\thold\t2\t"the cat holds"\n'
+    )
+    assert read_pairs(tmp_path / "g.tab") == [Pair("the cat holds", "the cat hold", "generated")]
+    (tmp_path / "l.text").write_text("the cats of the man run fast . <eos>\n")
+    (tmp_path / "l.gold").write_text("5\trun\truns\t1\n")
+    assert read_pairs(tmp_path / "l.gold") == [Pair("the cats of the man run", "the cats of the man runs", "1 attractors")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [("a.tsv", "x\ty\n1\t2\n", "columns good and bad"), ("a.doc", "x", "one of .jsonl"), ("a.gold", "1\ta\tb\t0\n", "no a.text")],
+)
+def test_other_files_are_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
+    """By what they lack."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=said):
+        read_pairs(tmp_path / name)
+
+
+def test_shares_come_with_their_doubt() -> None:
+    """Ties count half; groups count alike; Wilson's interval by its known value: 8 of 10 -> 0.49 to 0.94."""
+    pairs = [Pair("a", "b", "one")] * 2 + [Pair("a", "b", "two")]
+    found = judge(pairs, np.array([-1.0, -2.0, -3.0, -2.0, -2.0, -1.0]))
+    assert [(one.name, one.share) for one in found] == [("one", 0.75), ("two", 0.0)]
+    assert overall(found)[0] == pytest.approx(0.375)
+    assert Judgement("x", "", np.array([1.0] * 8 + [0.0] * 2)).ends() == pytest.approx((0.490, 0.943), abs=1e-3)
+    assert Judgement("x", "", np.zeros(20)).ends()[0] == 0
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_the_command_judges_beside_a_floor(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Groups, the floor of a text, a row a pair, and a page."""
+    save(bundle_of(tokenizer, causal=True), tmp_path / "lm")
+    lines = [f"{group}\tShe holds the cat{i}.\tShe hold the cat{i}." for group in ("one", "two") for i in range(6)]
+    (tmp_path / "p.tsv").write_text("group\tgood\tbad\n" + "\n".join(lines))
+    (tmp_path / "t.txt").write_text("She holds the cat.\n\nShe holds the river.\n")
+    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")]
+    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "p.tsv"), *words]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the mean over 2 groups" in said
+    assert "a trigram of the text, which has 100.0 %" in said
+    assert len((tmp_path / "run" / "pairs.csv").read_text().splitlines()) == 13
+    assert "pairs judged rightly" in (tmp_path / "run" / "report.html").read_text()
+    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "none")]) == 2
