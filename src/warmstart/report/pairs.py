@@ -20,6 +20,7 @@ def pairs_chart(rows: Sequence[tuple[str, str, float, float, float]]) -> Chart:
     ]
     y = alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=340, **BARE))
     base = chart_of(values).encode(y=y, color=coloured("method", names))
+    base = base.encode(yOffset=alt.YOffset("method:N", sort=names)) if len(names) > 1 else base
     tips = [
         alt.Tooltip("method:N"),
         alt.Tooltip("group:N"),
