@@ -82,6 +82,8 @@ class Batch:
     """each token sees only itself and what stands before it"""
     count: int = 0
     """how many targets count in the loss"""
+    types: torch.Tensor | None = None
+    """(B, T) kinds of the tokens: 1 in the second text of a pair, for backbones that tell them apart; None: all are of kind 0"""
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -102,4 +104,5 @@ class Batch:
         def move(tensor: torch.Tensor | None) -> torch.Tensor | None:
             return None if tensor is None else tensor.to(device, non_blocking=True)
 
-        return replace(self, ids=self.ids.to(device, non_blocking=True), targets=move(self.targets), mask=move(self.mask))
+        ids = self.ids.to(device, non_blocking=True)
+        return replace(self, ids=ids, targets=move(self.targets), mask=move(self.mask), types=move(self.types))

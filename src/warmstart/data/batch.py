@@ -39,6 +39,8 @@ class Encoded:
     """rows of each example; they stand together"""
     marks: tuple[np.ndarray, ...] = ()
     """for each row, the places of what is asked about: the first token of every word that fits"""
+    seconds: np.ndarray | None = None
+    """for each row of a pair, where its second text begins, for models that tell both apart"""
 
     def __len__(self) -> int:
         return len(self.rows) // self.group
@@ -47,7 +49,17 @@ class Encoded:
         """The examples at ``places``, in that order."""
         rows = self.rows_of(places)
         marks = tuple(self.marks[row] for row in rows) if self.marks else ()
-        return Encoded(tuple(self.rows[row] for row in rows), self.cut[rows], self.group, marks)
+        seconds = None if self.seconds is None else self.seconds[rows]
+        return Encoded(tuple(self.rows[row] for row in rows), self.cut[rows], self.group, marks, seconds)
+
+    def batch(self, places: np.ndarray, labels: np.ndarray | None, pad_id: int, *, causal: bool) -> Batch:
+        """The examples at ``places`` side by side; ``labels`` are theirs, (B,)."""
+        rows = self.rows_of(places)
+        made = collate([self.rows[row] for row in rows], labels, pad_id, causal=causal)
+        made = made if self.group == 1 else replace(made, count=len(places))
+        if self.seconds is None:
+            return made
+        return replace(made, types=(torch.arange(made.ids.shape[1]) >= torch.from_numpy(self.seconds[rows])[:, None]).long())
 
     def rows_of(self, places: np.ndarray) -> np.ndarray:
         """The rows of the examples at ``places``."""
@@ -59,16 +71,24 @@ class Encoded:
         return np.array([len(row) for row in self.rows]).reshape(-1, self.group).max(axis=1)
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], max_tokens: int, *, appended: bool = False) -> Encoded:
+def encode(
+    tokenizer: Tokenizer,
+    texts: Sequence[str | tuple[str, str]],
+    max_tokens: int,
+    *,
+    appended: bool = False,
+    typed: bool = False,
+) -> Encoded:
     """Each text between two end-of-text tokens, as documents stand in the token store: ``[EOS] text [EOS]``.
 
     A tokenizer that has a token of its own to begin with gives that one: ``[CLS] text [SEP]``, ``<s> text </s>``. Pairs stand
     beside each other: ``[EOS] one [EOS] other [EOS]``. With ``appended`` the last one is ``[CLS]``. What is too long loses its
-    end, never these tokens; of a pair the longer side is cut first.
+    end, never these tokens; of a pair the longer side is cut first. With ``typed`` it is told where second texts begin.
     """
     specials = tokenizer.specials
     if texts and not isinstance(texts[0], str):
-        return _encode_pairs(tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_tokens, appended=appended)
+        pairs = _encode_pairs(tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_tokens, appended=appended)
+        return pairs if typed else replace(pairs, seconds=None)
     last, room = (specials.cls if appended else specials.eos), max_tokens - 2
     spelled = tokenizer.encode([text for text in texts if isinstance(text, str)])
     rows = tuple(np.array([specials.begin, *ids[:room], last], dtype=np.int64) for ids in spelled)
@@ -78,7 +98,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], max_tok
 def _encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], max_tokens: int, *, appended: bool) -> Encoded:
     specials, room = tokenizer.specials, max_tokens - 3
     ones, others = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
-    rows, cut = [], []
+    rows, cut, seconds = [], [], []
     for one, other in zip(ones, others, strict=True):
         over = max(0, len(one) + len(other) - room)
         first = min(len(one), max(room - len(other), room // 2))
@@ -86,7 +106,8 @@ def _encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], max_to
         last = specials.cls if appended else specials.eos
         rows.append(np.array([specials.begin, *one[:first], specials.eos, *other[:second], last], dtype=np.int64))
         cut.append(over)
-    return Encoded(tuple(rows), np.array(cut, dtype=np.int64))
+        seconds.append(first + 2)
+    return Encoded(tuple(rows), np.array(cut, dtype=np.int64), seconds=np.array(seconds, dtype=np.int64))
 
 
 def encode_pieces(tokenizer: Tokenizer, texts: Sequence[Sequence[str]], max_tokens: int) -> Encoded:
@@ -136,12 +157,7 @@ def labelled_batches(
 
     ``size`` is (texts of a batch, batches of a step).
     """
-
-    def made(places: np.ndarray) -> Batch:
-        batch = collate([encoded.rows[i] for i in encoded.rows_of(places)], labels[places], pad_id, causal=causal)
-        return batch if encoded.group == 1 else replace(batch, count=len(places))
-
-    return chosen_batches(encoded, made, size, seed)
+    return chosen_batches(encoded, lambda places: encoded.batch(places, labels[places], pad_id, causal=causal), size, seed)
 
 
 def chosen_batches(
@@ -180,7 +196,7 @@ def ordered_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool)
         while end < len(ranked) and (end + 1 - start) * encoded.group * lengths[ranked[end]] <= tokens:
             end += 1
         places = ranked[start:end]
-        yield places, collate([encoded.rows[i] for i in encoded.rows_of(places)], None, pad_id, causal=causal)
+        yield places, encoded.batch(places, None, pad_id, causal=causal)
         start = end
 
 

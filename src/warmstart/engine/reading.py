@@ -44,5 +44,5 @@ def read(
     with nullcontext() if plain else packed(model), arithmetic(precision, device):
         for places, batch in ordered_batches(encoded, tokens, pad_id, causal=model.causal):
             batch = batch.to(device)
-            found.append((places, (ask(batch, places) if ask else model(batch.ids, batch.mask)).float().cpu()))
+            found.append((places, (ask(batch, places) if ask else model(batch.ids, batch.mask, batch.types)).float().cpu()))
     return found

@@ -44,7 +44,7 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
     files = {
         "config.json": json.dumps(settings, indent=2).encode(),
         "model.safetensors": serialise(tensors, {"format": "pt"}),
-        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal),
+        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal, typed=bundle.model.backbone.config.types > 1),
     }
     if isinstance(head := bundle.model.head.config, EmbedHeadConfig):
         files |= pooling_files(head, bundle.model.backbone.config.width)
@@ -149,13 +149,13 @@ def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:
     return before if len(added) > 1 and bool((added == added[0]).all()) else len(table)
 
 
-def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool) -> dict[str, bytes]:
+def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool, typed: bool) -> dict[str, bytes]:
     """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it puts around texts what our pipeline puts there."""
     spec = json.loads(tokenizer.to_json())
     spec["added_tokens"] = [token for token in spec["added_tokens"] if token["id"] < rows]
     specials = tokenizer.specials
     if framed and specials.bos is None:
-        spec["post_processor"] = template(tokenizer, specials.eos)
+        spec["post_processor"] = template(tokenizer, specials.eos, typed=typed)
     roles = {"pad": specials.pad, "unk": specials.unk, "eos": specials.eos, "sep": specials.eos, "mask": specials.mask}
     roles |= {"bos": specials.begin, "cls": specials.begin}
     told = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}

@@ -8,20 +8,28 @@ from typing import Any
 from warmstart.tokenizer import Tokenizer
 
 
-def template(tokenizer: Tokenizer, last: int) -> dict[str, Any]:
-    """A post-processor that frames texts and pairs as ``data.batch.encode`` does; ``last`` is the token that they end with."""
+def template(tokenizer: Tokenizer, last: int, *, typed: bool) -> dict[str, Any]:
+    """A post-processor that frames texts and pairs as ``data.batch.encode`` does; ``last`` is the token that they end with.
+
+    With ``typed`` the second text of a pair is of kind 1.
+    """
     specials = tokenizer.specials
     names = {id_: tokenizer.token(id_) for id_ in (specials.begin, specials.eos, last)}
-    start, middle, end = ({"SpecialToken": {"id": names[id_], "type_id": 0}} for id_ in (specials.begin, specials.eos, last))
-    one, other = ({"Sequence": {"id": text, "type_id": 0}} for text in "AB")
+
+    def token(id_: int, kind: int = 0) -> dict[str, Any]:
+        return {"SpecialToken": {"id": names[id_], "type_id": kind}}
+
+    one, other = ({"Sequence": {"id": text, "type_id": int(typed and text == "B")}} for text in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [start, one, end],
-        "pair": [start, one, middle, other, end],
+        "single": [token(specials.begin), one, token(last)],
+        "pair": [token(specials.begin), one, token(specials.eos), other, token(last, int(typed))],
         "special_tokens": {name: {"id": name, "ids": [id_], "tokens": [name]} for id_, name in names.items()},
     }
 
 
-def framed(tokenizer: Tokenizer, last: int) -> str:
+def framed(tokenizer: Tokenizer, last: int, *, typed: bool) -> str:
     """``tokenizer.json`` with that post-processor."""
-    return json.dumps(json.loads(tokenizer.to_json()) | {"post_processor": template(tokenizer, last)}, ensure_ascii=False)
+    return json.dumps(
+        json.loads(tokenizer.to_json()) | {"post_processor": template(tokenizer, last, typed=typed)}, ensure_ascii=False
+    )

@@ -1,6 +1,7 @@
 """A bundle as one ONNX graph, from token ids to what the head says, for onnxruntime and whatever else runs such graphs.
 
-    model.onnx        input_ids (B, T) int64, attention_mask (B, T) int64 with 1 at real tokens -> what the head says
+    model.onnx        input_ids (B, T) int64, attention_mask (B, T) int64 with 1 at real tokens, and token_type_ids (B, T) int64
+                      where the backbone tells the two texts of a pair apart -> what the head says
     model.int8.onnx   the same with weights of 8 bits, where it is asked for
     tokenizer.json    for the ``tokenizers`` library; it frames a text as the model was taught
     config.json       label names, names of inputs and outputs, the longest row, the id of padding
@@ -30,7 +31,7 @@ from warmstart.model import Bundle, Model
 from warmstart.seeding import rng
 from warmstart.storage import whole_folder
 
-INPUTS = ("input_ids", "attention_mask")
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUTS = {
     "language": ("logits",),
     "embed": ("vectors",),
@@ -55,11 +56,11 @@ class Graph(nn.Module):
         self.model = model
         self.temperature = temperature
 
-    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """Ids and mask (B, T) int64 -> the outputs named in ``OUTPUTS``."""
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Ids, mask and kinds (B, T) int64 -> the outputs named in ``OUTPUTS``."""
         model, real = self.model, mask.bool()
         # the path that also returns weights has no branch on the length
-        scores = model.head(model.backbone(ids, mask=real, causal=model.causal, weights=True).last, real)
+        scores = model.head(model.backbone(ids, mask=real, causal=model.causal, weights=True, types=types).last, real)
         if len(OUTPUTS[model.head.config.kind]) == 1:
             return (scores,)
         return scores, model.head.said(scores / self.temperature)  # type: ignore[operator]
@@ -73,18 +74,24 @@ class Portable(nn.Module):
 
     def __init__(self, file: Path, model: Model) -> None:
         super().__init__()
-        self.head, self.causal = model.head, model.causal
+        self.head, self.causal, self.inputs = model.head, model.causal, inputs_of(model)
         runtime = _needed("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
         self.session = runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Ids and mask (B, T) -> the head's scores."""
+    def forward(self, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """Ids, mask and kinds (B, T) -> the head's scores."""
         mask = torch.ones_like(ids) if mask is None else mask.long()
-        first, *_ = self.session.run(None, dict(zip(INPUTS, (ids.numpy(), mask.numpy()), strict=True)))
+        given = (ids, mask, torch.zeros_like(ids) if types is None else types)[: len(self.inputs)]
+        first, *_ = self.session.run(None, {name: one.numpy() for name, one in zip(self.inputs, given, strict=True)})
         return torch.from_numpy(first)
+
+
+def inputs_of(model: Model) -> tuple[str, ...]:
+    """What a graph of this model is given."""
+    return INPUTS if model.backbone.config.types > 1 else INPUTS[:2]
 
 
 def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
@@ -102,7 +109,9 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
             raise ModelError(f"the graph must say what the model says, but differs by {gap:.2g} of the largest output")
         if int8:
             _write_small(aside)
-        (aside / "tokenizer.json").write_text(framed(bundle.tokenizer, _last(bundle)), encoding="utf-8")
+        (aside / "tokenizer.json").write_text(
+            framed(bundle.tokenizer, _last(bundle), typed=model.backbone.config.types > 1), encoding="utf-8"
+        )
         (aside / "config.json").write_text(json.dumps(_settings(bundle), indent=1, ensure_ascii=False), encoding="utf-8")
     return gap
 
@@ -111,34 +120,36 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
 def parity(model: nn.Module, other: nn.Module) -> float:
     """The largest difference of outputs on ragged rows of random tokens, as a share of the largest output."""
     worst = 0.0
-    for ids, mask in probes(model):
-        one, two = model(ids, mask), other(ids, mask)
+    for row in probes(model):
+        one, two, mask = model(*row), other(*row), row[1]
         if one.dim() == 3:  # what is said of padding is nobody's business
             one, two = one[mask], two[mask]
         worst = max(worst, float((one - two).abs().max() / one.abs().max().clamp(min=1e-6)))
     return worst
 
 
-def probes(model: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of 1, 2 and 4 ragged rows of random tokens, from one token to the longest row (at most 64)."""
+def probes(model: Any) -> Iterator[tuple[Tensor, ...]]:
+    """Batches of 1, 2 and 4 ragged rows of random tokens, from one token to the longest row (at most 64): ids, mask, kinds."""
     longest, draw = min(64, model.backbone.config.max_tokens), rng(0, "onnx")
     for rows, tokens in ((1, 1), (2, longest // 2 + 1), (4, longest)):
         ids = torch.from_numpy(draw.integers(0, model.backbone.vocab_size, (rows, tokens)))
-        yield ids, torch.arange(tokens) < torch.linspace(tokens, 1, rows).long()[:, None]
+        mask = torch.arange(tokens) < torch.linspace(tokens, 1, rows).long()[:, None]
+        yield (ids, mask, ids % 2)[: len(inputs_of(model))]
 
 
 def _write_graph(bundle: Bundle, file: Path) -> None:
     model = bundle.model
     graph = Graph(model, bundle.calibration.temperature if bundle.calibration else 1.0).eval()
     ids = torch.zeros(2, min(8, model.backbone.config.max_tokens), dtype=torch.int64)
+    names = inputs_of(model)
     free = {0: torch.export.Dim("rows", min=1), 1: torch.export.Dim("tokens", min=1, max=model.backbone.config.max_tokens)}
     with _quiet():
         made = torch.onnx.export(
             graph,
-            (ids, torch.ones_like(ids)),
+            (ids, torch.ones_like(ids), torch.zeros_like(ids))[: len(names)],
             dynamo=True,
-            dynamic_shapes=(free, free),
-            input_names=list(INPUTS),
+            dynamic_shapes=(free, free, free)[: len(names)],
+            input_names=list(names),
             output_names=list(OUTPUTS[model.head.config.kind]),
             verbose=False,
         )
@@ -183,7 +194,7 @@ def _settings(bundle: Bundle) -> dict[str, Any]:
         "head": head.plain(),
         "labels": list(bundle.labels),
         "temperature": bundle.calibration.temperature if bundle.calibration else None,
-        "inputs": list(INPUTS),
+        "inputs": list(inputs_of(bundle.model)),
         "outputs": list(OUTPUTS[head.kind]),
         "max_tokens": bundle.model.backbone.config.max_tokens,
         "pad_id": bundle.tokenizer.specials.pad,

@@ -69,7 +69,8 @@ class Kind(ABC):
     def encode(self, model: Model, tokenizer: Tokenizer, texts: Sequence[Any]) -> Encoded:
         """Texts as the model reads them."""
         appended = getattr(model.head.config, "pooling", "") == "appended"
-        return encode(tokenizer, texts, model.backbone.config.max_tokens, appended=appended)
+        typed = model.backbone.config.types > 1
+        return encode(tokenizer, texts, model.backbone.config.max_tokens, appended=appended, typed=typed)
 
     def batches(self, split: Split, encoded: Encoded, size: tuple[int, int], seed: int, pad_id: int, *, causal: bool) -> Batches:
         """``batches(step)`` for training; ``size`` is (texts of a batch, batches of a step)."""

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from warmstart.data import Split, Task
-from warmstart.data.batch import Encoded, chosen_batches, collate, encode_pieces
+from warmstart.data.batch import Encoded, chosen_batches, encode_pieces
 from warmstart.engine import read
 from warmstart.heads import SpanHeadConfig
 from warmstart.kinds.figures import Figures
@@ -49,14 +49,16 @@ class Span(Kind):
         """``[EOS] question [EOS] passage [EOS]``; ``marks`` are the first tokens of the passage's pieces."""
         room = model.backbone.config.max_tokens
         questions = tokenizer.encode([question for question, _ in texts])
-        rows, marks, cut = [], [], []
+        rows, marks, cut, seconds = [], [], [], []
         for question, (_, passage) in zip(questions, texts, strict=True):
-            head = [tokenizer.specials.eos, *question[: int(QUESTION * room)]]
+            head = [tokenizer.specials.begin, *question[: int(QUESTION * room)]]
             found = encode_pieces(tokenizer, [[_piece(passage, m) for m in PIECE.finditer(passage)]], room - len(head))
-            rows.append(np.concatenate([np.array(head, dtype=np.int64), found.rows[0]]))
+            rows.append(np.array([*head, tokenizer.specials.eos, *found.rows[0][1:]], dtype=np.int64))
+            seconds.append(len(head) + 1)
             marks.append(found.marks[0] + len(head))
             cut.append(int(found.cut[0]))
-        return Encoded(tuple(rows), np.array(cut, dtype=np.int64), marks=tuple(marks))
+        typed = np.array(seconds) if model.backbone.config.types > 1 else None
+        return Encoded(tuple(rows), np.array(cut, dtype=np.int64), marks=tuple(marks), seconds=typed)
 
     def batches(self, split: Split, encoded: Encoded, size: tuple[int, int], seed: int, pad_id: int, *, causal: bool) -> Batches:
         """Targets (B, 2): the first tokens of the answer's first and last piece; questions whose answer was cut off are out."""
@@ -66,7 +68,7 @@ class Span(Kind):
         few = encoded.take(kept)
 
         def made(places: np.ndarray) -> Batch:
-            batch = collate([few.rows[i] for i in places], None, pad_id, causal=causal)
+            batch = few.batch(places, None, pad_id, causal=causal)
             pairs = [[few.marks[i][min(end, len(few.marks[i]) - 1)] for end in ends[kept[i]]] for i in places]
             return replace(batch, targets=torch.tensor(pairs), count=len(places))
 

@@ -25,9 +25,9 @@ class Model(nn.Module):
         self.head = head
         self.causal = causal
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """What the head says of ``ids`` (B, T): logits (B, T, V) of a language head, (B, C) of a classifier; vectors (B, D)."""
-        return self.head(self.backbone(ids, mask=mask, causal=self.causal).last, mask)
+        return self.head(self.backbone(ids, mask=mask, causal=self.causal, types=types).last, mask)
 
     def train(self, mode: bool = True) -> Model:
         """Training or evaluation, as in torch; but a wholly frozen backbone drops nothing, so that its features stay the same.
@@ -43,7 +43,7 @@ class Model(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """The summed loss in nats of a batch's targets, a scalar; divide by ``batch.count`` for the mean."""
         assert batch.targets is not None, "a batch without targets has no loss"
-        states = self.backbone(batch.ids, mask=batch.mask, causal=batch.causal).last
+        states = self.backbone(batch.ids, mask=batch.mask, causal=batch.causal, types=batch.types).last
         if isinstance(self.head, LanguageHead):
             return language_loss(states, self.head.weight, self.head.bias, batch.targets, self.head.transform)
         if isinstance(self.head, EmbedHead):

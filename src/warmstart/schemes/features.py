@@ -48,7 +48,7 @@ class Features:
         keys = [hashlib.sha256(row.tobytes()).digest() for row in encoded.rows]
         new = {key: place for place, key in enumerate(keys) if key not in known}
         if new:
-            rows = Encoded(tuple(encoded.rows[place] for place in new.values()), encoded.cut[list(new.values())])
+            rows = encoded.take(np.array(list(new.values())))
             known |= dict(zip(new, pooled_layers(model, rows, pad_id), strict=True))
             self.read += len(new)
             self._keep(digest, known)
@@ -95,7 +95,7 @@ def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
     out = torch.empty(len(encoded), model.backbone.config.depth + 1, model.backbone.config.width)
 
     def pooled(batch: Batch, _: np.ndarray) -> Tensor:
-        states = model.backbone(batch.ids, mask=batch.mask, causal=model.causal)
+        states = model.backbone(batch.ids, mask=batch.mask, causal=model.causal, types=batch.types)
         layers = levelled(replace(states, last=unmixed(model.backbone, states)))
         return torch.stack([pool(layer, batch.mask) for layer in layers], dim=1)  # (B, L + 1, D)
 

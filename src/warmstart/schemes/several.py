@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from warmstart.backbone import Backbone
-from warmstart.data.batch import Encoded, collate
+from warmstart.data.batch import Encoded
 from warmstart.errors import ConfigError
 from warmstart.heads import ClassifyHead
 from warmstart.model import Model
@@ -51,7 +51,7 @@ class Several(nn.Module):
         """The summed loss in nats of a task's batch, under that task's head."""
         assert isinstance(batch, TaskBatch)
         assert batch.targets is not None
-        states = self.backbone(batch.ids, mask=batch.mask, causal=self.causal).last
+        states = self.backbone(batch.ids, mask=batch.mask, causal=self.causal, types=batch.types).last
         return class_loss(self.heads[batch.task](states, batch.mask), batch.targets)
 
     def weights(self) -> dict[str, Tensor]:
@@ -97,8 +97,7 @@ class Stored:
     def batch(self, size: int, pad_id: int, draw: np.random.Generator, *, causal: bool) -> TaskBatch:
         """So many of them, drawn without repeats as far as they go."""
         places = draw.permutation(len(self.labels))[:size]
-        made = collate([self.rows.rows[i] for i in places], self.labels[places], pad_id, causal=causal)
-        return TaskBatch.of(made, self.task)
+        return TaskBatch.of(self.rows.batch(places, self.labels[places], pad_id, causal=causal), self.task)
 
 
 def fisher(model: Several, task: int, rows: Encoded, pad_id: int, seed: int) -> dict[str, Tensor]:
@@ -111,9 +110,10 @@ def fisher(model: Several, task: int, rows: Encoded, pad_id: int, seed: int) -> 
     model.eval()
     named = {name: p for name, p in model.backbone.named_parameters() if p.requires_grad}
     found = {name: torch.zeros_like(p) for name, p in named.items()}
-    for row in rows.rows:
-        batch = collate([row], None, pad_id, causal=model.causal).to(next(model.parameters()).device)
-        logits = model.heads[task](model.backbone(batch.ids, mask=batch.mask, causal=model.causal).last, batch.mask)
+    for place in range(len(rows)):
+        batch = rows.batch(np.array([place]), None, pad_id, causal=model.causal).to(next(model.parameters()).device)
+        states = model.backbone(batch.ids, mask=batch.mask, causal=model.causal, types=batch.types).last
+        logits = model.heads[task](states, batch.mask)
         drawn = torch.multinomial(logits.detach().softmax(dim=-1), 1)[:, 0]
         grads = torch.autograd.grad(class_loss(logits, drawn), list(named.values()), allow_unused=True)
         for name, grad in zip(named, grads, strict=True):

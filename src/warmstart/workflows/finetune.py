@@ -234,7 +234,7 @@ def _live(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> _L
 
     def loss(batch: Batch) -> Tensor:
         assert batch.targets is not None
-        return model.loss(batch) if plain else score(model(batch.ids, batch.mask), batch.targets)
+        return model.loss(batch) if plain else score(model(batch.ids, batch.mask, batch.types), batch.targets)
 
     kind, size = kind_of(splits.task), (config.train.batch, config.train.accumulate)
     validation = partial(kind.said, model, splits.validation, splits.pad_id, config.train.precision)
