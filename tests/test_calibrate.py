@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.special import softmax
 from test_race import cats
 from test_schemes import language_bundle
 from warmstart.cli import main
-from warmstart.data import save_task
+from warmstart.data import Split, save_task
 from warmstart.errors import ModelError
 from warmstart.evaluate import find_bar, predict
 from warmstart.evaluate.calibrate import at_temperature, calibration_error, fit_temperature, reliability
@@ -157,12 +158,14 @@ def test_a_bundle_keeps_its_calibration(adapted: Path) -> None:
 
 
 def test_texts_set_apart_choose_nothing() -> None:
-    """Validation and what is set apart are disjoint and together the whole; each class keeps its share."""
+    """Validation and what is set apart are disjoint and together the whole; the draw is a plain one, whatever the labels are."""
     task = cats()
     chosen, apart = set_apart(task, 0.5)
     assert apart
     assert sorted((*chosen.validation.texts, *apart.texts)) == sorted(task.validation.texts)
-    assert np.bincount(apart.labels).tolist() == [5, 5]
+    assert len(apart) == 10
+    turned = replace(task, validation=Split(task.validation.texts, 1 - task.validation.labels))
+    assert set_apart(turned, 0.5)[1].texts == apart.texts  # type: ignore[union-attr]
     assert set_apart(task, 0.0) == (task, None)
 
 
@@ -187,3 +190,10 @@ def test_old_bundles_load_without_it(adapted: Path, tokenizer: Tokenizer) -> Non
     assert bundle.calibration is None
     with pytest.raises(ModelError, match="set none apart"):
         bar_for(bundle, 0.1, 0.95)
+
+
+def test_texts_that_are_all_right_leave_confidence_alone() -> None:
+    """No temperature is too low for them; none is made up."""
+    said = np.array([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1]])
+    assert fit_temperature(said, np.array([0, 1, 0])) == 1.0
+    assert fit_temperature(said, np.array([0, 1, 1])) > 1.0

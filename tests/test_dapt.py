@@ -47,6 +47,16 @@ def test_tested_texts_are_never_read(task: Task) -> None:
     assert len(texts) == len(set(texts)) == 180 + len(set(task.train.texts))
 
 
+def test_texts_of_a_promise_are_never_read(task: Task) -> None:
+    """What is set apart is as secret as the test split; pairs are read as one text, and case is folded as the audit folds it."""
+    apart = Split(("We found a cat in 1900.",), task.test.labels[:1])
+    texts, dropped = gather(task, task.train.texts, apart)
+    assert "We found a cat in 1900." not in texts
+    assert dropped == 3
+    secret = replace(task, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
+    assert gather(secret, [("STRASSE nach", "Norden"), ("one", "other")]) == (["one other"], 1)
+
+
 @given(st.lists(st.sampled_from(["a b", "A  b", "c", "d e", " d e "])), st.lists(st.sampled_from(["a b", "c", "x"]), min_size=1))
 @settings(max_examples=30)
 def test_no_tested_text_comes_through(training: list[str], tested: list[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -512,6 +513,29 @@ def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
         ModelError, match="pooling 'mean' of the head instead of 'first'; hidden 'none' of the head instead of 'tanh'"
     ):
         ws.to_huggingface(other, tmp_path / "no")
+
+
+def test_pairs_are_read_as_theirs(tmp_path: Path) -> None:
+    """The second text is of kind 1, as their tokenizer and ours say it; another kind gives other scores."""
+    from tokenizers import Tokenizer as Library
+
+    from warmstart.data.batch import encode
+
+    bundle = from_huggingface(folder_of("bert-labels", tmp_path / "hf"))
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    pairs = [("a b", "b a b"), ("b", "a")]
+    batch = encode(bundle.tokenizer, pairs, 64, typed=True).batch(np.arange(2), None, bundle.tokenizer.specials.pad, causal=False)
+    mask = torch.ones_like(batch.ids) if batch.mask is None else batch.mask.long()
+    with torch.no_grad():
+        wanted = theirs(batch.ids, attention_mask=mask, token_type_ids=batch.types).logits
+        torch.testing.assert_close(bundle.model(batch.ids, batch.mask, batch.types), wanted, atol=1e-5, rtol=1e-5)
+        assert not torch.allclose(bundle.model(batch.ids, batch.mask), wanted, atol=1e-4)
+    ws.to_huggingface(bundle, tmp_path / "out")
+    library = Library.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    for row, pair in zip(range(2), pairs, strict=True):
+        found = library.encode(*pair)
+        assert found.ids == batch.ids[row, : len(found.ids)].tolist()
+        assert found.type_ids == batch.types[row, : len(found.ids)].tolist()  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("pooling", "normalise"), [("mean", True), ("first", False), ("last", True)])

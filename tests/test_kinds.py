@@ -6,25 +6,29 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import make_backbone
 from test_schemes import language_bundle
 from warmstart.cli import main
 from warmstart.data import Split, audit, drop_leaks, load_task
 from warmstart.data.batch import encode, encode_pieces
 from warmstart.data.task import METRICS
 from warmstart.errors import ConfigError, DataError
+from warmstart.heads import RegressHeadConfig, make_head
 from warmstart.kinds import KINDS, ask, kind_for, kind_of
 from warmstart.kinds.kind import Reading
 from warmstart.kinds.span import best_span, ends_of, plain, word_f1
 from warmstart.kinds.tags import spans_of
-from warmstart.model import load, save
+from warmstart.model import Model, fresh_head, load, save
 from warmstart.tokenizer import Tokenizer
 from warmstart.workflows.adapt import AdaptConfig, adapt, task_model
 from warmstart.workflows.finetune import FineTuneConfig, Splits, fine_tune
@@ -281,21 +285,87 @@ def test_squad_files_are_read(tmp_path: Path) -> None:
 
 MISTAKES = {
     "number": ({"label": "much"}, "row 1 of .* must hold a number in 'label', but holds 'much'"),
-    "choice": ({"label": 5}, "has 2 alternatives, so its label must lie below, but is 5"),
+    "number, nan": ({"label": "nan"}, "row 1 of .* must hold a number in 'label', but holds 'nan'"),
+    "choice": ({"label": 5}, "needs two alternatives or more and the place of the right one, from 0, but has 2 and 5"),
+    "choice, letter": ({"label": "A"}, "the place of the right one, from 0, but has 2 and 'A'"),
+    "choice, none": ({"label": None}, "the place of the right one, from 0, but has 2 and None"),
+    "choice, alone": ({"alternatives": ["the cat"], "label": 0}, "needs two alternatives or more"),
     "tags": ({"label": ["O"]}, "must have a tag for each word, but has"),
     "span": ({"label": "zebra"}, "the passage must hold the answer, but 'zebra' is not in it"),
+    "span, start": ({"start": "x"}, "a whole number in 'start', but holds 'x'"),
+    "labels": ({"label": []}, "no training example has one"),
+    "label": ({"label": None}, "must have a label, but 4 have none"),
 }
 
 
-@pytest.mark.parametrize("kind", MISTAKES)
-def test_wrong_rows_are_told(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", MISTAKES)
+def test_wrong_rows_are_told(case: str, tmp_path: Path) -> None:
     """The row, what it must hold, what it holds."""
-    change, said = MISTAKES[kind]
+    kind, (change, said) = case.split(",")[0], MISTAKES[case]
     manifest = write_task(tmp_path / kind, kind)
     rows = [row | change for row in rows_of(kind, 4, 0)]
     (tmp_path / kind / "train.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DataError, match=said):
         load_task(manifest)
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Several labels, too: a misspelt column is no task without labels."""
+    manifest = write_task(tmp_path / "labels", "labels")
+    values = yaml.safe_load(manifest.read_text())
+    manifest.write_text(yaml.safe_dump(values | {"source": {"label": "labl"}}))
+    with pytest.raises(DataError, match="no column 'labl'"):
+        load_task(manifest)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_every_kind_learns_on_a_causal_backbone(kind: str, batch: int, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Batches without padding, such as the last text of an epoch alone, are counted and learned from like any other."""
+    task, bundle = load_task(write_task(tmp_path / kind, kind)), language_bundle(tokenizer, "causal")
+    config = FineTuneConfig.build(tune(epochs=1, batch=batch))
+    model = task_model(bundle, task, config, 0, scratch=False)
+    splits = Splits.of(task, model, tokenizer)
+    done = fine_tune(model, splits, config, 0, "")
+    assert done.trained.tokens == sum(map(len, splits.train.rows))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_digest_of_its_own(kind: str, tmp_path: Path) -> None:
+    """A race finds its results again by it; another target is another task."""
+    task = load_task(write_task(tmp_path / kind, kind))
+    turned = replace(task, train=Split(task.train.texts, task.train.labels[::-1]))
+    assert task.digest == load_task(tmp_path / kind / "task.yaml").digest != turned.digest
+
+
+def test_words_that_look_like_numbers_are_kept(tmp_path: Path) -> None:
+    """CoNLL-2003 has its words in the first column; a document's mark is no sentence."""
+    (tmp_path / "t.conll").write_text("-DOCSTART- -X- O O\n\nLeeds NNP I O\n2-1 CD I O\n3.50 CD I B-X\n# SYM I O\n\nIt PRP I O\n")
+    values = {"name": "t", "kind": "tags", "source": {"text": "1", "label": "4"}}
+    values |= dict.fromkeys(("train", "validation", "test"), "t.conll")
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(values))
+    assert load_task(tmp_path / "task.yaml").train.texts == (("Leeds", "2-1", "3.50", "#"), ("It",))
+
+
+def test_large_numbers_lose_nothing() -> None:
+    """Targets of 1.7e9 that differ by four spreads have a loss of sixteen."""
+    head = make_head(RegressHeadConfig(mean=1.7e9, spread=10.0), 4, torch.zeros(3, 4))
+    assert float(head.loss(torch.zeros(1, 1), torch.tensor([1.7e9 + 40], dtype=torch.float64))) == pytest.approx(16)  # type: ignore[union-attr]
+
+
+def test_a_passage_stands_where_the_second_text_of_a_pair_stands(tokenizer: Tokenizer) -> None:
+    """Frame, question, end, passage, end; a backbone that knows kinds of tokens is told where the passage begins."""
+    task = SimpleNamespace(kind="span", labels=())
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, types=2)
+    model = Model(backbone, fresh_head(KINDS["span"].head(task, Reading()), backbone, 0), causal=False)  # type: ignore[arg-type]
+    found = KINDS["span"].encode(model, tokenizer, [("what?", "She holds the cat.")])
+    pair = encode(tokenizer, [("what?", "She holds the cat.")], 64, typed=True)
+    assert found.rows[0].tolist() == pair.rows[0].tolist()
+    assert found.seconds is not None
+    assert found.seconds.tolist() == pair.seconds.tolist()  # type: ignore[union-attr]
+    types = pair.batch(np.array([0]), None, 0, causal=False).types
+    assert types is not None
+    assert types.tolist() == [[0] * int(pair.seconds[0]) + [1] * (len(pair.rows[0]) - int(pair.seconds[0]))]  # type: ignore[index]
 
 
 def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -215,3 +215,19 @@ def test_mistakes_are_told(command: str, place: Path, capsys: pytest.CaptureFixt
         assert said in capsys.readouterr().err.replace("\n", " ")
     with pytest.raises(ConfigError, match="alpha must lie between 0"):
         shares([1, 2], 1.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--accumulate", "4"], "leave --accumulate"), (["--evaluate-every", "2"], "leave --accumulate")],
+)
+def test_flags_that_would_do_nothing_are_refused(
+    words: list[str], said: str, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not passed over."""
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    tasks = []
+    for name in ("one", "two"):
+        tasks.append(str(save_task(replace(cats(), name=name), tmp_path / name)))
+    assert main(["multitask", str(tmp_path / "lm"), *tasks, *words, "--out", str(tmp_path / "run")]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -215,3 +215,11 @@ def test_the_birthplace_recipe(data_folder: Path, monkeypatch: pytest.MonkeyPatc
     task = load_answers(RECIPES / "birthplace.yaml")
     assert (len(task.train), len(task.validation), len(task.test)) == (1800, 200, 500)
     assert (task.train.questions[0], task.train.answers[0]) == ("Where was Khatchig Mouradian born?", "Lebanon")
+
+
+def test_only_what_reads_back_is_written(tmp_path: Path) -> None:
+    """Tasks of other kinds than one label for a single text are refused, not mangled."""
+    labels = np.array([0, 1])
+    pairs = Split((("a", "b"), ("c", "d")), labels)
+    with pytest.raises(DataError, match="one label for a single text"):
+        save_task(Task("t", ("x", "y"), pairs, pairs, pairs), tmp_path / "t")

@@ -92,7 +92,7 @@ class Batch:
 
         wide = self.ids.shape[1]
         real = self.mask
-        if real is None and self.causal and self.targets is not None and self.targets.ndim == 2:
+        if real is None and self.causal and self.targets is not None and self.targets.shape == self.ids.shape:
             real = self.targets != IGNORE
         if real is None:
             return torch.full((len(self.ids),), wide)

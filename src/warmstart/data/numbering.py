@@ -32,7 +32,8 @@ def _label_names(found: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[
     """The names of the classes: as wanted, else sorted, as numbers if all of them are (``"2"`` before ``"10"``)."""
     present = set(found)
     if len(present) < 2:
-        raise DataError(f"a task needs at least two labels, but all {len(found)} training examples have {present.pop()!r}")
+        said = f"all {len(found)} training examples have {present.pop()!r}" if present else "no training example has one"
+        raise DataError(f"a task needs at least two labels, but {said}")
     if wanted is None:
         numeric = all(name.removeprefix("-").isdecimal() for name in present)
         return tuple(sorted(present, key=lambda name: (int(name) if numeric else 0, name)))

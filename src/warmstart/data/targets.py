@@ -13,6 +13,7 @@ Where a source names a `second` column, a text of the first three kinds is a pai
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import polars as pl
 from warmstart.data.files import opened
 from warmstart.data.read import read_documents, read_examples, source_files, source_format
 from warmstart.data.source import Source
-from warmstart.data.tables import read_table
+from warmstart.data.tables import labels_of, read_table
 from warmstart.errors import DataError, suggest
 from warmstart.registry import Registry
 
@@ -41,12 +42,13 @@ def read_targets(kind: str, source: Source) -> Read:
 def _label(source: Source) -> Read:
     if source.second is None:
         return read_examples(source)
-    return [_input(row, source) for row in _rows(source)], [_text(row, source.label, "label") for row in _rows(source)]
+    labels = [label for file in source_files(source) for label in labels_of(_table(source, file), source, file)]
+    return [_input(row, source) for row in _rows(source)], labels
 
 
 def _labels(source: Source) -> Read:
     rows = list(_rows(source))
-    return [_input(row, source) for row in rows], [_names(row.get(source.label), source) for row in rows]
+    return [_input(row, source) for row in rows], [_names(_value(row, source.label, "label"), source) for row in rows]
 
 
 def _names(value: Any, source: Source) -> tuple[str, ...]:
@@ -61,9 +63,9 @@ def _number(source: Source) -> Read:
         try:
             targets.append(float(_value(row, source.label, "label")))
         except (TypeError, ValueError):
-            raise DataError(
-                f"row {place} of {source.path} must hold a number in '{source.label}', but holds {row[source.label]!r}"
-            ) from None
+            targets.append(math.nan)
+        if not math.isfinite(targets[-1]):
+            raise DataError(f"row {place} of {source.path} must hold a number in '{source.label}', but holds {row[source.label]!r}")
     return [_input(row, source) for row in rows], targets
 
 
@@ -71,10 +73,11 @@ def _choice(source: Source) -> Read:
     texts, targets = [], []
     for place, row in enumerate(_rows(source), 1):
         offered = _offered(row, source, place)
-        right = int(_value(row, source.label, "label"))
-        if not 0 <= right < len(offered):
+        right = _whole(_value(row, source.label, "label"))
+        if right is None or not 0 <= right < len(offered) or len(offered) < 2:
             raise DataError(
-                f"row {place} of {source.path} has {len(offered)} alternatives, so its label must lie below, but is {right}"
+                f"row {place} of {source.path} needs two alternatives or more and the place of the right one, from 0, but has "
+                f"{len(offered)} and {row[source.label]!r}"
             )
         texts.append((_text(row, source.text, "text"), *offered))
         targets.append(right)
@@ -83,8 +86,16 @@ def _choice(source: Source) -> Read:
 
 def _offered(row: Mapping[str, Any], source: Source, place: int) -> list[str]:
     if source.alternatives:
-        return [str(_value(row, name, "alternatives")) for name in source.alternatives]
+        return [_text(row, name, "alternatives") for name in source.alternatives]
     return [str(one) for one in _list(row, "alternatives", source, place)]
+
+
+def _whole(value: Any) -> int | None:
+    """``1``, ``"1"`` and ``"1.0"`` -> 1; None for what is no whole number."""
+    try:
+        return int(float(value)) if float(value).is_integer() else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _tags(source: Source) -> Read:
@@ -107,20 +118,25 @@ def _tags(source: Source) -> Read:
 
 
 def _conll(source: Source, file: Path) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Sentences of a CoNLL file. ``text`` and ``label`` are numbers of columns, from 1; as they come they are those of CoNLL-U."""
+    """Sentences of a CoNLL file. ``text`` and ``label`` are numbers of columns, from 1; as they come they are those of CoNLL-U.
+
+    Where words stand in the first column there are no numbers of words and no comments, which look like words.
+    """
     word = int(source.text) - 1 if source.text.isdecimal() else 1
     tag = int(source.label) - 1 if source.label.isdecimal() else 3
     words, tags = list[str](), list[str]()
     with opened(file, source.encoding) as lines:
         for number, line in enumerate(lines, 1):
             cells = line.rstrip("\r\n").split("\t" if "\t" in line else None)
-            if line.startswith("#") or (cells and "-" in cells[0] and cells[0].replace("-", "").isdecimal()):
+            if line.startswith("-DOCSTART-"):
+                continue
+            if word and (line.startswith("#") or (cells and "-" in cells[0] and cells[0].replace("-", "").isdecimal())):
                 continue  # a comment, or several words written as one
             if not line.strip():
                 if words:
                     yield tuple(words), tuple(tags)
                 words, tags = [], []
-            elif "." in cells[0] and cells[0].replace(".", "").isdecimal():
+            elif word and "." in cells[0] and cells[0].replace(".", "").isdecimal():
                 continue  # a word that was left out of the text
             elif max(word, tag) >= len(cells):
                 raise DataError(f"line {number} of {file} must have at least {max(word, tag) + 1} columns, but has {len(cells)}")
@@ -152,7 +168,11 @@ def _asked(source: Source) -> Iterator[tuple[str, str, list[tuple[int, str]]]]:
             for row in _rows(source.model_copy(update={"path": str(file)})):
                 answer = _text(row, source.label, "label")
                 passage = _text(row, source.second or "passage", "second")
-                yield _text(row, source.text, "text"), passage, [(int(row.get("start") or passage.find(answer)), answer)]
+                start = _whole(row["start"]) if row.get("start") else passage.find(answer)
+                if start is None:
+                    raise DataError(f"{file} must hold a whole number in 'start', but holds {row['start']!r}")
+                if answer:  # what the passage does not say is left out, as with SQuAD 2.0
+                    yield _text(row, source.text, "text"), passage, [(start, answer)]
             continue
         try:
             with opened(file, source.encoding) as stream:
@@ -169,11 +189,14 @@ def _asked(source: Source) -> Iterator[tuple[str, str, list[tuple[int, str]]]]:
 def _rows(source: Source) -> Iterator[Mapping[str, Any]]:
     """The rows of a source's tables as mappings from column to value."""
     for file in source_files(source):
-        form = source_format(source, file)
-        if form in ("text", "pattern"):
-            raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet) for this kind of task")
-        table: pl.DataFrame = read_table(source, file, form)
-        yield from table.iter_rows(named=True)
+        yield from _table(source, file).iter_rows(named=True)
+
+
+def _table(source: Source, file: Path) -> pl.DataFrame:
+    form = source_format(source, file)
+    if form in ("text", "pattern"):
+        raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet) for this kind of task")
+    return read_table(source, file, form)
 
 
 def _value(row: Mapping[str, Any], name: str, key: str) -> Any:

@@ -102,9 +102,9 @@ class Task:
     @cached_property
     def digest(self) -> str:
         """Names the texts, the labels and the metric."""
-        found = hashlib.sha256(json.dumps([self.labels, self.metric]).encode())
+        found = hashlib.sha256(json.dumps([self.labels, self.metric, self.kind]).encode())
         for split in self.splits().values():
-            found.update(json.dumps([split.texts, split.labels.tolist()]).encode())
+            found.update(json.dumps([split.texts, split.labels.tolist()], default=np.ndarray.tolist).encode())
         return found.hexdigest()
 
     @property
@@ -234,7 +234,12 @@ def subsample(task: Task, count: int, seed: int) -> Task:
 
 
 def save_task(task: Task, folder: str | Path) -> Path:
-    """Write a task as ``task.yaml`` and one ndjson file per split, which ``load_task`` reads back as it was."""
+    """Write a task as ``task.yaml`` and one ndjson file per split, which ``load_task`` reads back as it was.
+
+    Raises ``DataError`` for other tasks than those with one label a text.
+    """
+    if task.kind != "label" or not all(isinstance(text, str) for split in task.splits().values() for text in split.texts):
+        raise DataError(f"only tasks with one label for a single text are written, but '{task.name}' is of another kind")
     manifest: dict[str, Any] = {
         "name": task.name,
         **{name: f"{name}.ndjson" for name in task.splits()},

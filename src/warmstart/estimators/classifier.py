@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from warmstart.data import Split
 from warmstart.errors import DataError
@@ -32,7 +32,7 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
         With ``unlabelled`` texts, pretraining goes on with them and the labelled texts first, where a pilot says that it pays
         (see ``workflows.dapt``). Raises ``DataError`` for what is no text.
         """
-        texts, labels = as_texts(texts), np.asarray(y)
+        texts, labels = as_texts(texts), column_or_1d(y, warn=True)
         check_classification_targets(labels)
         one_each(texts, labels, "labels")
         self.classes_, numbers = np.unique(labels, return_inverse=True)

@@ -24,7 +24,8 @@ from warmstart.schemes.features import pooled_layers
 class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Texts to the pooled states of a frozen backbone.
 
-    ``layer``: -1 for what heads read, 0 for the embedding, up to L for the sum after the last block.
+    ``layer``: 0 for the embedding, then each block's sum up to L; all are normalised as a mix reads them. -1, as L, is what heads
+    read.
     """
 
     def __init__(self, backbone: str | Path | Bundle = "", *, pooling: str = "mean", layer: int = -1) -> None:

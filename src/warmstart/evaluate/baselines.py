@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from warmstart.evaluate.metrics import classification
 from warmstart.registry import Registry
 
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
@@ -38,13 +39,13 @@ class BaselineResult:
     """what was chosen on the validation split"""
 
 
-def majority(train: Labelled, validation: Labelled, test: Sequence[str], classes: int) -> BaselineResult:
+def majority(train: Labelled, validation: Labelled, test: Sequence[str], classes: int, metric: str = "accuracy") -> BaselineResult:
     """The share of each label in training, whatever the text."""
     shares = np.bincount(train.labels, minlength=classes) / len(train.labels)
     return BaselineResult(np.tile(shares, (len(test), 1)), "always the commonest label")
 
 
-def tfidf(train: Labelled, validation: Labelled, test: Sequence[str], classes: int) -> BaselineResult:
+def tfidf(train: Labelled, validation: Labelled, test: Sequence[str], classes: int, metric: str = "accuracy") -> BaselineResult:
     """TF-IDF of words and word pairs, then logistic regression; C is chosen on the validation split, which is not trained on.
 
     Classes missing from the training texts get probability 0.
@@ -52,27 +53,34 @@ def tfidf(train: Labelled, validation: Labelled, test: Sequence[str], classes: i
     from sklearn.linear_model import LogisticRegression
 
     models = {strength: LogisticRegression(C=strength, max_iter=2000) for strength in STRENGTHS}
-    return _best_of(models, train, validation, test, classes)
+    return _best_of(models, train, validation, test, (classes, metric))
 
 
-def svm(train: Labelled, validation: Labelled, test: Sequence[str], classes: int) -> BaselineResult:
+def svm(train: Labelled, validation: Labelled, test: Sequence[str], classes: int, metric: str = "accuracy") -> BaselineResult:
     """The same words under a linear support vector machine; the softmax of its margins is good to rank by, no more."""
     from sklearn.svm import LinearSVC
 
     models = {strength: LinearSVC(C=strength) for strength in MARGINS}
-    return _best_of(models, train, validation, test, classes)
+    return _best_of(models, train, validation, test, (classes, metric))
 
 
-def _best_of(models: dict[float, Any], train: Labelled, validation: Labelled, test: Sequence[str], classes: int) -> BaselineResult:
-    """What the one that answers most validation texts rightly says of the test texts; ties go to the smaller C."""
+def _best_of(
+    models: dict[float, Any], train: Labelled, validation: Labelled, test: Sequence[str], judged: tuple[int, str]
+) -> BaselineResult:
+    """What the one that is best on the validation texts says of the test texts; ties go to the smaller C.
+
+    ``judged`` is (number of classes, metric).
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     known = vectorizer.fit_transform(train.texts)
     unknown = vectorizer.transform(validation.texts)
-    scores = {
-        strength: float(model.fit(known, train.labels).score(unknown, validation.labels)) for strength, model in models.items()
-    }
+    classes, metric = judged
+    scores, names = {}, [str(number) for number in range(classes)]
+    for strength, model in models.items():
+        said = np.eye(classes)[model.fit(known, train.labels).predict(unknown)]
+        scores[strength] = classification(validation.labels, said, names).score(metric)
     strength = max(scores, key=lambda tried: scores[tried])
     best, rows = models[strength], vectorizer.transform(test)
     probabilities = np.zeros((len(test), classes))
@@ -88,7 +96,7 @@ def _softmax(model: Any, rows: Any) -> np.ndarray:
     return softmax(np.stack([-margins, margins], axis=1) if margins.ndim == 1 else margins, axis=1)
 
 
-Baseline = Callable[[Labelled, Labelled, Sequence[str], int], BaselineResult]
+Baseline = Callable[..., BaselineResult]
 
 BASELINES: Registry[Baseline] = Registry(
     "baseline", {"majority": majority, "TF-IDF + logistic regression": tfidf, "TF-IDF + linear SVM": svm}

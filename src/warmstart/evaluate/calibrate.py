@@ -20,10 +20,13 @@ RANGE = (0.05, 20.0)
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The temperature at which ``probabilities`` (N, C) give ``labels`` (N,) the lowest log loss; above 1: the model was too sure.
 
-    The log loss is convex in 1 / T, so that a bounded search over it ends at the one minimum, or at an end of ``RANGE``.
+    Where every text is answered rightly, no temperature is too low for the log loss; then it is 1. It is convex in 1 / T, so that a
+    bounded search over it ends at the one minimum, or at an end of ``RANGE``.
     """
     from scipy.optimize import minimize_scalar
 
+    if bool((probabilities.argmax(axis=1) == labels).all()):
+        return 1.0
     logits = np.log(probabilities.clip(min=1e-30))
     picked = logits[np.arange(len(labels)), labels]
 

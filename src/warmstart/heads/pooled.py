@@ -87,7 +87,7 @@ class RegressHead(Pooled):
 
     def loss(self, scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
         """Summed squared error of standardised numbers: scores (B, 1) against targets (B,)."""
-        wanted = (targets.float() - self.config.mean) / self.config.spread
+        wanted = ((targets - self.config.mean) / self.config.spread).float()  # in the targets' own precision: dates are large
         return (scores[:, 0].float() - wanted).square().sum()
 
     def said(self, scores: Tensor) -> Tensor:

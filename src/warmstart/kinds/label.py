@@ -59,5 +59,5 @@ class Label(Kind):
 
 def _run(name: str, task: Task) -> tuple[Any, str]:
     train, validation = (Labelled(strings(part), part.labels) for part in (task.train, task.validation))
-    result = BASELINES[name](train, validation, strings(task.test), len(task.labels))
+    result = BASELINES[name](train, validation, strings(task.test), len(task.labels), task.metric)
     return result.probabilities, result.settings

@@ -31,7 +31,7 @@ class Number(Kind):
         from sklearn.metrics import r2_score
 
         truth, found = split.labels, said[:, 0]
-        still = np.ptp(found) < 1e-12 or np.ptp(truth) < 1e-12
+        still = any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (found, truth))
         both = (0.0, 0.0) if still else (float(stats.pearsonr(truth, found)[0]), float(stats.spearmanr(truth, found)[0]))
         error = found - truth
         return Figures(

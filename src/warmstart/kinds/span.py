@@ -20,6 +20,7 @@ import torch
 from warmstart.data import Split, Task
 from warmstart.data.batch import Encoded, chosen_batches, encode_pieces
 from warmstart.engine import read
+from warmstart.errors import DataError
 from warmstart.heads import SpanHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.kinds.kind import Baseline, Batches, Kind, Reading
@@ -64,7 +65,9 @@ class Span(Kind):
         """Targets (B, 2): the first tokens of the answer's first and last piece; questions whose answer was cut off are out."""
         ends = [ends_of(passage, target) for (_, passage), target in zip(split.texts, split.labels, strict=True)]
         fit = np.array([last < len(marks) for (_, last), marks in zip(ends, encoded.marks, strict=True)])
-        kept = np.flatnonzero(fit) if fit.any() else np.arange(len(encoded))
+        if not fit.any():
+            raise DataError("no answer of the training questions fits into the model's longest row; give shorter passages")
+        kept = np.flatnonzero(fit)
         few = encoded.take(kept)
 
         def made(places: np.ndarray) -> Batch:

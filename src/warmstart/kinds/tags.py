@@ -50,7 +50,8 @@ class Tags(Kind):
         def made(places: np.ndarray) -> Batch:
             batch = collate([encoded.rows[i] for i in places], None, pad_id, causal=causal)
             targets = torch.from_numpy(padded([rows[i] for i in places], IGNORE))
-            return Batch(batch.ids, targets, batch.mask, causal, int((targets != IGNORE).sum()))
+            mask = torch.ones_like(batch.ids, dtype=torch.bool) if batch.mask is None else batch.mask  # targets end before rows do
+            return Batch(batch.ids, targets, mask, causal, int((targets != IGNORE).sum()))
 
         return chosen_batches(encoded, made, size, seed)
 

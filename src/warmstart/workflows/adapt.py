@@ -65,7 +65,7 @@ def adapt(config: AdaptConfig) -> Outcome:
     folder = open_run(config.out, config, resume=False)
     scheme = make_scheme(config.tune.scheme, config.tune.options)
     if scheme.continued:
-        bundle = continue_pretraining(bundle, task, config.tune.options, config.seed).bundle
+        bundle = continue_pretraining(bundle, task, config.tune.options, config.seed, apart=apart).bundle
     outcome = compare(bundle, task, config)
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", outcome.comparison)
     best = adapted_bundle(bundle, outcome, config, apart)

@@ -20,14 +20,17 @@ from warmstart.tokenizer import Tokenizer
 
 
 def set_apart(task: Task, share: float) -> tuple[Task, Split | None]:
-    """The task without a stratified share of its validation texts, and those texts; they are the same for every seed."""
+    """The task without a random share of its validation texts, and those texts; they are the same for every seed.
+
+    They are drawn without regard to labels: a bound on the share of errors holds for a plain draw alone.
+    """
     if not share:
         return task, None
     if task.kind != "label":
         raise ConfigError(
             f"--calibration is for tasks with one label a text, but '{task.name}' is of kind '{task.kind}'; leave it out"
         )
-    kept, apart = stratified(task.validation.labels, share, 0)
+    kept, apart = stratified(np.zeros_like(task.validation.labels), share, 0)
     return replace(task, validation=task.validation.take(kept)), task.validation.take(apart)
 
 

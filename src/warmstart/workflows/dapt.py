@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -25,7 +26,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from warmstart.data import Part, Source, Split, Task, documents_of, prepare
+from warmstart.data.audit import same_as
 from warmstart.data.batch import Rows, pretraining_batches
+from warmstart.data.task import plain_text
 from warmstart.engine import TrainConfig, Work, console, pick_device, train
 from warmstart.errors import ConfigError, DataError
 from warmstart.evaluate.language import held_out
@@ -73,17 +76,19 @@ class Continued:
     """what was decided, and why"""
 
 
-def continue_pretraining(bundle: Bundle, task: Task, options: SchemeOptions, seed: int, text: Split | None = None) -> Continued:
+def continue_pretraining(
+    bundle: Bundle, task: Task, options: SchemeOptions, seed: int, text: Split | None = None, apart: Split | None = None
+) -> Continued:
     """Go on with pretraining ``bundle`` on the text of ``task``; its labelled training texts serve the probe.
 
-    ``text``: training texts to read without labels, where these are more than the labelled ones. The bundle that comes back has
-    one more entry in its history. Raises ``ModelError`` where the model has no language head, ``DataError`` where there is too
-    little text.
+    ``text``: training texts to read without labels, where these are more than the labelled ones. ``apart``: more texts that must
+    not be read, because a promise is to be found on them. The bundle that comes back has one more entry in its history. Raises
+    ``ModelError`` where the model has no language head, ``DataError`` where there is too little text.
     """
     if task.kind != "label":
         raise ConfigError(f"dapt's pilot needs one label a text, but '{task.name}' is of kind '{task.kind}'; leave dapt out")
     language = needed(Language.of(bundle))
-    texts, dropped = gather(task, (text or task.train).texts)
+    texts, dropped = gather(task, (text or task.train).texts, apart)
     if len(texts) < LEAST_TEXTS:
         raise DataError(
             f"to go on with pretraining, at least {LEAST_TEXTS} texts are needed, a part of which is held out, but "
@@ -120,12 +125,13 @@ def continue_pretraining(bundle: Bundle, task: Task, options: SchemeOptions, see
     return Continued(replace(bundle, model=model.cpu().eval(), history=(*bundle.history, entry)), tuple(evidence), verdict)
 
 
-def gather(task: Task, training: Iterable[str]) -> tuple[list[str], int]:
-    """The task's text without labels, and how many texts were left out because validation or test has them too."""
-    secret = {_plain(text) for split in (task.validation, task.test) for text in split.texts}
-    found = [*documents_of(task.unlabelled), *training]
-    kept = list(dict.fromkeys(text for text in found if _plain(text) not in secret))
-    return kept, sum(_plain(text) in secret for text in found)
+def gather(task: Task, training: Iterable[Any], apart: Split | None = None) -> tuple[list[str], int]:
+    """The task's text without labels, and how many texts were left out because validation or test has them too, or ``apart``."""
+    hidden = [task.validation, task.test, *([apart] if apart else [])]
+    secret = {same_as(plain_text(text)) for split in hidden for text in split.texts}
+    found = [*documents_of(task.unlabelled), *map(plain_text, training)]
+    kept = list(dict.fromkeys(text for text in found if same_as(text) not in secret))
+    return kept, sum(same_as(text) in secret for text in found)
 
 
 def judge(before: Evidence, after: Evidence) -> tuple[bool, str]:
@@ -139,11 +145,6 @@ def judge(before: Evidence, after: Evidence) -> tuple[bool, str]:
     )
     pays = gain >= LEAST_GAIN and after.probe >= before.probe - after.noise
     return pays, f"{said}: {'it pays' if pays else 'it does not pay; the weights stay as they came'}"
-
-
-def _plain(text: str) -> str:
-    """What makes two texts the same: their words, whatever their case and spacing."""
-    return " ".join(text.lower().split())
 
 
 def _rows(texts: list[str], bundle: Bundle, language: Language, folder: Path) -> tuple[Rows, Rows]:

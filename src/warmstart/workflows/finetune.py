@@ -201,7 +201,7 @@ def _pace(splits: Splits, config: FineTuneConfig, scheme: Scheme) -> tuple[int |
     Where no budget is named, it is ten epochs, but at least 200 steps: few texts need many passes (Mosbach et al. 2021). Where
     nothing else is said, each epoch ends with an evaluation, but a run has no more than twenty.
     """
-    mean_tokens = float(np.mean([len(row) for row in splits.train.rows]))
+    mean_tokens = splits.train.group * float(np.mean([len(row) for row in splits.train.rows]))
     per_epoch = -(-len(splits.train) // (config.train.batch * config.train.accumulate))
     steps = config.train.count_text_steps(len(splits.train), mean_tokens, max(DEFAULT_EPOCHS, LEAST_STEPS / per_epoch))
     every = config.train.evaluate_every or max(per_epoch, -(-(steps or 0) // EVALUATIONS))
@@ -265,7 +265,7 @@ def _cached(model: Model, splits: Splits, config: FineTuneConfig, seed: int) -> 
 def _with_language(lessons: _Lessons, model: Model, splits: Splits, language: Language, how: tuple[float, int]) -> _Lessons:
     """The same, and each batch's texts once more as pretraining read text; ``how`` is (weight, seed)."""
     weight, seed = how
-    share = weight / tokens_per_text(language, splits.train.rows, model)
+    share = weight / (splits.train.group * tokens_per_text(language, splits.train.rows, model))
 
     def loss(batch: Batch) -> Tensor:
         return share * text_loss(model, batch) if isinstance(batch, LanguageBatch) else lessons.loss(batch)

@@ -34,6 +34,8 @@ class StreamConfig(TasksConfig):
 
     out: str = "runs/stream"
     """folder of the run"""
+    text: str | None = None
+    """text on which the pretrained language head is measured before and after; it must not have been trained on"""
     memory: Annotated[tuple[Memory, ...], Field(min_length=1)] = ("none", "replay", "ewc")
     """how earlier tasks are remembered: none, replay (stored texts), ewc (elastic weight consolidation); several are compared"""
     memory_texts: int = Field(100, ge=0)

@@ -61,7 +61,10 @@ class Stream:
             for task, name in enumerate(self.names[:-1]):
                 after, end = self.cell(memory, task, task), self.cell(memory, last, task)
                 way = "fell" if end.mean < after.mean else "rose"
-                said.append(f"{memory}: {name} {way} from {100 * after.mean:.1f} to {100 * end.mean:.1f} % by the end")
+                moved = f"{way} from {100 * after.mean:.1f} to {100 * end.mean:.1f} %"
+                said.append(
+                    f"{memory}: {name} {moved if end.mean != after.mean else f'stayed at {100 * end.mean:.1f} %'} by the end"
+                )
         base, *others = list(self.runs)
         for other in others:
             for figure, what in (("average", "the average over tasks at the end"), ("learned", "the score on each new task")):

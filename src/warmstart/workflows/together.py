@@ -48,8 +48,6 @@ class TasksConfig(Config):
     """folder of the run"""
     labels: int | None = Field(None, gt=1)
     """use only so many training texts of each task, stratified"""
-    text: str | None = None
-    """text on which the pretrained language head is measured before and after; it must not have been trained on"""
     seeds: int = Field(3, gt=0)
     """how many seeds; fewer than three say little"""
     seed: int = Field(0, ge=0)
@@ -67,6 +65,10 @@ def load_tasks(config: TasksConfig) -> list[Task]:
         raise ConfigError(f"each task needs a name of its own, but {', '.join(twice)} came twice; change 'name' in one manifest")
     if config.train.steps or config.train.tokens or config.train.minutes:
         raise ConfigError("the length of a run of several tasks is told by --epochs; leave --steps, --tokens and --minutes out")
+    if config.train.accumulate != 1 or config.train.evaluate_every:
+        raise ConfigError("runs of several tasks read one batch a step; leave --accumulate and --evaluate-every out")
+    if odd := [name for name in names if Path(name).name != name]:
+        raise ConfigError(f"a task's name becomes a folder, but {odd[0]!r} cannot be one; change 'name' in its manifest")
     if strange := [task for task in tasks if task.kind != "label"]:
         raise ConfigError(f"tasks together need one label a text, but '{strange[0].name}' is of kind '{strange[0].kind}'")
     few = config.labels
@@ -161,9 +163,8 @@ class LanguageLoss:
     def of(self, backbone: Any) -> float:
         """Mean nats per target, under the objective of the bundle."""
         model = Model(backbone, self.bundle.model.head, causal=self.bundle.model.causal)
-        if self.language.head.config.tied:
-            self.language.attach(model)
-            model = Model(backbone, model.get_submodule("language"), causal=model.causal)  # type: ignore[arg-type]
+        self.language.attach(model)
+        model = Model(backbone, model.get_submodule("language"), causal=model.causal)  # type: ignore[arg-type]
         objective: ObjectiveConfig = self.language.objective
         with TemporaryDirectory() as folder:
             corpus = prepare([Source(path=self.text)], self.bundle.tokenizer, Path(folder))
