@@ -519,7 +519,7 @@ def test_pairs_are_read_as_theirs(tmp_path: Path) -> None:
     """The second text is of kind 1, as their tokenizer and ours say it; another kind gives other scores."""
     from tokenizers import Tokenizer as Library
 
-    from warmstart.data.batch import encode
+    from warmstart.interop.framing import framed
 
     bundle = from_huggingface(folder_of("bert-labels", tmp_path / "hf"))
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
@@ -530,8 +530,7 @@ def test_pairs_are_read_as_theirs(tmp_path: Path) -> None:
         wanted = theirs(batch.ids, attention_mask=mask, token_type_ids=batch.types).logits
         torch.testing.assert_close(bundle.model(batch.ids, batch.mask, batch.types), wanted, atol=1e-5, rtol=1e-5)
         assert not torch.allclose(bundle.model(batch.ids, batch.mask), wanted, atol=1e-4)
-    ws.to_huggingface(bundle, tmp_path / "out")
-    library = Library.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    library = Library.from_str(framed(bundle.tokenizer, bundle.tokenizer.specials.eos, typed=True))
     for row, pair in zip(range(2), pairs, strict=True):
         found = library.encode(*pair)
         assert found.ids == batch.ids[row, : len(found.ids)].tolist()
