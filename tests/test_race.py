@@ -282,3 +282,17 @@ def test_a_cluster_changes_no_result(place: Path) -> None:
         spread = race(settings(place, out=str(place / "spread"), jobs=2))
     scores = [{s.name: (s.judged.scores, s.rate) for s in found.standings} for found in (alone, spread)]
     assert scores[0] == scores[1]
+
+
+def test_a_backbone_that_knows_the_labels_is_named(place: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """An adapted model that learns the same task again, or races for it, says nothing of few labels; the audit says so."""
+    base = ["--steps", "3", "--seeds", "1", "--no-scratch"]
+    task = str(place / "task" / "task.yaml")
+    assert main(["adapt", str(place / "lm"), task, *base, "--no-baselines", "--out", str(place / "first")]) == 0
+    assert "has learned labels of" not in capsys.readouterr().err
+    assert main(["adapt", str(place / "first"), task, *base, "--no-baselines", "--out", str(place / "again")]) == 0
+    assert "has learned labels of" in capsys.readouterr().err
+    words = ["--backbones", str(place / "first"), "--schemes", "probe", "--rates", "1e-3", *base, "--out", str(place / "raced")]
+    assert main(["race", task, *words]) == 0
+    assert "audit (error)" in capsys.readouterr().err
+    assert "has learned labels of" in (place / "raced" / "report.html").read_text()

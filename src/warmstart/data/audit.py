@@ -102,6 +102,8 @@ class Audit:
     leaks: tuple[Leak, ...]
     """only those that exist"""
     conflicts: tuple[Conflict, ...]
+    taught: tuple[str, ...] = ()
+    """models that are to learn the task, and have learned labels of it before"""
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON, with the findings."""
@@ -121,6 +123,12 @@ class Audit:
         return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
 
     def _across(self) -> Iterator[Finding]:
+        for name in self.taught:
+            yield Finding(
+                "error",
+                f"{name} has learned labels of {self.task} before: what it does with few labels, or with frozen features, says "
+                "nothing; start from the model that it was adapted from.",
+            )
         for leak in self.leaks:
             share = leak.count / next(split.examples for split in self.splits if split.name == leak.split)
             counted = f"{leak.count} ({share:.1%}), such as {_short(leak.example)}."

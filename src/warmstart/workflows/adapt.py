@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from warmstart.workflows.dapt import continue_pretraining
 from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, check_scheme, fine_tune, head_for, looks_back_only
 from warmstart.workflows.outcome import PRETRAINED, SCRATCH, Outcome
 from warmstart.workflows.pages import adaptation_page
-from warmstart.workflows.run import load_model, open_run, print_comparison, provenance
+from warmstart.workflows.run import load_model, open_run, print_comparison, provenance, taught
 
 SPARED = ("TF-IDF + linear SVM",)
 """baselines that a race runs, but an adaptation does without"""
@@ -87,6 +88,7 @@ def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None 
     splits = {seed: whole.sample(labels, seed) if labels else whole for seed in seeds}
     first = splits[config.seed].task
     found = audit(first, bundle.tokenizer, bundle.model.backbone.config.max_tokens)
+    found = replace(found, taught=(config.model,) if taught(bundle, task.name) else ())
     for finding in found.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
     for line in describe_swap(bundle.model, swapped):

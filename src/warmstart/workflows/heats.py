@@ -12,7 +12,7 @@ import math
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +30,7 @@ from warmstart.storage import sha256
 from warmstart.workflows.cells import Cell, Entrant, Ground, Result, bundle_digest, ground_of, run_cells
 from warmstart.workflows.dapt import continue_pretraining
 from warmstart.workflows.finetune import FineTuneConfig, check_scheme
-from warmstart.workflows.run import load_model, open_run
+from warmstart.workflows.run import find_bundle, load_model, open_run, taught
 from warmstart.workflows.standings import Standing, choose_rate, stand
 
 FRESH = "from scratch"
@@ -118,7 +118,7 @@ def open_heats(config: HeatsConfig) -> Heats:
     ground = ground_of(task, config.task, folder, config.tune, without_leaks=config.drop_leaks)
     if config.budget:
         ground = ground.model_copy(update={"deadline": started + seconds_of(config.budget)})
-    found = audit(task)
+    found = replace(audit(task), taught=tuple(path for path in config.backbones if taught(load(find_bundle(path)), task.name)))
     for finding in found.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
     return Heats(config, task, found, tuple(entrants), ground, folder)

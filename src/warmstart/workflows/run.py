@@ -79,6 +79,12 @@ def load_model(path: str | Path) -> Bundle:
     return bundle
 
 
+def taught(bundle: Bundle, task: str) -> bool:
+    """Whether a model's history says that it has learned labels of a task of this name."""
+    own = [entry["task"].get("name") for entry in bundle.history if isinstance(entry.get("task"), Mapping)]
+    return task in [*own, *(name for entry in bundle.history for name in entry.get("tasks", ()))]
+
+
 def provenance() -> dict[str, str]:
     """What a report says of where its figures come from: the command, the machine, the date, the version."""
     return {

@@ -64,7 +64,14 @@ def stream(config: StreamConfig) -> Stream:
         console.print(sentence, markup=False)
     for memory, done in runs.items():
         best = max(done, key=lambda run: run.validation)
-        entry = {"command": "stream", "memory": memory, "seed": best.seed, "scores": best.scores, "provenance": provenance()}
+        entry = {
+            "command": "stream",
+            "memory": memory,
+            "tasks": [task.name for task in tasks],
+            "seed": best.seed,
+            "scores": best.scores,
+            "provenance": provenance(),
+        }
         place = folder / "bundles" / memory
         for number, task in enumerate(tasks):
             save(task_bundle(ground, best.model, number, entry | {"task": task.summary()}), place / task.name)
