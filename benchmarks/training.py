@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,6 +52,7 @@ class Size:
 SMALL = Size("small", 256, 4, 4, 1024, 8192, 256, 16)
 LAB = Size("lab", 200, 4, 2, 200, 50_001, 256, 8)
 CPU = torch.device("cpu")
+AS_LONG_AS_IT_LIVES = ExitStack()
 
 
 def ours(size: Size, batch: Batch) -> Step:
@@ -60,7 +61,7 @@ def ours(size: Size, batch: Batch) -> Step:
     backbone = Backbone(config, size.vocab)
     model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=batch.causal).train()
     optimizer = Optimizer([Group(dict(model.named_parameters()))], TrainConfig())
-    kept(CPU).__enter__()  # as the loop does, for the life of this process
+    AS_LONG_AS_IT_LIVES.enter_context(kept(CPU))  # the training loop holds it open for a whole run
 
     def step() -> None:
         with arithmetic("auto", CPU):
