@@ -44,7 +44,8 @@ def packed(model: Model, rows: int = 512) -> Iterator[None]:
 
 
 def _fits(weight: Tensor) -> bool:
-    return weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    known = weight.dtype is torch.float32 or (weight.dtype is torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return known and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
 
 
 def _product(weight: Tensor, bias: Tensor | None, rows: int) -> Product:
