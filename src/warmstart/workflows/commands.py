@@ -42,8 +42,10 @@ COMMANDS = Registry(
         "account": Command("account", "AccountConfig", "account", "count parameters, operations and memory, part by part"),
         "audit": Command("use", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"),
         "doctor": Command("use", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
-        "study lab": Command("study", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"),
-        "study pairs": Command("pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
+        "study lab": Command(
+            "studies.lab", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"
+        ),
+        "study pairs": Command("studies.pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),

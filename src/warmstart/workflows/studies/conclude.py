@@ -1,0 +1,49 @@
+"""How every study ends: its findings in the terminal, its data as CSV files, its pictures on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from warmstart.config import Config
+from warmstart.engine import console
+from warmstart.report import Report, Section, write_report
+from warmstart.workflows.pages import as_sentence, closing_sections, footer
+from warmstart.workflows.run import print_table
+
+
+@dataclass(frozen=True)
+class Study:
+    """What came of a study."""
+
+    title: str
+    findings: Sequence[str]
+    """what was found and how sure it is, one sentence each, without capital and full stop; the first is the result"""
+    sections: Sequence[Section]
+    """figures and tables"""
+    data: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """each becomes a file ``NAME.csv`` beside the page"""
+    tiles: Sequence[tuple[str, str]] = ()
+    """key figures: what, and how much"""
+    shown: tuple[Sequence[Sequence[str]], Sequence[str]] | None = None
+    """rows and header of the table that the terminal shows"""
+
+
+def conclude(study: Study, config: Config, folder: Path) -> Path:
+    """Print, write the tables and the page; returns the page's path."""
+    if study.shown is not None:
+        print_table(study.title, *study.shown)
+    for sentence in study.findings:
+        console.print(as_sentence(sentence), markup=False, highlight=False)
+    for name, table in study.data.items():
+        table.write_csv(folder / f"{name}.csv")
+        console.print(f"data: {folder / name}.csv", markup=False, highlight=False)
+    found = Section("What was found", tuple(as_sentence(sentence) for sentence in study.findings[1:]))
+    first, *_ = [as_sentence(sentence) for sentence in study.findings]
+    sections = [found, *study.sections] if found.text else list(study.sections)
+    page = write_report(Report(study.title, first, study.tiles, (*sections, *closing_sections(config)), footer()), folder)
+    console.print(f"report: {page}", markup=False, highlight=False)
+    return page
