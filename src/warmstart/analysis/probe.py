@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from warmstart.seeding import rng, seed_torch
 
-BATCH, STEPS, LEAST, LOOKS = 64, 3000, 600, 15
+BATCH, STEPS, LEAST, LOOKS = 64, 2000, 300, 15
 """items of a batch; most and least steps of a fit; how often a fit looks at validation"""
 EPOCHS = 20
 RATE, DECAY = 3e-3, 1e-2

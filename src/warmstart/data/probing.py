@@ -87,7 +87,7 @@ def _read(file: Path) -> Probing:
 
 
 def word_tasks(sentences: Sequence[Sequence[tuple[str, str]]], words: int, seed: int) -> list[Probing]:
-    """Three tasks of sentences whose words have a part of speech: ``words`` of them to train, a fourth as many for each other split.
+    """Three tasks of sentences whose words have a part of speech: ``words`` of them to train, a fourth for each other split.
 
     Which sentences belong to which split is drawn from the seed.
     """

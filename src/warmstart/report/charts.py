@@ -17,7 +17,7 @@ import numpy as np
 
 from warmstart.report.ink import BLUE, GREY, INK, QUIET, THEME, colours, shapes
 
-Chart = alt.Chart | alt.LayerChart
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Key = TypeVar("Key", bound=Hashable)
 
 WIDTH = 780

@@ -14,8 +14,10 @@ Point = tuple[str, str, str, float, float, float]
 """(task, model, layer, share, low, high)"""
 
 
-def probe_chart(points: Sequence[Point], layers: Sequence[str], floors: Sequence[tuple[str, str, float]]) -> Chart:
-    """Shares by layer with their intervals; ``floors`` (task, name, share) are drawn as dashed lines."""
+def probe_chart(
+    points: Sequence[Point], layers: Sequence[str], floors: Sequence[tuple[str, str, float]], form: str = ".0%"
+) -> Chart:
+    """Shares (or what ``form`` prints) by layer with their intervals; ``floors`` (task, name, share) are drawn as dashed lines."""
     models = list(dict.fromkeys(model for _, model, *_ in points))
     tasks = list(dict.fromkeys(task for task, *_ in points))
     drawn = [
@@ -25,9 +27,14 @@ def probe_chart(points: Sequence[Point], layers: Sequence[str], floors: Sequence
     values = drawn + [{"task": task, "floor": name, "share": share} for task, name, share in floors]
     base = chart_of(values)
     x = alt.X("layer:N", sort=list(layers), title=None, axis=alt.Axis(labelAngle=-40, labelLimit=70))
-    y = alt.Y("share:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(format=".0%", tickCount=5))
+    y = alt.Y("share:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(format=form, tickCount=5))
     colour = coloured("model", models)
-    tips = ["task:N", "model:N", "layer:N", *(alt.Tooltip(f"{name}:Q", format=".1%") for name in ("share", "low", "high"))]
+    tips = [
+        "task:N",
+        "model:N",
+        "layer:N",
+        *(alt.Tooltip(f"{name}:Q", format=form.replace("0%", "1%")) for name in ("share", "low", "high")),
+    ]
     known = base.transform_filter("isValid(datum.layer)")
     lines = known.mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour)
     spans = known.mark_rule(opacity=0.35, strokeWidth=4).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
