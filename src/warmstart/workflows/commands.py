@@ -46,6 +46,9 @@ COMMANDS = Registry(
             "studies.lab", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"
         ),
         "study pairs": Command("studies.pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
+        "study ablate": Command(
+            "studies.ablate", "AblateConfig", "ablate", "which heads and layers matter; take out those that do not"
+        ),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),
