@@ -17,8 +17,9 @@ from test_kinds import language_bundle, tune, write_task
 from warmstart.analysis.ablate import Part, erased, losses, means_of, parts_of, passages_of, shuffled, zero
 from warmstart.cli import main
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.heads import EmbedHeadConfig
 from warmstart.inserts import LoraConfig, insert
-from warmstart.model import Bundle, Model, load, parameter_counts, save
+from warmstart.model import Bundle, Model, load, parameter_counts, save, swap_head
 from warmstart.model.prune import prune_heads
 from warmstart.tokenizer import Tokenizer
 from warmstart.types import IGNORE
@@ -322,3 +323,6 @@ def test_mistakes_are_found_before_the_run(trained: Path, text: Path, tmp_path: 
         assert not (tmp_path / "run").exists()
     with pytest.raises(DataError):
         passages_of(load(trained), ["She"], 5, 0)
+    model = swap_head(load(trained).model, EmbedHeadConfig(), 0)
+    with pytest.raises(ModelError, match="adapt it to a task first"):
+        yardstick_for(Bundle(model, load(trained).tokenizer), None, (str(text),), 5, 0)

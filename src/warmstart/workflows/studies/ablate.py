@@ -81,7 +81,7 @@ def ablate(config: AblateConfig) -> Found:
         whole = stick.judge(model)
     took = time.perf_counter() - start
     total = sum(len(_fills(config, means, part)) for part in parts)
-    console.print(f"{len(parts)} parts on {len(stick.encoded):,} texts: about {took * total:.0f} s", markup=False)
+    console.print(f"{len(parts)} parts on {len(stick.encoded):,} texts: at most about {took * total:.0f} s", markup=False)
     judged = [judge_without(model, [part], _fills(config, means, part), stick) for part in parts]
     found = Found(stick, whole, _ranked(parts, judged, whole, stick), total + 1, time.perf_counter() - start)
     if config.prune:
@@ -164,7 +164,7 @@ def _added(alone: Sequence[Judged], whole: Judged) -> Judged:
 
 
 def _study(found: Found, config: AblateConfig) -> Study:
-    stick, axis = found.stick, f"worse by, {found.stick.unit}"
+    stick, axis = found.stick, f"{found.stick.name}: worse by, in {found.stick.unit}"
     rows, heads = [one.plain() for one in found.effects], [one.plain() for one in found.heads]
     figures = []
     for name, chosen in (("parts", [row for row in rows if row["kind"] != "head"]), ("heads", heads)):
@@ -184,7 +184,7 @@ def _study(found: Found, config: AblateConfig) -> Study:
         found.sentences(),
         (
             Section("What each part is worth", (stands,), figures),
-            Section("All parts", (f"Worse by, in {stick.unit}.",), (Table(HEADER, table),)),
+            Section("All parts", (f"{stick.name.capitalize()}: worse by, in {stick.unit}.",), (Table(HEADER, table),)),
         ),
         {"parts": pl.DataFrame(rows)},
         tiles,

@@ -123,7 +123,7 @@ class Found:
             f"{len(heads) - len(missed)} of {len(heads)} heads can be erased one at a time without a loss that is seen (at 5 %, "
             f"corrected for {len(self.effects)} parts){better}",
             f"the head that is missed most is {most.part.name}: {stick.change(most.gap)}{times}; the noise of one head's change, "
-            f"its standard error over texts, is {stick.said(noise)} in the median: smaller changes cannot be seen",
+            f"its standard error over texts, is {stick.said(noise)} in the median: changes of that size cannot be seen",
         ]
 
 

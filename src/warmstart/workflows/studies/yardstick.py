@@ -54,20 +54,23 @@ class Yardstick:
         return f"{value:{'+' if signed else ''}.{self.digits}f}"
 
     def change(self, gap: Gap) -> str:
-        """A change with its interval: ``1.20 points of accuracy (0.40 to 2.00)``."""
+        """A change with its interval: ``1.20 points (0.40 to 2.00)``."""
         return f"{self.said(gap.mean)} {self.unit} ({self.said(gap.low)} to {self.said(gap.high)})"
 
 
 def yardstick_for(bundle: Bundle, task: str | None, text: Sequence[str], first: int, seed: int) -> Yardstick:
-    """What can be measured of this model; raises ``ConfigError`` where what it needs was not given, or something else was."""
-    kind = bundle.model.head.config.kind
+    """What can be measured of this model.
+
+    Raises ``ConfigError`` where what it needs was not given, or something else was; ``ModelError`` for a head made for no task.
+    """
     if isinstance(bundle.model.head, LanguageHead):
         if task is not None or not text:
             came = "a task came; the model adapted to it can be measured on it" if task is not None else "none came"
             raise ConfigError(f"a language model is measured on text (--text FILES), but {came}")
         return _by_loss(bundle, text, first, seed)
+    kind_for(bundle.model.head)
     if task is None or text:
-        came = f"its head, '{kind}', predicts no tokens; leave --text out" if text else "none came"
+        came = "its head predicts no tokens; leave --text out" if text else "none came"
         raise ConfigError(f"an adapted model is measured on its task (the manifest, after the model), but {came}")
     return _by_metric(bundle, task, first, seed)
 
@@ -92,7 +95,7 @@ def _by_metric(bundle: Bundle, path: str, first: int, seed: int) -> Yardstick:
         return 100 * kind.scores(split, said, task).score(task.metric), 100 * kind.resampled(split, said, task)
 
     metric = task.metric.replace("_f1", " F1")
-    return Yardstick(metric, f"points of {metric}", 2, rising=False, encoded=encoded, ask=ask)
+    return Yardstick(metric, "points", 2, rising=False, encoded=encoded, ask=ask)
 
 
 def _by_loss(bundle: Bundle, text: Sequence[str], first: int, seed: int) -> Yardstick:
