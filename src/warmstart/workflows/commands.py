@@ -47,6 +47,9 @@ COMMANDS = Registry(
         ),
         "study pairs": Command("studies.pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
         "study probe": Command("studies.probe", "ProbeConfig", "study_probe", "what can be read from every layer, with controls"),
+        "study ablate": Command(
+            "studies.ablate", "AblateConfig", "ablate", "which heads and layers matter; take out those that do not"
+        ),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),
