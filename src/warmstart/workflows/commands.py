@@ -47,6 +47,7 @@ COMMANDS = Registry(
         ),
         "study pairs": Command("studies.pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
         "study probe": Command("studies.probe", "ProbeConfig", "study_probe", "what can be read from every layer, with controls"),
+        "study explain": Command("studies.explain", "ExplainConfig", "explain", "which words made a prediction, and is that so?"),
         "study ablate": Command(
             "studies.ablate", "AblateConfig", "ablate", "which heads and layers matter; take out those that do not"
         ),
