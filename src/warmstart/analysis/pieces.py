@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from warmstart.errors import DataError
 from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
 
+Passage = TypeVar("Passage")
 
-def sampled(passages: Iterable[str], count: int, seed: int) -> list[str]:
+
+def sampled(passages: Iterable[Passage], count: int, seed: int) -> list[Passage]:
     """At most ``count`` passages of a stream, each as likely as any other, in their order (Vitter 1985, algorithm R).
 
     Raises ``DataError`` where there is none.
     """
-    draw, kept = rng(seed, "passages"), list[tuple[int, str]]()
+    draw, kept = rng(seed, "passages"), list[tuple[int, Passage]]()
     for number, passage in enumerate(passages):
         place = number if number < count else int(draw.integers(number + 1))
         if number < count:
@@ -27,13 +30,19 @@ def sampled(passages: Iterable[str], count: int, seed: int) -> list[str]:
             kept[place] = (number, passage)
     if not kept:
         raise DataError("a corpus needs at least one passage that is not empty, but found none; give more text")
-    return [passage for _, passage in sorted(kept)]
+    return [passage for _, passage in sorted(kept, key=lambda one: one[0])]
 
 
 def pieces_of(tokenizer: Tokenizer, encoded: Encoded) -> dict[int, str]:
     """The text of every token that occurs, without what marks the starts or insides of words: ``##ing`` -> ``ing``."""
     ids = np.unique(np.concatenate(encoded.rows))
     return {int(one): tokenizer.token(one).removeprefix("##").replace("▁", " ") for one in ids}
+
+
+def in_running_text(tokenizer: Tokenizer, id: int) -> str:
+    """The text of a token as it follows another, with a space before it where it begins a word: ``the`` -> `` the``."""
+    piece = tokenizer.token(id).removeprefix("##").replace("▁", " ")
+    return f" {piece}" if tokenizer.vocabulary().word_starts[id] and not piece[:1].isspace() else piece
 
 
 def is_punctuation(piece: str) -> bool:

@@ -47,6 +47,7 @@ COMMANDS = Registry(
         ),
         "study pairs": Command("studies.pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
         "study attention": Command("studies.attention", "AttentionConfig", "attention", "where does each head look?"),
+        "study neurons": Command("studies.neurons", "NeuronsConfig", "neurons", "what do single neurons go with?"),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),

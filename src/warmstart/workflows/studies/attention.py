@@ -95,9 +95,9 @@ class Heads:
             return [pointed, *kinds, "this is of one text: without a corpus (--text) nothing says how far it holds for others"]
         sure = int((np.nan_to_num(self.p, nan=1.0) < 0.05).any(axis=2).sum())
         first = (
-            f"over {len(self.looks.sums):,} passages, {sure} of {even.size} heads surely differ from uniform attention in what they "
-            f"look at (Holm's correction over all heads and {len(KINDS)} kinds of tokens, 5 %); random heads do so too, a little: "
-            f"what counts is how much, and the bar is {self.bar:.2f} of the weight"
+            f"over {len(self.looks.sums):,} passages, {sure} of {even.size} heads surely differ from uniform attention in what "
+            f"they look at (Holm's correction over all heads and {len(KINDS)} kinds of tokens, 5 %); random heads do so too, a "
+            f"little: what counts is how much, and the bar is {self.bar:.2f} of the weight"
         )
         return [first, *kinds, pointed]
 
