@@ -51,6 +51,8 @@ COMMANDS = Registry(
         "study ablate": Command(
             "studies.ablate", "AblateConfig", "ablate", "which heads and layers matter; take out those that do not"
         ),
+        "study attention": Command("studies.attention", "AttentionConfig", "attention", "where does each head look?"),
+        "study neurons": Command("studies.neurons", "NeuronsConfig", "neurons", "what do single neurons go with?"),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),

@@ -1,0 +1,51 @@
+"""What studies of tokens share: a sample of passages, tokens as the text they stand for, and which of them are punctuation."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+
+from warmstart.data.batch import Encoded
+from warmstart.errors import DataError
+from warmstart.seeding import rng
+from warmstart.tokenizer import Tokenizer
+
+Passage = TypeVar("Passage")
+
+
+def sampled(passages: Iterable[Passage], count: int, seed: int) -> list[Passage]:
+    """At most ``count`` passages of a stream, each as likely as any other, in their order (Vitter 1985, algorithm R).
+
+    Raises ``DataError`` where there is none.
+    """
+    draw, kept = rng(seed, "passages"), list[tuple[int, Passage]]()
+    for number, passage in enumerate(passages):
+        place = number if number < count else int(draw.integers(number + 1))
+        if number < count:
+            kept.append((number, passage))
+        elif place < count:
+            kept[place] = (number, passage)
+    if not kept:
+        raise DataError("a corpus needs at least one passage that is not empty, but found none; give more text")
+    return [passage for _, passage in sorted(kept, key=lambda one: one[0])]
+
+
+def pieces_of(tokenizer: Tokenizer, encoded: Encoded) -> dict[int, str]:
+    """The text of every token that occurs, without what marks the starts or insides of words: ``##ing`` -> ``ing``."""
+    ids = np.unique(np.concatenate(encoded.rows))
+    return {int(one): tokenizer.token(one).removeprefix("##").replace("▁", " ") for one in ids}
+
+
+def in_running_text(tokenizer: Tokenizer, id: int) -> str:
+    """The text of a token as it follows another, with a space before it where it begins a word: ``the`` -> `` the``."""
+    piece = tokenizer.token(id).removeprefix("##").replace("▁", " ")
+    return f" {piece}" if tokenizer.vocabulary().word_starts[id] and not piece[:1].isspace() else piece
+
+
+def is_punctuation(piece: str) -> bool:
+    """Whether a piece is made of punctuation and symbols only, white space aside."""
+    bare = piece.strip()
+    return bool(bare) and all(unicodedata.category(character)[0] in "PS" for character in bare)

@@ -1,0 +1,200 @@
+"""``study neurons``: what single neurons go with over a corpus, above what chance and an untrained network give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+from tyro.conf import Positional
+
+from warmstart.analysis.correlation import corrected, interval
+from warmstart.analysis.neurons import Correlated, Of, activations, correlate, plan_of, strongest, untrained
+from warmstart.analysis.pieces import in_running_text, sampled
+from warmstart.analysis.properties import Told, told_of_sentences, told_of_texts
+from warmstart.config import Config
+from warmstart.data import Source, documents_of
+from warmstart.data.conllu import is_conllu, read_conllu
+from warmstart.errors import ConfigError
+from warmstart.model import Bundle
+from warmstart.report import Figure, Section, Table
+from warmstart.report.neurons import Strip, best_chart, layers_chart, strips_chart
+from warmstart.workflows.run import load_model, open_run
+from warmstart.workflows.studies.conclude import Study, conclude
+from warmstart.workflows.studies.peaks import HEADER, Best, Neurons, Peak
+
+SHOWN = 24
+"""neurons whose passages are shown at most"""
+AROUND = 30
+"""tokens shown on either side of the strongest"""
+STRIPS = 3
+"""passages of each neuron that are coloured"""
+
+
+class NeuronsConfig(Config):
+    """Correlate every neuron with what can be told of each token, and show where the best of them are strongest."""
+
+    model: Positional[str]
+    """any model: a bundle, or a run's folder"""
+    text: tuple[str, ...] = Field(min_length=1)
+    """files or folders of text; .conllu files (.gz too) bring parts of speech"""
+    of: Of = "neurons"
+    """what is looked at: the inner layers of the blocks, or the states between them"""
+    neuron: tuple[str, ...] = ()
+    """neurons to show, each as LAYER.PLACE, both from 1 (2.113); default: the best for each property"""
+    show: str | None = None
+    """a text of your own to be coloured by them"""
+    passages: int = Field(500, gt=1)
+    """so many passages or sentences of the text, drawn at random"""
+    top: int = Field(5, gt=0, le=100)
+    """passages shown of each neuron"""
+    shifts: int = Field(20, gt=0, le=1000)
+    """times that properties are turned round by chance, for the floor"""
+    control: bool = True
+    """the same with a backbone of the same shape whose weights are random"""
+    out: str = "runs/neurons"
+    """folder of the run"""
+    seed: int = Field(0, ge=0)
+    """start of every random choice"""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Some neurons and their activations over all passages."""
+
+    columns: list[int]
+    names: list[str]
+    values: list[np.ndarray]
+    """for each passage (n, columns)"""
+
+    def size(self, place: int) -> float:
+        """The largest activation of a neuron without its sign."""
+        return max((float(np.abs(rows[:, place]).max()) for rows in self.values if len(rows)), default=0.0) or 1.0
+
+
+def neurons(config: NeuronsConfig) -> Neurons:
+    """Read, correlate, print and write the page; the ``study neurons`` command."""
+    bundle = load_model(config.model)
+    plan, told = plan_of(bundle.model, config.of), _told(bundle, config)
+    named = [plan.column(name) for name in config.neuron]
+    folder = open_run(config.out, config, resume=False)
+    correlated = correlate(bundle, told, config.of, config.shifts, config.seed)
+    found = _found(bundle, told, correlated, config)
+    columns = named or list(dict.fromkeys(one.peak.column for one in found.best))[:SHOWN]
+    shown = Shown(columns, [str(plan.neuron(one)) for one in columns], activations(bundle, told, config.of, columns))
+    passages, strips = _passages(bundle, told, shown, config)
+    sections = (_going(found, config), _where(passages, strips, found, config))
+    tiles = [("neurons", f"{len(correlated.r):,}"), ("passages", f"{len(told.values):,}"), ("tokens", f"{correlated.n:,}")]
+    data = {"correlations": found.table(), "passages": passages}
+    title = f"Neurons of {Path(config.model).name}"
+    conclude(Study(title, found.sentences(), sections, data, tiles, (found.rows(), HEADER)), config, folder)
+    return found
+
+
+def _told(bundle: Bundle, config: NeuronsConfig) -> Told:
+    """The passages and the properties of their tokens."""
+    tagged = [is_conllu(path) for path in config.text]
+    if not any(tagged):
+        documents = documents_of([Source(path=path) for path in config.text])
+        return told_of_texts(bundle, sampled(documents, config.passages, config.seed))
+    if not all(tagged):
+        raise ConfigError("--text must be .conllu files only, or none of them, but both came; run it once for each")
+    sentences = [sentence for path in config.text for sentence in read_conllu(path)]
+    return told_of_sentences(bundle, sampled(sentences, config.passages, config.seed))
+
+
+def _found(bundle: Bundle, told: Told, correlated: Correlated, config: NeuronsConfig) -> Neurons:
+    """The best neuron of each property beside chance and, if asked, beside an untrained backbone."""
+    peaks = _peaks(bundle, told, correlated, config)
+    controls: list[Peak | None] = [None] * len(peaks)
+    if config.control:
+        fresh = untrained(bundle, config.seed)
+        controls[:] = _peaks(fresh, told, correlate(fresh, told, config.of, 0, config.seed), config)
+    floors = correlated.floor.tolist()
+    best = [Best(*one) for one in zip(told.names, peaks, floors, controls, strict=True)]
+    q = corrected(correlated.r, correlated.n)
+    order = sorted(best, key=lambda one: -abs(one.peak.r))
+    return Neurons(correlated, q, order, plan_of(bundle.model, config.of), told.names, told.still)
+
+
+def _peaks(bundle: Bundle, told: Told, correlated: Correlated, config: NeuronsConfig) -> list[Peak]:
+    """The best neuron of each property, with its interval."""
+    columns = correlated.best().tolist()
+    values = activations(bundle, told, config.of, columns)
+    peaks = []
+    for place, column in enumerate(columns):
+        pairs = [(rows[:, place], known[:, place]) for rows, known in zip(values, told.values, strict=True)]
+        peaks.append(Peak(column, float(correlated.r[column, place]), *interval(pairs, config.seed)))
+    return peaks
+
+
+def _passages(bundle: Bundle, told: Told, shown: Shown, config: NeuronsConfig) -> tuple[pl.DataFrame, list[Strip]]:
+    """Where neurons are strongest, as a table, and what is to be coloured: a text of one's own first."""
+    rows, strips = list[dict[str, str | float]](), list[Strip]()
+    own = told_of_texts(bundle, [config.show]) if config.show else None
+    read = activations(bundle, own, config.of, shown.columns)[0] if own else None
+    for place, name in enumerate(shown.names):
+        size = shown.size(place)
+        if own is not None and read is not None:
+            strips.append(_strip(bundle, name, own.encoded.rows[0][1:-1], read[:, place] / size))
+        for rank, (passage, token, value) in enumerate(strongest(shown.values, place, max(config.top, STRIPS)), 1):
+            ids, values = told.encoded.rows[passage][1:-1], shown.values[passage][:, place]
+            start, end = max(0, token - AROUND), token + AROUND + 1
+            parts = (ids[start:token], ids[token : token + 1], ids[token + 1 : end])
+            before, here, after = (bundle.tokenizer.decode(part.tolist()) for part in parts)
+            rows.append({"neuron": name, "rank": rank, "activation": value, "before": before, "token": here, "after": after})
+            if rank <= STRIPS:
+                strips.append(_strip(bundle, name, ids[start:end], values[start:end] / size))
+    return pl.DataFrame(rows), strips
+
+
+def _strip(bundle: Bundle, name: str, ids: np.ndarray, shares: np.ndarray) -> Strip:
+    return Strip(name, [in_running_text(bundle.tokenizer, int(one)) for one in ids], np.clip(shares, -1, 1).tolist())
+
+
+def _going(found: Neurons, config: NeuronsConfig) -> Section:
+    """What neurons go with, in pictures."""
+    plan, names = found.plan, [one.name for one in found.best]
+    rows = [
+        (one.name, abs(one.peak.r), *one.peak.ends, one.floor, abs(one.control.r) if one.control else np.nan) for one in found.best
+    ]
+    largest = np.abs(found.correlated.r).reshape(plan.layers, plan.width, -1).max(axis=1)
+    drawn = layers_chart(largest[:, [found.names.index(name) for name in names]], names, plan.first)
+    items = (
+        Figure("best", "The best neuron of each property, with its 95 % interval over passages.", best_chart(rows)),
+        Figure("layers", "The largest correlation in each layer.", drawn),
+        Table(HEADER, found.rows()),
+    )
+    return Section("What neurons go with", (_way(config),), items)
+
+
+def _where(passages: pl.DataFrame, strips: list[Strip], found: Neurons, config: NeuronsConfig) -> Section:
+    """Where neurons are strongest."""
+    said = (
+        "Tokens by activation: orange is active, blue negative, over the neuron's largest in the corpus; choose the neuron below."
+    )
+    table = Table(("neuron", "goes with", "activation", "passage"), _listed(passages, found, config.top))
+    return Section("Where neurons are strongest", items=(Figure("strips", said, strips_chart(strips)), table))
+
+
+def _listed(passages: pl.DataFrame, found: Neurons, top: int) -> list[tuple[str, ...]]:
+    """The strongest passages as rows of text, the token between marks."""
+    goes = {str(found.plan.neuron(one.peak.column)): one.name for one in reversed(found.best)}
+    rows = list[tuple[str, ...]]()
+    for row in passages.filter(pl.col("rank") <= top).iter_rows(named=True):
+        first = row["rank"] == 1
+        text = f"{row['before'].strip()} «{row['token'].strip()}» {row['after'].strip()}".strip()
+        rows.append(
+            (row["neuron"] if first else "", goes.get(row["neuron"], "") if first else "", f"{row['activation']:.2f}", text)
+        )
+    return rows
+
+
+def _way(config: NeuronsConfig) -> str:
+    beside = "; untrained: the best neuron of a backbone of the same shape with random weights" if config.control else ""
+    return (
+        f"Chance: properties are turned round within each passage {config.shifts} times, each time the largest correlation over "
+        f"all neurons is taken, and 95 % of those lie below{beside}. Layers and neurons count from 1; layer 0 is the embedding."
+    )
