@@ -158,8 +158,8 @@ def gradient_input(asked: Question) -> np.ndarray:
 def integrated(asked: Question) -> tuple[np.ndarray, float, int]:
     """(W,) integrated gradients, the share of the whole difference that they miss, and how many points were taken.
 
-    The way begins with the frame's own embeddings and zeros for the text. Points are those of Gauss and Legendre, more of them until
-    the sum is complete to a hundredth.
+    The way begins with the frame's own embeddings and zeros for the text. Points are those of Gauss and Legendre; they are doubled
+    until the sum is complete to a hundredth.
     """
     end = _embedded(asked)
     start = torch.where(torch.from_numpy(asked.owner >= 0).to(end.device)[:, None], torch.zeros_like(end), end)

@@ -157,7 +157,8 @@ def _said_of_one(one: Explained, found: Sequence[tuple[int, int, float]]) -> lis
     if end - start > 1:
         said.append(f"of phrases, {' '.join(words[start:end])!r} counts most: {lost:+.2f} nats")
     how = "complete" if one.missing <= 0.05 else "NOT complete: do not trust them here"
-    said.append(f"integrated gradients are {how}: {100 * one.missing:.1f} % of the difference is missing after {one.points} points")
+    missing = f"{100 * one.missing:.1f} % of the difference is missing after {one.points} points"
+    said.append(f"integrated gradients are {how}: {missing}")
     for method in METHODS:
         better = float((one.faithful[method] > one.chance).mean())
         said.append(
