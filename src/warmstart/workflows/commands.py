@@ -46,6 +46,7 @@ COMMANDS = Registry(
             "studies.lab", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"
         ),
         "study pairs": Command("studies.pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
+        "study map": Command("studies.map", "MapConfig", "study_map", "what lies near what: maps of words, neighbours, analogies"),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),
