@@ -46,8 +46,7 @@ class MapConfig(Config):
     words: int = Field(300, ge=FEWEST, le=2000)
     """so many of the most frequent words of three letters or more are on the map"""
     layer: int | None = Field(None, ge=0)
-    """layer of the states in context; default: the middle one, as the first still hold the token alone and the last are made for
-    the head"""
+    """layer of the states in context; default: the middle one (the first hold the token alone, the last serve the head)"""
     occurrences: int = Field(10, gt=0)
     """a word in context is the mean of at most so many of its occurrences, taken at random"""
     word: UseAppendAction[tuple[str, ...]] = ()
