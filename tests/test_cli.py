@@ -202,7 +202,7 @@ MISTAKES = {
     ),
     "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
     "study of nothing": (["study"], "'study' needs to know of what; known: study lab"),
-    "unknown study": (["study", "lap"], "unknown command 'study lap'; did you mean 'study lab'?"),
+    "unknown study": (["study", "labb"], "unknown command 'study labb'; did you mean 'study lab'?"),
     "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "adapt it with --calibration 0.5"),
     "answers from labels": (["answers", "MODEL", "TASK", "--out", "OUT"], "answers are written by a language head"),
     "pooling": (["adapt", "LANGUAGE", "TASK", "--pooling", "maen", "--out", "OUT"], "did you mean 'mean'"),
