@@ -162,8 +162,8 @@ def _said_of_one(one: Explained, found: Sequence[tuple[int, int, float]]) -> lis
     for method in METHODS:
         better = float((one.faithful[method] > one.chance).mean())
         said.append(
-            f"{method} orders the words more faithfully ({one.faithful[method]:+.2f}) than {100 * better:.0f} % of {len(one.chance)} "
-            f"orders by chance (their mean is {one.chance.mean():+.2f})"
+            f"{method} orders the words more faithfully ({one.faithful[method]:+.2f}) than {100 * better:.0f} % of "
+            f"{len(one.chance)} orders by chance (their mean is {one.chance.mean():+.2f})"
         )
     return said
 
