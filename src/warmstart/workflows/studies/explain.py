@@ -13,8 +13,7 @@ from tyro.conf import Positional
 
 from warmstart.analysis.explain import Question, areas, curves, erasure, gradient_input, integrated, phrases, question
 from warmstart.config import Config
-from warmstart.data import Source
-from warmstart.data.targets import read_inputs
+from warmstart.data import Source, documents_of
 from warmstart.engine import console
 from warmstart.errors import ConfigError, ModelError
 from warmstart.evaluate.seeds import Interval, bootstrap
@@ -112,7 +111,7 @@ def explain(config: ExplainConfig) -> tuple[Explained | None, dict[str, Interval
 
 
 def _texts(config: ExplainConfig) -> list[str]:
-    given = [text for text in read_inputs("label", Source(path=str(config.file), text=config.column)) if isinstance(text, str)]
+    given = list(documents_of([Source(path=str(config.file), text=config.column, document="line")]))
     if len(given) < 2:
         raise ConfigError(f"faithfulness is measured over at least two texts, but {config.file} has {len(given)}")
     return [given[place] for place in rng(config.seed, "texts to explain").permutation(len(given))[: config.first]]
