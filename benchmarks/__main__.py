@@ -12,7 +12,7 @@ import torch
 
 from warmstart.engine import describe_machine
 
-TABLES = ("training", "limit", "sizes", "finetuning", "reading", "writing", "preparing", "starting")
+TABLES = ("training", "limit", "sizes", "finetuning", "reading", "writing", "preparing", "starting", "reaching", "recipe", "hiding")
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 

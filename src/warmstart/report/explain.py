@@ -46,7 +46,7 @@ def heat_chart(words: Sequence[str], values: np.ndarray) -> Chart:
         y=alt.Y("line:O", axis=None),
         tooltip=["word:N", alt.Tooltip("nats:Q", format="+.3f"), "place:Q"],
     )
-    shade = alt.Scale(domain=[-most, 0, most], range=[ORANGE, "white", BLUE])
+    shade = alt.Scale(domain=[-most, 0, most], range=[ORANGE, "white", BLUE], interpolate="rgb")
     legend = alt.Legend(orient="top", title="nats for the outcome", gradientLength=240)
     boxes = base.mark_rect(height=20, cornerRadius=3).encode(x=x, x2="x2:Q", color=alt.Color("nats:Q", scale=shade, legend=legend))
     dark = alt.condition(f"abs(datum.nats) > {0.6 * most}", alt.value("white"), alt.value(INK))

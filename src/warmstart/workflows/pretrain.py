@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone, BackboneConfig
@@ -17,6 +17,7 @@ from warmstart.data import Document, Part, Source, documents_of, prepare
 from warmstart.data.batch import Rows, pretraining_batches
 from warmstart.data.read import source_files
 from warmstart.engine import TrainConfig, Work, console, pick_device, train
+from warmstart.engine.schedule import SCHEDULES
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.evaluate.language import held_out
 from warmstart.heads import LanguageHead, LanguageHeadConfig
@@ -35,6 +36,21 @@ VOCABULARY_SAMPLE = 2_000
 """documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last one reads all of them"""
+
+
+class PretrainTrainConfig(TrainConfig):
+    """How long to pretrain, and how. What is not said is as it took the fewest tokens on a small text (docs/performance.md)."""
+
+    batch: int = Field(8, gt=0)
+    """rows read at once"""
+    learning_rate: float = Field(1e-2, gt=0)
+    """highest rate of AdamW"""
+    muon_rate: float = Field(0.01, gt=0)
+    """highest rate of Muon"""
+    optimizer: Literal["adamw", "muon"] = "muon"
+    """Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for all; AdamW alone wants a rate of 1e-3 to 3e-3"""
+    schedule: Annotated[str, AfterValidator(SCHEDULES.known)] = "trapezoid"
+    """cosine, linear, trapezoid or constant"""
 
 
 class PretrainConfig(Config):
@@ -59,7 +75,7 @@ class PretrainConfig(Config):
     objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
     head: LanguageHeadConfig = LanguageHeadConfig()
-    train: Annotated[TrainConfig, arg(name="")] = TrainConfig()
+    train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
     seed: int = Field(0, ge=0)
     """start of every random choice"""
     cache: str | None = None
@@ -96,6 +112,13 @@ def pretrain(config: PretrainConfig) -> Pretrained:
     sources = [Source(path=path, document=config.document) for path in config.text]
     check_text(config, sources)
     started = load_model(config.start) if config.start else None
+    if started is not None and not config.resume:
+        rates = (
+            f"Muon {config.train.muon_rate:g}, AdamW {config.train.learning_rate:g}"
+            if config.train.optimizer == "muon"
+            else f"AdamW {config.train.learning_rate:g}"
+        )
+        console.print(f"its weights go on at these rates: {rates}; lower ones forget less (--learning-rate, --muon-rate)")
     folder = open_run(config.out, config, resume=bool(config.resume))
     cache = Path(config.cache) if config.cache else folder / "text"
     tokenizer = started.tokenizer if started else make_tokenizer(config, sources, folder)

@@ -1,0 +1,180 @@
+"""Better, not only faster: tokens and seconds until a held-out loss is reached, on WikiText-2.
+
+The goal is what the GPT-2 recipe reaches with ``GOAL`` tokens: learned positions, AdamW for all, a cosine to a tenth; its rate and
+batch are the best of those tried. Both recipes run in our own loop, so that seconds differ by the recipe alone. Ours runs with
+several budgets, each with its own schedule; the tokens that the goal takes are read off a line through losses and logarithms of
+tokens. ``recipe`` and ``hiding`` take ours apart.
+
+Needs WikiText-2 in ``$WARMSTART_DATA`` (default ../shared/data). Half an hour on one core.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from benchmarks.pairs import table
+
+from warmstart.backbone import Backbone, BackboneConfig
+from warmstart.data import Corpus, Source, documents_of, prepare
+from warmstart.data.batch import Rows, pretraining_batches
+from warmstart.engine import TrainConfig, Work, train
+from warmstart.evaluate.language import held_out
+from warmstart.evaluate.seeds import interval
+from warmstart.heads import LanguageHead, LanguageHeadConfig
+from warmstart.model import Model, fresh_head
+from warmstart.objectives import ObjectiveConfig
+from warmstart.seeding import seed_torch
+from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from warmstart.types import Batch
+from warmstart.workflows.pretrain import PretrainConfig
+
+SEEDS = (0, 1, 2)
+GOAL = 2_000_000
+"""tokens of the recipe that sets the goal"""
+BUDGETS = (350_000, 500_000)
+DEFAULT = PretrainConfig().train
+Batches = Callable[[int], Sequence[Batch]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What differs from one run to another."""
+
+    backbone: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    head: dict[str, Any] = field(default_factory=dict)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    lengths: bool = False
+    """rows of 64, then 128, then 256 tokens"""
+    z_loss: float = 0.0
+
+
+GPT2 = Recipe(
+    {"positions": "learned", "activation": "gelu-tanh"},
+    {"optimizer": "adamw", "learning_rate": 3e-3, "schedule": "cosine", "floor": 0.1, "beta_2": 0.95, "batch": 16},
+)
+OURS = Recipe(train=DEFAULT.plain())
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What came of one run."""
+
+    tokens: int
+    seconds: float
+    loss: float
+
+
+@cache
+def texts() -> tuple[Tokenizer, Corpus, Corpus]:
+    """A tokenizer of 8,192 pieces, and WikiText-2's training and validation text."""
+    data = Path(os.environ.get("WARMSTART_DATA", "../shared/data")) / "wikitext-2"
+    sources = [[Source(path=str(data / f"{name}.txt.gz"))] for name in ("train", "valid")]
+    tokenizer = train_tokenizer(documents_of(sources[0]), TokenizerConfig(vocab_size=8192))
+    folder = Path(gettempdir()) / "warmstart-reaching"
+    return tokenizer, prepare(sources[0], tokenizer, folder), prepare(sources[1], tokenizer, folder)
+
+
+def reach(recipe: Recipe, tokens: int, seed: int) -> Reached:
+    """Train by a recipe with so many tokens."""
+    tokenizer, text, kept = texts()
+    config = BackboneConfig.build(recipe.backbone)
+    rows = Rows(text, tokenizer.vocabulary(), recipe.objective, config.max_tokens)
+    settings = TrainConfig.build(recipe.train | {"tokens": tokens})
+    seed_torch(seed, "backbone")
+    backbone = Backbone(config, tokenizer.vocab_size)
+    head = fresh_head(LanguageHeadConfig.build(recipe.head), backbone, seed)
+    model = Model(backbone, head, causal=recipe.objective.name == "causal")
+    steps = settings.count_steps(len(rows), rows.mean_tokens, 1)
+    assert steps is not None
+    batches: Batches = pretraining_batches(rows, settings.batch, 1, seed)
+    if recipe.lengths:
+        batches = growing(batches, steps)
+    loss = (lambda batch: with_z(model, batch, recipe.z_loss)) if recipe.z_loss else None
+    done = train(model, Work(batches, steps, seed, loss=loss, show=False), settings)
+    measured = Rows(kept, tokenizer.vocabulary(), ObjectiveConfig(name=recipe.objective.name), config.max_tokens)
+    found = Reached(done.tokens, done.seconds, held_out(model, measured)["loss"])
+    print(f"{recipe} seed {seed}: {found}", flush=True)
+    return found
+
+
+def growing(batches: Batches, steps: int) -> Batches:
+    """The same tokens in rows of a quarter of the length for a quarter of the steps, of half of it for another one."""
+
+    def cut(step: int) -> list[Batch]:
+        parts = 4 if step < steps / 4 else 2 if step < steps / 2 else 1
+        found = []
+        for batch in batches(step):
+            assert batch.targets is not None
+            shape = (len(batch.ids) * parts, batch.ids.shape[1] // parts)
+            found.append(replace(batch, ids=batch.ids.reshape(shape), targets=batch.targets.reshape(shape)))
+        return found
+
+    return cut
+
+
+def with_z(model: Model, batch: Batch, weight: float) -> torch.Tensor:
+    """The loss with ``weight`` times the squared logarithm of the softmax's sum on top (Chowdhery et al. 2022, section 5)."""
+    assert isinstance(model.head, LanguageHead)
+    assert batch.targets is not None
+    states = model.backbone(batch.ids, causal=batch.causal).last
+    logits = F.linear(states, model.head.weight).float().flatten(0, 1)
+    sums = logits.logsumexp(dim=-1)
+    return F.cross_entropy(logits, batch.targets.flatten(), reduction="sum") + weight * (sums**2).sum()
+
+
+def tokens_to(goal: float, runs: Sequence[Reached]) -> float:
+    """How many tokens a goal takes, from runs with several budgets: a line through losses and logarithms of tokens."""
+    slope, height = np.polyfit([run.loss for run in runs], np.log([run.tokens for run in runs]), 1)
+    return float(np.exp(height + slope * goal))
+
+
+def said(values: Sequence[float], form: str) -> str:
+    """The mean over seeds and its 95 % interval."""
+    found = interval(values)
+    return f"{format(found.mean, form)} ({format(found.low, form)} to {format(found.high, form)})"
+
+
+def run() -> str:
+    """The goal, and what it takes."""
+    goals, ours, rows = list[Reached](), list[list[Reached]](), list[tuple[str, ...]]()
+    for seed in SEEDS:  # in turn, so that a noisy machine is as noisy for both
+        goals.append(reach(GPT2, GOAL, seed))
+        ours.append([reach(OURS, budget, seed) for budget in BUDGETS])
+    tokens = [tokens_to(goal.loss, runs) for goal, runs in zip(goals, ours, strict=True)]
+    seconds = [
+        needed * sum(one.seconds for one in runs) / sum(one.tokens for one in runs)
+        for needed, runs in zip(tokens, ours, strict=True)
+    ]
+    rows.append(
+        ("AdamW, GPT-2's recipe", f"{GOAL:,}", said([g.seconds for g in goals], ".0f"), said([g.loss for g in goals], ".3f"), "1")
+    )
+    gains = [goal.seconds / needed for goal, needed in zip(goals, seconds, strict=True)]
+    rows.append(("ours, to the same loss", said(tokens, ",.0f"), said(seconds, ".0f"), "the same", said(gains, ".2f")))
+    for place, budget in enumerate(BUDGETS):
+        one = [runs[place] for runs in ours]
+        rows.append(("ours", f"{budget:,}", said([r.seconds for r in one], ".0f"), said([r.loss for r in one], ".3f"), ""))
+    return table(("recipe", "tokens", "seconds", "held-out loss, nats", "times fewer seconds"), rows)
+
+
+def compared(title: str, found: dict[str, list[Reached]]) -> str:
+    """Losses beside the first row's, seed by seed."""
+    base, rows = next(iter(found.values())), []
+    for name, runs in found.items():
+        gaps = [one.loss - other.loss for one, other in zip(runs, base, strict=True)]
+        gap = said(gaps, "+.3f") if runs is not base else ""
+        rows.append((name, said([one.loss for one in runs], ".3f"), gap, said([one.seconds for one in runs], ".0f")))
+    return table((title, "held-out loss, nats", "against the first row", "seconds"), rows)
+
+
+if __name__ == "__main__":
+    print(run())
