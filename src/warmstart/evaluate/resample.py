@@ -20,19 +20,24 @@ def resampled(metric: str, labels: np.ndarray, answers: np.ndarray, classes: int
     """
     count, cells = len(labels), labels * classes + answers
     kinds, places = np.unique(cells, return_inverse=True)
+    absent = np.bincount(np.concatenate([labels, answers]), minlength=classes) == 0
     out = np.empty(draws)
     for draw in range(draws):
         chosen = rng(count, "resample", draw).integers(0, count, count)
-        confusion = np.zeros(classes * classes)
-        confusion[kinds] = np.bincount(places[chosen], minlength=len(kinds))
-        out[draw] = _score(metric, confusion.reshape(classes, classes))
+        counts = np.zeros(classes * classes)
+        counts[kinds] = np.bincount(places[chosen], minlength=len(kinds))
+        confusion = counts.reshape(classes, classes)
+        right = np.diag(confusion)
+        both = confusion.sum(axis=0) + confusion.sum(axis=1)
+        out[draw] = right.sum() / count if metric == "accuracy" else drawn_f1(right, both, absent)
     return out
 
 
-def _score(metric: str, confusion: np.ndarray) -> float:
-    """Accuracy, or macro F1 in which a class that is neither true nor given counts 0."""
-    right = np.diag(confusion)
-    if metric == "accuracy":
-        return float(right.sum() / confusion.sum())
-    both = confusion.sum(axis=0) + confusion.sum(axis=1)
-    return float(np.divide(2 * right, both, out=np.zeros(len(both)), where=both > 0).mean())
+def drawn_f1(right: np.ndarray, both: np.ndarray, absent: np.ndarray) -> float:
+    """Macro F1 of a resample: the mean over the classes that were drawn; ``absent`` (C,) classes stand nowhere in all texts.
+
+    ``right`` (C,) counts right answers, ``both`` (C,) texts with that label and answers that give it. A class that only this
+    resample has nothing of says nothing; absent ones count 0, and weigh as much as they do in the score of all texts.
+    """
+    drawn = both > 0
+    return float((2 * right[drawn] / both[drawn]).mean() * (1 - absent.mean())) if drawn.any() else 0.0

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.data import Split, Task
+from warmstart.evaluate.resample import DRAWS, drawn_f1
 from warmstart.heads import SeveralHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.kinds.kind import Baseline, Kind, Reading, strings
 from warmstart.model import Bundle
+from warmstart.seeding import rng
 
 
 class Labels(Kind):
@@ -35,6 +37,18 @@ class Labels(Kind):
         f1 = {name: float(f1_score(truth, given, average=name, zero_division=0)) for name in ("micro", "macro")}
         subset = float((truth == given).all(axis=1).mean())
         return Figures({"micro_f1": f1["micro"], "macro_f1": f1["macro"], "subset": subset})
+
+    def resampled(self, split: Split, said: np.ndarray, task: Task) -> np.ndarray:
+        """Macro F1 by counts, for the sake of labels that a resample has nothing of."""
+        if task.metric != "macro_f1":
+            return super().resampled(split, said, task)
+        truth, given = split.labels > 0.5, said >= 0.5
+        right, both, count = truth & given, truth.astype(float) + given, len(split)
+        out = np.empty(DRAWS)
+        for draw in range(DRAWS):
+            times = np.bincount(rng(count, "resample", draw).integers(0, count, count), minlength=count)
+            out[draw] = drawn_f1(times @ right, times @ both, both.sum(axis=0) == 0)
+        return out
 
     def baselines(self) -> dict[str, Baseline]:
         """The labels that most texts have, and TF-IDF with a logistic regression for each label."""
