@@ -15,5 +15,4 @@ from warmstart.evaluate.metrics import classification as classification
 from warmstart.evaluate.predict import predict as predict
 from warmstart.evaluate.seeds import Interval as Interval
 from warmstart.evaluate.seeds import bootstrap as bootstrap
-from warmstart.evaluate.seeds import collapsed as collapsed
 from warmstart.evaluate.seeds import interval as interval
