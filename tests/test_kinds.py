@@ -23,6 +23,7 @@ from warmstart.data import Split, Task, audit, drop_leaks, load_task
 from warmstart.data.batch import encode, encode_pieces
 from warmstart.data.task import METRICS
 from warmstart.errors import ConfigError, DataError
+from warmstart.evaluate import compared
 from warmstart.heads import RegressHeadConfig, make_head
 from warmstart.kinds import KINDS, ask, kind_for, kind_of
 from warmstart.kinds.kind import Reading
@@ -109,6 +110,8 @@ def test_every_kind_from_manifest_to_prediction(
     outcome = adapt(AdaptConfig.build(given | {"tune": tune(epochs=25)}))
     task, rows = outcome.task, {row.name: row.interval.mean for row in outcome.comparison.rows}
     assert rows["pretrained"] > rows["majority"]
+    first, *others = outcome.comparison.rows
+    assert all(found.texts for found in compared([(first, other) for other in others])), "test texts are chance too"
     bundle = load(tmp_path / "run" / "bundle", selftest=True)
     assert kind_for(bundle.model.head) is KINDS[kind]
     texts = task.test.texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,10 @@ class Interval:
     spread: float
     """standard deviation of the values (n - 1)"""
     count: int
+
+    def within(self, least: float, most: float) -> Interval:
+        """The same, with ends that are not beyond what can be."""
+        return replace(self, low=float(np.clip(self.low, least, most)), high=float(np.clip(self.high, least, most)))
 
     def __str__(self) -> str:
         if self.count < 2:

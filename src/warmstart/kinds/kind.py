@@ -50,6 +50,9 @@ class Kind(ABC):
     pooled: ClassVar[bool] = True
     """the head reads one state of each text, so that features of a frozen backbone can be kept"""
 
+    share: ClassVar[bool] = True
+    """a score lies between 0 and 1"""
+
     @abstractmethod
     def head(self, task: Task, reading: Reading) -> TaskHeadConfig:
         """The settings of the head that a task needs."""

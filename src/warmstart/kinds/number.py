@@ -19,6 +19,7 @@ class Number(Kind):
 
     name: ClassVar = "number"
     head_kind: ClassVar = "regress"
+    share: ClassVar = False
 
     def head(self, task: Task, reading: Reading) -> RegressHeadConfig:
         """Numbers are learned around 0 with spread 1: those of the training targets are kept in the head."""
