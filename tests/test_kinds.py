@@ -151,6 +151,17 @@ def test_baselines_audit_and_samples(kind: str, tokenizer: Tokenizer, tmp_path: 
     assert len(few.train) == len(few.task.train) == 12
 
 
+@pytest.mark.parametrize(("kind", "text"), [("label", ""), ("labels", ""), ("number", " "), ("choice", ("", "", ""))])
+def test_baselines_do_without_words(kind: str, text: Any, tmp_path: Path) -> None:
+    """Training texts that are all empty leave what takes no learning, and the note says why."""
+    task = load_task(write_task(tmp_path / kind, kind))
+    task = task.with_train(Split((text,) * len(task.train), task.train.labels))
+    first, *others = (baseline(task) for baseline in KINDS[kind].baselines().values())
+    for said, note in others:
+        assert np.array_equal(said, first[0])
+        assert note == f"the training texts have no words; {first[1]}"
+
+
 def test_lost_is_told_in_the_tasks_metric() -> None:
     """190 texts against 10: accuracy 0.93 is below the commonest label's 0.95, but macro F1 0.77 is far above its 0.49."""
     truth = np.array([0] * 190 + [1] * 10)

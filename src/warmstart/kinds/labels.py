@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.data import Split, Task
+from warmstart.evaluate.baselines import NO_WORDS, has_words
 from warmstart.evaluate.resample import DRAWS, drawn_f1
 from warmstart.heads import SeveralHeadConfig
 from warmstart.kinds.figures import Figures
@@ -76,6 +77,9 @@ def _tfidf(task: Task) -> tuple[Any, str]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
+    if not has_words(strings(task.train)):
+        said, note = _commonest(task)
+        return said, f"{NO_WORDS}; {note}"
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     known = vectorizer.fit_transform(strings(task.train))
     rows = [vectorizer.transform(strings(part)) for part in (task.validation, task.test)]
