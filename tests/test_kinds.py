@@ -24,9 +24,10 @@ from warmstart.data.batch import encode, encode_pieces
 from warmstart.data.task import METRICS
 from warmstart.errors import ConfigError, DataError
 from warmstart.evaluate import compared
+from warmstart.evaluate.resample import draw
 from warmstart.heads import RegressHeadConfig, make_head
 from warmstart.kinds import KINDS, ask, kind_for, kind_of
-from warmstart.kinds.kind import Reading
+from warmstart.kinds.kind import Reading, take
 from warmstart.kinds.span import best_span, ends_of, plain, word_f1
 from warmstart.kinds.tags import spans_of
 from warmstart.model import Model, fresh_head, load, save
@@ -143,7 +144,14 @@ def test_baselines_audit_and_samples(kind: str, tokenizer: Tokenizer, tmp_path: 
         said, note = baseline(task)
         assert KINDS[kind].scores(task.test, said, task).score(task.metric) >= -1
         assert note
-        assert len(KINDS[kind].resampled(task.test, said, task)) >= 200
+        for metric in METRICS[kind]:
+            asked = replace(task, metric=metric)
+            drawn = KINDS[kind].resampled(task.test, said, asked)
+            assert len(drawn) >= 200
+            places = next(draw(len(task.test)))
+            expected = KINDS[kind].scores(task.test.take(places), take(said, places), asked).score(metric)
+            # macro F1 passes over labels that were not drawn, which the test of resamples holds
+            assert metric == "macro_f1" or drawn[0] == pytest.approx(expected), metric
     assert audit(task).splits[0].examples == 48
     assert len(drop_leaks(task).test) == 16
     model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=True)

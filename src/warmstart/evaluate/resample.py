@@ -5,12 +5,20 @@ Letters: N texts, C classes, R resamples.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from warmstart.seeding import rng
 
 DRAWS = 1000
 """resamples; the bounds of an interval are then good to a twentieth of its width"""
+
+
+def draw(count: int, draws: int = DRAWS) -> Iterator[np.ndarray]:
+    """Places (N,) of the texts of each resample; they depend on ``count``, the number N of texts, alone."""
+    for number in range(draws):
+        yield rng(count, "resample", number).integers(0, count, count)
 
 
 def resampled(metric: str, labels: np.ndarray, answers: np.ndarray, classes: int, draws: int = DRAWS) -> np.ndarray:
@@ -22,14 +30,13 @@ def resampled(metric: str, labels: np.ndarray, answers: np.ndarray, classes: int
     kinds, places = np.unique(cells, return_inverse=True)
     absent = np.bincount(np.concatenate([labels, answers]), minlength=classes) == 0
     out = np.empty(draws)
-    for draw in range(draws):
-        chosen = rng(count, "resample", draw).integers(0, count, count)
+    for number, chosen in enumerate(draw(count, draws)):
         counts = np.zeros(classes * classes)
         counts[kinds] = np.bincount(places[chosen], minlength=len(kinds))
         confusion = counts.reshape(classes, classes)
         right = np.diag(confusion)
         both = confusion.sum(axis=0) + confusion.sum(axis=1)
-        out[draw] = right.sum() / count if metric == "accuracy" else drawn_f1(right, both, absent)
+        out[number] = right.sum() / count if metric == "accuracy" else drawn_f1(right, both, absent)
     return out
 
 
