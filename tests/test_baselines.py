@@ -70,6 +70,15 @@ def test_unknown_texts_still_get_an_answer() -> None:
     assert np.isfinite(found.probabilities).all()
 
 
+@pytest.mark.parametrize("name", BASELINES)
+def test_texts_without_words_leave_the_majority(name: str) -> None:
+    """Where no training text has a word there is nothing to count: the shares of the labels stand, and the settings say why."""
+    train = Labelled(["", " ", "\n", ""], np.array([2, 2, 2, 0]))
+    found = BASELINES[name](train, train, ["x", ""], 3)
+    assert found.probabilities.tolist() == [[0.25, 0.0, 0.75]] * 2
+    assert name == "majority" or found.settings == "the training texts have no words; always the commonest label"
+
+
 def test_unknown_baseline_is_suggested() -> None:
     """A misspelt name is answered with the nearest one."""
     with pytest.raises(ConfigError, match="unknown baseline 'majorty'; did you mean 'majority'"):

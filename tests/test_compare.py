@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from warmstart.evaluate import Comparison, Row, paired
+from warmstart.evaluate import Comparison, Row, compared, paired
+from warmstart.evaluate.differences import holm
 from warmstart.seeding import rng
 
 OURS = Row("pretrained", (0.86, 0.84, 0.85), seconds=61.24, trainable=1_234_567)
@@ -17,18 +20,28 @@ SCRATCH = Row("from scratch", (0.70, 0.72, 0.71), seconds=60.0, trainable=1_234_
 TFIDF = Row("TF-IDF", (0.88,))
 
 
+def drawn(name: str, right: np.ndarray) -> Row:
+    """A method whose answers (S, N) are right or wrong, with its resamples."""
+    texts = np.random.default_rng(9).integers(0, right.shape[1], (200, right.shape[1]))
+    return Row(name, tuple(right.mean(axis=1).tolist()), resampled=np.array([run[texts].mean(axis=1) for run in right]))
+
+
 def test_a_win_is_a_sentence() -> None:
-    """Better, by how many points, between which bounds, on how many seeds."""
+    """Better, by how many points, between which bounds, over what; without resamples, that is these test texts alone."""
     found = paired(OURS, SCRATCH)
     assert found.seen
-    assert found.sentence == "pretrained is better than from scratch by 14.0 points (95 % interval 9.0 to 19.0, 3 seeds)"
+    said = (
+        "pretrained is better than from scratch by 14.0 points (95 % interval 9.0 to 19.0 over 3 seeds alone, on these test texts)"
+    )
+    assert found.sentence == said
 
 
 def test_a_loss_is_said_as_plainly() -> None:
     """Losing reads like winning, with positive bounds in order; a method without chance is the same for every seed."""
     found = paired(OURS, TFIDF)
     assert found.seen
-    assert found.sentence == "pretrained is worse than TF-IDF by 3.0 points (95 % interval 0.5 to 5.5, 3 seeds)"
+    said = "pretrained is worse than TF-IDF by 3.0 points (95 % interval 0.5 to 5.5 over 3 seeds alone, on these test texts)"
+    assert found.sentence == said
 
 
 def test_no_difference_is_claimed_from_noise() -> None:
@@ -43,6 +56,12 @@ def test_one_seed_shows_nothing() -> None:
     found = paired(Row("a", (0.9,)), Row("b", (0.1,)))
     assert not found.seen
     assert found.sentence == "a and b differ by +80.0 points on one seed, which shows nothing"
+    found = paired(drawn("a", np.arange(200)[None] < 180), drawn("b", np.arange(200)[None] < 20))
+    assert not found.seen
+    assert found.sentence.startswith(
+        "a and b differ by +80.0 points on one seed, which shows nothing of other seeds (95 % interval 7"
+    )
+    assert found.sentence.endswith(" over the test texts alone)")
 
 
 @settings(deadline=None, max_examples=60)
@@ -52,14 +71,57 @@ def test_equal_to_the_paired_t_test(seeds: int, seed: int) -> None:
     a, b = rng(seed, "paired").random((2, seeds)).tolist()
     found, back = paired(Row("a", tuple(a)), Row("b", tuple(b))), paired(Row("b", tuple(b)), Row("a", tuple(a)))
     expected = stats.ttest_rel(a, b).confidence_interval(0.95)
-    assert (found.difference.low, found.difference.high) == pytest.approx((expected.low, expected.high))
-    assert (back.difference.low, back.difference.high) == pytest.approx((-expected.high, -expected.low))
+    assert (found.gap.low, found.gap.high) == pytest.approx((max(-1, expected.low), min(1, expected.high)))
+    assert (back.gap.low, back.gap.high) == pytest.approx((-found.gap.high, -found.gap.low))
     assert found.seen == back.seen
 
 
 def test_pairing_sees_what_means_hide() -> None:
     """Seeds that are hard for both methods cancel out: a steady gain shows through a large spread."""
     assert paired(Row("a", (0.420, 0.621, 0.819)), Row("b", (0.4, 0.6, 0.8))).seen
+
+
+def test_equal_methods_are_not_told_apart_by_the_test_texts_they_met() -> None:
+    """Two methods as good as each other, on 200 new test texts each time: seeds alone tell them apart in most trials, wrongly."""
+    chance, claimed, alone = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        texts = chance.normal(0.84, 1, (2, 1, 200))
+        one, other = (drawn(name, side + chance.normal(0, 0.2, (5, 200)) > 0) for name, side in zip("ab", texts, strict=True))
+        claimed += paired(one, other).seen
+        alone += paired(replace(one, resampled=None), other).seen
+    assert claimed / 200 <= 0.09
+    assert alone / 200 > 0.5
+
+
+def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
+    """As Holm corrects the probabilities of each pair alone; what is seen follows, and the sentence says what was corrected."""
+    chance = np.random.default_rng(1)
+    rows = [drawn(str(level), chance.random((3, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
+    found = compared([(rows[0], other) for other in rows[1:]])
+    expected = holm([paired(rows[0], other).chance for other in rows[1:]])
+    assert [one.chance for one in found] == pytest.approx(expected)
+    assert [one.sentence for one in found] == Comparison("accuracy", tuple(rows)).sentences()
+    assert "over 3 seeds and the test texts; corrected p " in found[0].sentence
+    assert all(one.seen == (p < 0.05) == ("better" in one.sentence) for one, p in zip(found, expected, strict=True))
+
+
+def test_seeds_without_spread_tell_no_chance() -> None:
+    """The same gap with every seed has no interval, and nothing is claimed of it; nor of no gap at all."""
+    found = paired(Row("a", (0.85,) * 3), Row("b", (0.8,)))
+    assert not found.seen
+    assert found.sentence == "a and b differ by +5.0 points with each of 3 seeds; without spread, chance cannot be told"
+    assert paired(Row("a", (0.8,) * 3), Row("b", (0.8,))).sentence == (
+        "no difference between a and b can be seen: +0.0 points with each of 3 seeds"
+    )
+
+
+def test_shares_end_at_none_and_all() -> None:
+    """No accuracy above 100 % or below 0, no difference above 100 points; a correlation may be below 0."""
+    high, low = Row("a", (0.99, 1.0, 0.9)), Row("b", (0.0, 0.02, 0.0))
+    assert str(high.interval) == "96.3 % (82.7 to 100.0)"
+    assert str(low.interval).startswith("0.7 % (0.0 to ")
+    assert replace(low, share=False).interval.low < 0
+    assert paired(Row("a", (0.9, 1.0)), Row("b", (0.1, 0.0))).gap.high == 1
 
 
 def test_unequal_seeds_are_our_mistake() -> None:

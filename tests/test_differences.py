@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
+from warmstart.data import Split, Task
 from warmstart.evaluate.differences import Judged, cheapest_within_noise, difference, holm
 from warmstart.evaluate.resample import resampled
+from warmstart.kinds import KINDS
 from warmstart.seeding import rng
 
 DRAWS = 200
@@ -33,8 +35,39 @@ def test_resamples_are_scored_as_scikit_learn_scores_them(metric: str) -> None:
         if metric == "accuracy":
             expected = accuracy_score(labels[texts], answers[texts])
         else:
+            # the fifth class stands nowhere, and counts 0 as in the full score; all others were drawn
             expected = f1_score(labels[texts], answers[texts], labels=range(5), average="macro", zero_division=0)
         assert found[draw] == pytest.approx(expected)
+
+
+UNEVEN = np.repeat(np.arange(10), [80, 40, 20, 10, 5, 2, 2, 1, 1, 1])
+
+
+def test_a_perfect_model_is_perfect_on_every_resample() -> None:
+    """A rare class that a resample did not draw says nothing; one that stands nowhere costs what it costs the full score."""
+    assert (resampled("macro_f1", UNEVEN, UNEVEN, 10, draws=200) == 1).all()
+    assert resampled("macro_f1", UNEVEN, UNEVEN, 20, draws=200) == pytest.approx(0.5)
+
+
+def test_several_labels_are_resampled_alike() -> None:
+    """Any number of labels a text: perfect answers are perfect on every resample, others are scored as scikit-learn scores them."""
+    chance = np.random.default_rng(2)
+    truth, given = np.eye(11)[UNEVEN], np.clip(np.eye(11)[UNEVEN] + (chance.random((162, 11)) < 0.2), 0, 1)
+    split = Split(("",) * 162, truth)
+    task = Task("t", tuple("abcdefghijk"), split, split, split, metric="macro_f1", kind="labels")
+    assert KINDS["labels"].resampled(split, truth, task) == pytest.approx(10 / 11)
+    texts = rng(162, "resample", 0).integers(0, 162, 162)
+    expected = f1_score(truth[texts], given[texts], average="macro", zero_division=0)
+    assert KINDS["labels"].resampled(split, given, task)[0] == pytest.approx(expected)
+
+
+def test_resampled_macro_f1_leans_to_no_side() -> None:
+    """Over rare classes and common mistakes, resamples lie around the score: no more than half of their spread away."""
+    answers = UNEVEN.copy()
+    answers[::7] = 0
+    found, score = resampled("macro_f1", UNEVEN, answers, 10), f1_score(UNEVEN, answers, average="macro")
+    assert abs(found.mean() - score) < found.std() / 2
+    assert np.quantile(found, 0.025) < score < np.quantile(found, 0.975)
 
 
 def test_the_doubt_of_test_texts_is_the_binomial_one() -> None:

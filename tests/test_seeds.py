@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from warmstart.evaluate import bootstrap, collapsed, interval
+from warmstart.evaluate import bootstrap, interval
 from warmstart.seeding import rng
 
 SCORES = st.lists(st.floats(0, 1), min_size=2, max_size=12)
@@ -76,9 +76,3 @@ def test_bootstrap_is_repeatable() -> None:
     """The same seed gives the same interval, another seed another one."""
     right = np.arange(100) % 3 == 0
     assert bootstrap(right, seed=1) == bootstrap(right, seed=1) != bootstrap(right, seed=2)
-
-
-def test_collapsed_runs_are_named() -> None:
-    """A run at the majority's score, or a hair above it, learned nothing."""
-    assert collapsed([0.9, 0.25, 0.24, 0.2649, 0.27], majority=0.255) == [1, 2, 3]
-    assert collapsed([0.9, 0.95], majority=0.5) == []

@@ -169,6 +169,9 @@ def test_a_stream_from_end_to_end(place: Path) -> None:
     assert len({runs[0].scores[0] for runs in found.runs.values()}) == 1, "the first task has nothing to remember"
     one, two = (load(place / "run" / "bundles" / "replay" / name).model.backbone.state_dict() for name in ("cats", "who"))
     assert all(torch.equal(one[name], two[name]) for name in one)
+    compared = [said for said in found.sentences() if said.startswith(("the average", "the score"))]
+    assert len(compared) == 4
+    assert not any("and the test texts" in said for said in compared), "streams keep no resamples"
     page = (place / "run" / "report.html").read_text()
     assert all(word in page for word in ("What was forgotten", "Memory: ewc", "Backward transfer"))
     assert json.loads((place / "run" / "stream.json").read_text())["tasks"] == ["cats", "who"]
@@ -188,6 +191,11 @@ def test_tasks_together_and_alone(place: Path) -> None:
     assert found.names == ("cats", "who")
     assert all(len(shared.together) == len(shared.alone) == 2 for shared in found.runs)
     assert len(found.sentences()) == 2
+    for task, name in enumerate(found.names):
+        one, other = found.rows(task)
+        assert one.resampled.shape == other.resampled.shape == (2, 1000)
+        assert np.allclose(one.resampled.mean(axis=1), one.scores, atol=0.02)
+        assert found.sentences()[task].startswith(f"{name}: ")
     bundles = [load(place / "run" / "bundles" / name, selftest=True) for name in found.names]
     assert [bundle.labels for bundle in bundles] == [cats().labels, rivers().labels]
     one, two = (bundle.model.backbone.state_dict() for bundle in bundles)

@@ -107,11 +107,6 @@ class Task:
             found.update(json.dumps([split.texts, split.labels.tolist()], default=np.ndarray.tolist).encode())
         return found.hexdigest()
 
-    @property
-    def floor(self) -> float:
-        """The share of the commonest label in the test split: what takes no learning."""
-        return float(np.bincount(self.test.labels, minlength=len(self.labels)).max() / len(self.test))
-
     def summary(self) -> dict[str, Any]:
         """What a log or a report says of the task: name, metric, labels, and the size of each split."""
         sizes = {name: len(split) for name, split in self.splits().items()}

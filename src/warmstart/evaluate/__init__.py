@@ -7,6 +7,7 @@ from warmstart.evaluate.baselines import BaselineResult as BaselineResult
 from warmstart.evaluate.baselines import Labelled as Labelled
 from warmstart.evaluate.compare import Comparison as Comparison
 from warmstart.evaluate.compare import Row as Row
+from warmstart.evaluate.compare import compared as compared
 from warmstart.evaluate.compare import paired as paired
 from warmstart.evaluate.language import held_out as held_out
 from warmstart.evaluate.metrics import METRICS as METRICS
@@ -15,5 +16,4 @@ from warmstart.evaluate.metrics import classification as classification
 from warmstart.evaluate.predict import predict as predict
 from warmstart.evaluate.seeds import Interval as Interval
 from warmstart.evaluate.seeds import bootstrap as bootstrap
-from warmstart.evaluate.seeds import collapsed as collapsed
 from warmstart.evaluate.seeds import interval as interval

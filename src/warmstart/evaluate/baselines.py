@@ -19,6 +19,8 @@ STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 MARGINS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """the same of the support vector machine"""
 
+NO_WORDS = "the training texts have no words"
+
 
 @dataclass(frozen=True)
 class Labelled:
@@ -73,6 +75,9 @@ def _best_of(
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
+    if not has_words(train.texts):
+        shares = majority(train, validation, test, judged[0])
+        return BaselineResult(shares.probabilities, f"{NO_WORDS}; {shares.settings}")
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     known = vectorizer.fit_transform(train.texts)
     unknown = vectorizer.transform(validation.texts)
@@ -94,6 +99,11 @@ def _softmax(model: Any, rows: Any) -> np.ndarray:
 
     margins = model.decision_function(rows)
     return softmax(np.stack([-margins, margins], axis=1) if margins.ndim == 1 else margins, axis=1)
+
+
+def has_words(texts: Sequence[str]) -> bool:
+    """Whether any text has more than white space, without which TF-IDF has nothing to count."""
+    return any(text.strip() for text in texts)
 
 
 Baseline = Callable[..., BaselineResult]

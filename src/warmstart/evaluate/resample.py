@@ -5,12 +5,20 @@ Letters: N texts, C classes, R resamples.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from warmstart.seeding import rng
 
 DRAWS = 1000
 """resamples; the bounds of an interval are then good to a twentieth of its width"""
+
+
+def draw(count: int, draws: int = DRAWS) -> Iterator[np.ndarray]:
+    """Places (N,) of the texts of each resample; they depend on ``count``, the number N of texts, alone."""
+    for number in range(draws):
+        yield rng(count, "resample", number).integers(0, count, count)
 
 
 def resampled(metric: str, labels: np.ndarray, answers: np.ndarray, classes: int, draws: int = DRAWS) -> np.ndarray:
@@ -20,19 +28,23 @@ def resampled(metric: str, labels: np.ndarray, answers: np.ndarray, classes: int
     """
     count, cells = len(labels), labels * classes + answers
     kinds, places = np.unique(cells, return_inverse=True)
+    absent = np.bincount(np.concatenate([labels, answers]), minlength=classes) == 0
     out = np.empty(draws)
-    for draw in range(draws):
-        chosen = rng(count, "resample", draw).integers(0, count, count)
-        confusion = np.zeros(classes * classes)
-        confusion[kinds] = np.bincount(places[chosen], minlength=len(kinds))
-        out[draw] = _score(metric, confusion.reshape(classes, classes))
+    for number, chosen in enumerate(draw(count, draws)):
+        counts = np.zeros(classes * classes)
+        counts[kinds] = np.bincount(places[chosen], minlength=len(kinds))
+        confusion = counts.reshape(classes, classes)
+        right = np.diag(confusion)
+        both = confusion.sum(axis=0) + confusion.sum(axis=1)
+        out[number] = right.sum() / count if metric == "accuracy" else drawn_f1(right, both, absent)
     return out
 
 
-def _score(metric: str, confusion: np.ndarray) -> float:
-    """Accuracy, or macro F1 in which a class that is neither true nor given counts 0."""
-    right = np.diag(confusion)
-    if metric == "accuracy":
-        return float(right.sum() / confusion.sum())
-    both = confusion.sum(axis=0) + confusion.sum(axis=1)
-    return float(np.divide(2 * right, both, out=np.zeros(len(both)), where=both > 0).mean())
+def drawn_f1(right: np.ndarray, both: np.ndarray, absent: np.ndarray) -> float:
+    """Macro F1 of a resample: the mean over the classes that were drawn; ``absent`` (C,) classes stand nowhere in all texts.
+
+    ``right`` (C,) counts right answers, ``both`` (C,) texts with that label and answers that give it. A class that only this
+    resample has nothing of says nothing; absent ones count 0, and weigh as much as they do in the score of all texts.
+    """
+    drawn = both > 0
+    return float((2 * right[drawn] / both[drawn]).mean() * (1 - absent.mean())) if drawn.any() else 0.0

@@ -1,10 +1,10 @@
-"""How sure a result is: intervals over seeds and over test texts, and runs that never got off the ground."""
+"""How sure a result is: intervals over seeds and over test texts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,10 @@ class Interval:
     spread: float
     """standard deviation of the values (n - 1)"""
     count: int
+
+    def within(self, least: float, most: float) -> Interval:
+        """The same, with ends that are not beyond what can be."""
+        return replace(self, low=float(np.clip(self.low, least, most)), high=float(np.clip(self.high, least, most)))
 
     def __str__(self) -> str:
         if self.count < 2:
@@ -54,8 +58,3 @@ def bootstrap(values: np.ndarray, seed: int = 0, draws: int = 2000, confidence: 
     means = np.array([values[chance.integers(0, len(values), len(values))].mean() for _ in range(draws)])
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(values.mean()), float(low), float(high), float(means.std(ddof=1)), len(values))
-
-
-def collapsed(values: Sequence[float], majority: float, tolerance: float = 0.01) -> list[int]:
-    """Places of the runs that learned nothing: no better than always naming the commonest label, give or take ``tolerance``."""
-    return [i for i, value in enumerate(values) if value <= majority + tolerance]

@@ -14,6 +14,7 @@ import numpy as np
 from warmstart.data import Split, Task
 from warmstart.data.batch import Encoded
 from warmstart.errors import DataError
+from warmstart.evaluate.baselines import NO_WORDS
 from warmstart.heads import ChooseHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.kinds.kind import Baseline, Kind, Reading
@@ -72,7 +73,11 @@ def _place(task: Task) -> tuple[Any, str]:
 def _overlap(task: Task) -> tuple[Any, str]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(sublinear_tf=True).fit([part for text in task.train.texts for part in text])
+    vectorizer, parts = TfidfVectorizer(sublinear_tf=True), [part for text in task.train.texts for part in text]
+    if not any(map(vectorizer.build_analyzer(), parts)):
+        said, note = _place(task)
+        return said, f"{NO_WORDS}; {note}"
+    vectorizer.fit(parts)
     said = np.zeros((len(task.test), len(task.test.texts[0]) - 1))
     for place, text in enumerate(task.test.texts):
         rows = vectorizer.transform(text)

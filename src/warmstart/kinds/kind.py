@@ -19,11 +19,10 @@ from warmstart.data.batch import Encoded, encode, labelled_batches
 from warmstart.data.task import plain_text
 from warmstart.engine import read
 from warmstart.evaluate import Scores
-from warmstart.evaluate.resample import DRAWS
+from warmstart.evaluate.resample import DRAWS, draw
 from warmstart.heads import EmbedHead, LanguageHead, TaskHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.model import Bundle, Model
-from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
 from warmstart.types import Batch
 
@@ -49,6 +48,9 @@ class Kind(ABC):
     """the kind of head that it needs"""
     pooled: ClassVar[bool] = True
     """the head reads one state of each text, so that features of a frozen backbone can be kept"""
+
+    share: ClassVar[bool] = True
+    """a score lies between 0 and 1"""
 
     @abstractmethod
     def head(self, task: Task, reading: Reading) -> TaskHeadConfig:
@@ -97,11 +99,8 @@ class Kind(ABC):
 
     def resampled(self, split: Split, said: Any, task: Task) -> np.ndarray:
         """(R,) the task's metric on resamples of the split, the same for every method."""
-        out = np.empty(DRAWS // 5)
-        for draw in range(len(out)):
-            places = rng(len(split), "resample", draw).integers(0, len(split), len(split))
-            out[draw] = self.scores(split.take(places), take(said, places), task).score(task.metric)
-        return out
+        draws = draw(len(split), DRAWS // 5)
+        return np.array([self.scores(split.take(places), take(said, places), task).score(task.metric) for places in draws])
 
 
 Batches = Callable[[int], list[Batch]]

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.data import Split, Task
-from warmstart.evaluate import BASELINES, Labelled, Scores, classification, collapsed
+from warmstart.evaluate import BASELINES, Labelled, Scores, classification
 from warmstart.evaluate.resample import resampled
 from warmstart.heads import ClassifyHeadConfig
-from warmstart.kinds.kind import Baseline, Kind, Reading, Result, strings
+from warmstart.kinds.kind import Baseline, Kind, Reading, strings
 from warmstart.model import Bundle
 
 
@@ -44,13 +44,9 @@ class Label(Kind):
         return rows
 
     def floor(self, task: Task) -> float:
-        """The share of the commonest label."""
-        return task.floor
-
-    def lost(self, task: Task, result: Result) -> bool:
-        """No better than always naming the commonest label."""
-        assert isinstance(result, Scores)
-        return bool(collapsed([result.accuracy], task.floor))
+        """The score of always naming the commonest label of the test split, in the task's metric."""
+        always = np.bincount(task.test.labels, minlength=len(task.labels)) / len(task.test)
+        return self.scores(task.test, np.tile(always, (len(task.test), 1)), task).score(task.metric)
 
     def resampled(self, split: Split, said: np.ndarray, task: Task) -> np.ndarray:
         """By counts of classes alone, which is quick."""

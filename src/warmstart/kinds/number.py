@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.data import Split, Task
+from warmstart.evaluate.baselines import NO_WORDS, has_words
 from warmstart.heads import RegressHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.kinds.kind import Baseline, Kind, Reading, strings
@@ -19,6 +20,7 @@ class Number(Kind):
 
     name: ClassVar = "number"
     head_kind: ClassVar = "regress"
+    share: ClassVar = False
 
     def head(self, task: Task, reading: Reading) -> RegressHeadConfig:
         """Numbers are learned around 0 with spread 1: those of the training targets are kept in the head."""
@@ -62,6 +64,9 @@ def _ridge(task: Task) -> tuple[Any, str]:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import Ridge
 
+    if not has_words(strings(task.train)):
+        said, note = _mean(task)
+        return said, f"{NO_WORDS}; {note}"
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     known = vectorizer.fit_transform(strings(task.train))
     rows = [vectorizer.transform(strings(part)) for part in (task.validation, task.test)]

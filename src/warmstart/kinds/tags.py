@@ -15,6 +15,7 @@ import torch
 from warmstart.data import Split, Task
 from warmstart.data.batch import Encoded, chosen_batches, collate, encode_pieces, padded
 from warmstart.engine import read
+from warmstart.evaluate.resample import draw
 from warmstart.heads import TagHeadConfig
 from warmstart.kinds.figures import Figures
 from warmstart.kinds.kind import Baseline, Batches, Kind, Reading, said_by
@@ -65,17 +66,14 @@ class Tags(Kind):
 
     def scores(self, split: Split, said: Any, task: Task) -> Figures:
         """Accuracy over words; and, where tags are BIO, F1 of whole spans."""
-        right, total, lost = 0, 0, 0
-        found, wanted, both = 0, 0, 0
-        for truth, shares in zip(split.labels, said, strict=True):
-            given = shares.argmax(axis=1) if len(shares) else np.empty(0, dtype=np.int64)
-            right += int((given == truth[: len(given)]).sum())
-            total, lost = total + len(truth), lost + len(truth) - len(given)
-            names = [[task.labels[tag] for tag in tags] for tags in (truth, given)]
-            one, other = (set(spans_of(row)) for row in names)
-            wanted, found, both = wanted + len(one), found + len(other), both + len(one & other)
-        note = f"{lost} of {total} words did not fit" if lost else ""
-        return Figures({"accuracy": right / max(1, total), "span_f1": 2 * both / max(1, wanted + found)}, note)
+        counts = _counts(split, said, task)
+        *_, total, lost = counts.sum(axis=0)
+        return Figures(_figures(counts), f"{lost} of {total} words did not fit" if lost else "")
+
+    def resampled(self, split: Split, said: Any, task: Task) -> np.ndarray:
+        """By the counts of each text, which is quick."""
+        counts = _counts(split, said, task)
+        return np.array([_figures(counts[places])[task.metric] for places in draw(len(split))])
 
     def baselines(self) -> dict[str, Baseline]:
         """The commonest tag of all, and the commonest of each word."""
@@ -88,6 +86,22 @@ class Tags(Kind):
             tags = [bundle.labels[int(row.argmax())] for row in shares]
             rows.append({"words": list(words), "tags": [*tags, *[None] * (len(words) - len(tags))]})
         return rows
+
+
+def _counts(split: Split, said: Any, task: Task) -> np.ndarray:
+    """(N, 5) of each text: spans found rightly, spans true and given together, words right, words, words that did not fit."""
+    rows = []
+    for truth, shares in zip(split.labels, said, strict=True):
+        given = shares.argmax(axis=1) if len(shares) else np.empty(0, dtype=np.int64)
+        one, other = (set(spans_of([task.labels[tag] for tag in tags])) for tags in (truth, given))
+        right = int((given == truth[: len(given)]).sum())
+        rows.append((len(one & other), len(one) + len(other), right, len(truth), len(truth) - len(given)))
+    return np.array(rows, dtype=np.int64).reshape(-1, 5)
+
+
+def _figures(counts: np.ndarray) -> dict[str, float]:
+    both, spans, right, total, _ = (int(count) for count in counts.sum(axis=0))
+    return {"accuracy": right / max(1, total), "span_f1": 2 * both / max(1, spans)}
 
 
 def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:

@@ -96,20 +96,14 @@ def compare(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None 
     # a frozen backbone that was never trained is no from-scratch run: all of it must train
     settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
     runs = {name: tuple(_run(name, bundle, splits[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
-    rows = [_row(name, done, task) for name, done in runs.items()]
+    rows = [_trained_row(name, done, task) for name, done in runs.items()]
     reference: dict[str, Result] = {}
     for name in [name for name in kind_of(task).baselines() if name not in SPARED] if config.baselines else ():
-        said = [run_baseline(name, one.task) for one in (splits.values() if labels else [whole])]
-        scores = tuple(score.score(task.metric) for score, _ in said)
-        rows.append(Row(name, scores, note="; ".join(dict.fromkeys(note for _, note in said))))
-        reference[name] = said[0][0]
+        said = [kind_of(task).baselines()[name](one.task) for one in (splits.values() if labels else [whole])]
+        row = _row(name, [answers for answers, _ in said], task)
+        rows.append(replace(row, note="; ".join(dict.fromkeys(note for _, note in said))))
+        reference[name] = kind_of(task).scores(task.test, said[0][0], task)
     return Outcome(first, Comparison(task.metric, tuple(rows)), runs, reference, found)
-
-
-def run_baseline(name: str, task: Task) -> tuple[Result, str]:
-    """A baseline's scores on the test split, and the settings it chose."""
-    said, note = kind_of(task).baselines()[name](task)
-    return kind_of(task).scores(task.test, said, task), note
 
 
 def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *, scratch: bool) -> Model:
@@ -163,8 +157,16 @@ def _run(name: str, bundle: Bundle, splits: Splits, config: FineTuneConfig, seed
     return done
 
 
-def _row(name: str, runs: Sequence[FineTuned], task: Task) -> Row:
-    scores = tuple(run.test.score(task.metric) for run in runs)
+def _trained_row(name: str, runs: Sequence[FineTuned], task: Task) -> Row:
     lost = sum(kind_of(task).lost(task, run.test) for run in runs)
     note = f"{lost} of {len(runs)} runs collapsed" if lost else ""
-    return Row(name, scores, float(np.mean([run.trained.seconds for run in runs])), runs[0].trainable, note)
+    seconds = float(np.mean([run.trained.seconds for run in runs]))
+    return replace(_row(name, [run.probabilities for run in runs], task), seconds=seconds, trainable=runs[0].trainable, note=note)
+
+
+def _row(name: str, said: Sequence[Any], task: Task) -> Row:
+    """What each run's answers to the test split are worth, also on resamples of it."""
+    kind = kind_of(task)
+    scores = tuple(kind.scores(task.test, answers, task).score(task.metric) for answers in said)
+    resampled = np.array([kind.resampled(task.test, answers, task) for answers in said])
+    return Row(name, scores, resampled=resampled, share=kind.share)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from warmstart.engine import TrainConfig, Work, console, pick_device, train
 from warmstart.errors import ModelError
 from warmstart.evaluate import Bar, Comparison, Row, find_bar
 from warmstart.evaluate.answers import Answer, answer, confidences, exact, room_for
+from warmstart.evaluate.resample import resampled
 from warmstart.heads import LanguageHead
 from warmstart.model import Bundle, Model, fresh_head, save
 from warmstart.seeding import seed_torch
@@ -88,16 +90,24 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> 
     runs = {name: tuple(_run(name, bundle, task, plan, seed) for seed in seeds) for name, plan in plans.items()}
     trainable = sum(parameter.numel() for parameter in bundle.model.parameters())
     rows = [
-        Row(
-            name, tuple(float(run.test[1].mean()) for run in done), float(np.mean([run.trained.seconds for run in done])), trainable
+        replace(
+            _row(name, [run.test[1] for run in done]),
+            seconds=float(np.mean([run.trained.seconds for run in done])),
+            trainable=trainable,
         )
         for name, done in runs.items()
     ]
     (commonest, _), *_ = Counter(task.train.answers).most_common(1)
-    always = float(np.mean([right == commonest for right in task.test.answers]))
-    rows.append(Row(COMMONEST, (always,), note=f"always {commonest}"))
+    always = np.array([right == commonest for right in task.test.answers])
+    rows.append(replace(_row(COMMONEST, [always]), note=f"always {commonest}"))
     bar = find_bar(*best_run(runs).known, config.target_error, config.certainty)
     return Answers(task, Comparison(METRIC, tuple(rows)), runs, bar)
+
+
+def _row(name: str, right: Sequence[np.ndarray]) -> Row:
+    """How many of its answers are right, also on resamples of the questions; ``right`` (N,) of each run."""
+    drawn = [resampled("accuracy", np.ones(len(run), dtype=np.int64), run.astype(np.int64), 2) for run in right]
+    return Row(name, tuple(float(run.mean()) for run in right), resampled=np.array(drawn))
 
 
 def teach(model: Model, bundle: Bundle, task: AnswerTask, plan: TrainConfig, seed: int, title: str) -> Taught:

@@ -15,7 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from warmstart.engine import console
-from warmstart.evaluate import Comparison, Row
+from warmstart.evaluate import Comparison, Row, Scores, compared
+from warmstart.evaluate.resample import resampled
 from warmstart.model import save
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
 from warmstart.schemes.several import Several, shares, whose_turn
@@ -46,6 +47,8 @@ class Shared:
     together: tuple[float, ...]
     alone: tuple[float, ...]
     """test scores by task"""
+    resampled: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
+    """together and alone, (R,) by task: the same on resamples of the test split"""
     seconds: tuple[float, float]
     """of training together, and of all tasks alone"""
     validation: float
@@ -59,23 +62,32 @@ class Multitask:
     names: tuple[str, ...]
     runs: tuple[Shared, ...]
 
-    def comparison(self, task: int) -> Comparison:
-        """One task together against alone, seed by seed."""
-        rows = [
-            Row(name, tuple(getattr(run, name)[task] for run in self.runs), float(np.mean([run.seconds[i] for run in self.runs])))
+    def rows(self, task: int) -> tuple[Row, Row]:
+        """One task together, and alone."""
+        one, other = (
+            Row(
+                name,
+                tuple(getattr(run, name)[task] for run in self.runs),
+                float(np.mean([run.seconds[i] for run in self.runs])),
+                resampled=np.array([run.resampled[i][task] for run in self.runs]),
+            )
             for i, name in enumerate((TOGETHER, ALONE))
-        ]
-        return Comparison("score", tuple(rows))
+        )
+        return one, other
+
+    def said(self) -> list[str]:
+        """What sharing bought each task."""
+        return [found.sentence for found in compared([self.rows(place) for place in range(len(self.names))])]
 
     def sentences(self) -> list[str]:
-        """One a task."""
-        return [f"{name}: {self.comparison(place).sentences()[0]}" for place, name in enumerate(self.names)]
+        """The same under the tasks' names."""
+        return [f"{name}: {sentence}" for name, sentence in zip(self.names, self.said(), strict=True)]
 
     HEADER: ClassVar = ("task", TOGETHER, ALONE)
 
     def table(self) -> list[tuple[str, str, str]]:
         """One row a task."""
-        rows = [self.comparison(place).rows for place in range(len(self.names))]
+        rows = [self.rows(place) for place in range(len(self.names))]
         return [(name, str(one.interval), str(other.interval)) for name, (one, other) in zip(self.names, rows, strict=True)]
 
 
@@ -111,18 +123,26 @@ def _run(ground: Ground, config: MultitaskConfig, seed: int) -> Shared:
     counts = [ground.steps(task) for task in tasks]
     turns = whose_turn(shares([len(splits.train) for splits in ground.splits], config.alpha), sum(counts), seed)
     trained, score = learn(model, ground, Lesson(_turns(ground, turns, seed), len(turns), derive(seed, "together"), tuple(tasks)))
-    together = tuple(ground.test(model, task).score(ground.splits[task].task.metric) for task in tasks)
-    alone, seconds = [], 0.0
+    together = [ground.test(model, task) for task in tasks]
+    alone, seconds = list[Scores](), 0.0
     for task in tasks:
         single = ground.fresh(seed)
         batches = _turns(ground, [task] * counts[task], seed)
         done, _ = learn(single, ground, Lesson(batches, counts[task], derive(seed, "alone", task), (task,)))
         seconds += done.seconds
-        alone.append(ground.test(single, task).score(ground.splits[task].task.metric))
+        alone.append(ground.test(single, task))
+    (one, drawn), (other, drawn_alone) = (_figures(ground, found) for found in (together, alone))
     names = [splits.task.name for splits in ground.splits]
-    said = ", ".join(f"{n} {100 * a:.1f} % ({100 * b:.1f} % alone)" for n, a, b in zip(names, together, alone, strict=True))
+    said = ", ".join(f"{n} {100 * a:.1f} % ({100 * b:.1f} % alone)" for n, a, b in zip(names, one, other, strict=True))
     console.print(f"seed {seed}: {said}", markup=False)
-    return Shared(seed, together, tuple(alone), (trained.seconds, seconds), score, model)
+    return Shared(seed, one, other, (drawn, drawn_alone), (trained.seconds, seconds), score, model)
+
+
+def _figures(ground: Ground, found: Sequence[Scores]) -> tuple[tuple[float, ...], tuple[np.ndarray, ...]]:
+    """Of each task its score, and what it is on resamples."""
+    both = [(scores, splits.task) for scores, splits in zip(found, ground.splits, strict=True)]
+    drawn = [resampled(task.metric, task.test.labels, scores.answers, len(task.labels)) for scores, task in both]
+    return tuple(scores.score(task.metric) for scores, task in both), tuple(drawn)
 
 
 def _turns(ground: Ground, turns: Sequence[int], seed: int) -> Any:
@@ -140,12 +160,12 @@ def _turns(ground: Ground, turns: Sequence[int], seed: int) -> Any:
 
 
 def _first(found: Multitask) -> list[tuple[str, Row]]:
-    return [(name, found.comparison(place).rows[0]) for place, name in enumerate(found.names)]
+    return [(name, found.rows(place)[0]) for place, name in enumerate(found.names)]
 
 
 def _section(found: Multitask, place: int) -> Section:
-    comparison, name = found.comparison(place), found.names[place]
+    comparison = Comparison("score", found.rows(place))
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.rows]
-    figure = Figure(f"task-{place}", "Test score: each seed, mean and 95 % interval.", charts.comparison(rows, "score"))
-    said = tuple(as_sentence(sentence) for sentence in comparison.sentences())
-    return Section(name, said, (figure, Table(comparison.HEADER, comparison.table())))
+    figure = Figure(f"task-{place}", "Test score: each seed, mean and 95 % interval over seeds.", charts.comparison(rows, "score"))
+    said = as_sentence(found.said()[place])
+    return Section(found.names[place], (said,), (figure, Table(comparison.HEADER, comparison.table())))

@@ -158,7 +158,7 @@ def comparison_sections(outcome: Outcome) -> Iterator[Section]:
 def scores_section(comparison: Comparison, what: str, axis: str) -> Section:
     """Who scores what: every seed, mean and interval, and what can be said of the differences."""
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
-    figure = Figure("comparison", f"{what}: each seed, mean and 95 % interval.", charts.comparison(rows, axis))
+    figure = Figure("comparison", f"{what}: each seed, mean and 95 % interval over seeds.", charts.comparison(rows, axis))
     said = tuple(as_sentence(sentence) for sentence in comparison.sentences())
     return Section("Comparison", said, (figure, Table(comparison.HEADER, comparison.table())))
 

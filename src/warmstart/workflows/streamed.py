@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from warmstart.evaluate import Row, paired
+from warmstart.evaluate import Row, compared
 from warmstart.evaluate.forgetting import Forgetting, forgetting_of
 from warmstart.evaluate.seeds import Interval, interval
 from warmstart.schemes.several import Several
+
+SHARES = {"average": "the average over tasks at the end", "learned": "the score on each new task"}
+"""figures between 0 and 1, on which ways to remember are compared; the others lie between -1 and 1"""
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class Stream:
 
     def cell(self, memory: str, stage: int, task: int) -> Interval:
         """Score on a task after a stage, over seeds."""
-        return interval([run.scores[stage][task] for run in self.runs[memory]])
+        return interval([run.scores[stage][task] for run in self.runs[memory]]).within(0, 1)
 
     def figure(self, memory: str, name: str) -> Interval:
         """One of the usual figures, over seeds."""
-        return interval([getattr(run.figures, name) for run in self.runs[memory]])
+        return interval([getattr(run.figures, name) for run in self.runs[memory]]).within(0 if name in SHARES else -1, 1)
 
     def sentences(self) -> list[str]:
         """What was forgotten, and what remembering bought."""
@@ -66,15 +69,17 @@ class Stream:
                     f"{memory}: {name} {moved if end.mean != after.mean else f'stayed at {100 * end.mean:.1f} %'} by the end"
                 )
         base, *others = list(self.runs)
-        for other in others:
-            for figure, what in (("average", "the average over tasks at the end"), ("learned", "the score on each new task")):
-                rows = [Row(memory, tuple(getattr(run.figures, figure) for run in self.runs[memory])) for memory in (other, base)]
-                said.append(f"{what}: {paired(*rows).sentence}")
+        asked = [(other, figure) for other in others for figure in SHARES]
+        found = compared([(self._row(other, figure), self._row(base, figure)) for other, figure in asked])
+        said += [f"{SHARES[figure]}: {one.sentence}" for (_, figure), one in zip(asked, found, strict=True)]
         for memory, runs in self.runs.items():
             if runs[0].language:
                 loss = float(np.mean([run.language[-1] for run in runs]))
                 said.append(f"{memory}: the language-model loss went from {runs[0].language[0]:.3f} to {loss:.3f} nats")
         return said
+
+    def _row(self, memory: str, figure: str) -> Row:
+        return Row(memory, tuple(getattr(run.figures, figure) for run in self.runs[memory]))
 
     def plain(self) -> dict[str, Any]:
         """All that was found, fit for JSON."""
