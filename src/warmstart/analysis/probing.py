@@ -58,6 +58,18 @@ class Reading:
         return clustered(self.right.mean(axis=0) - other.right.mean(axis=0), self.groups)
 
 
+def together(readings: Sequence[Reading]) -> Reading:
+    """Readings of the same place by several models (of other seeds) as one: each model's fits count alike."""
+    first = readings[0]
+    return replace(
+        first,
+        right=np.concatenate([one.right for one in readings]),
+        control=np.concatenate([one.control for one in readings]),
+        validation=float(np.mean([one.validation for one in readings])),
+        compression=tuple(code for one in readings for code in one.compression),
+    )
+
+
 @dataclass(frozen=True)
 class Split:
     """One split as states (R, N, D): bag, embedding, blocks."""

@@ -54,6 +54,9 @@ COMMANDS = Registry(
         "study attention": Command("studies.attention", "AttentionConfig", "attention", "where does each head look?"),
         "study neurons": Command("studies.neurons", "NeuronsConfig", "neurons", "what do single neurons go with?"),
         "study map": Command("studies.map", "MapConfig", "study_map", "what lies near what: maps of words, neighbours, analogies"),
+        "study objectives": Command(
+            "studies.objectives", "ObjectivesConfig", "objectives", "the same text learned by several objectives, side by side"
+        ),
         "import": Command(
             "interop", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
         ),

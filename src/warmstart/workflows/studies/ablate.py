@@ -66,11 +66,7 @@ def ablate(config: AblateConfig) -> Found:
     bundle = load_model(config.model)
     model, shape = bundle.model, bundle.model.backbone.config
     if config.prune:
-        check_prunable(model)
-        if config.prune >= shape.heads:
-            raise ConfigError(
-                f"at least one of {shape.heads} heads must stay in every block, but --prune {config.prune} leaves none"
-            )
+        _check_prune(bundle, config.prune)
     parts = parts_of(shape, config.dimensions)
     if not parts:
         raise ModelError("there is nothing to erase: this backbone has no blocks; give --dimensions to erase its embedding")

@@ -94,7 +94,7 @@ class Found:
             f"{100 * self.linear[BAG].share[0]:.1f} %",
             f"{100 * _best(self.random).share[0]:.1f} %" if self.random else "-",
             f"{100 * best.selectivity:.1f}",
-            f"{np.mean(best.compression):.2f}",
+            f"{np.mean(best.compression):.2f}" if best.compression else "-",
         )  # fmt: skip
 
 
@@ -110,12 +110,12 @@ def study_probe(config: ProbeConfig) -> list[Found]:
     folder = open_run(config.out, config, resume=False)
     found = list(_probed(bundles, tasks, config))
     layers = max((layer_names(bundle) for bundle in bundles.values()), key=len)
-    sections = [_section(found, [*layers, MIX]), _codes(found, [*layers, MIX]), _all_readings(found)]
+    sections = [by_layer(found, [*layers, MIX]), _codes(found, [*layers, MIX]), _all_readings(found)]
     study = Study(
         "What each layer tells",
         [one.sentence() for one in found],
         sections,
-        {"probes": _table(found)},
+        {"probes": readings_of(found)},
         tuple((f"{one.task.name}, {one.model}", f"{100 * one.best.share[0]:.1f} %") for one in found),
         ([(row[0], *row[1:3], row[3].split(" (")[0], *row[4:]) for row in (one.row() for one in found)], SHORT),
     )
@@ -143,7 +143,8 @@ def _probed(bundles: dict[str, Bundle], tasks: list[Probing], config: ProbeConfi
             yield one
 
 
-def _section(found: list[Found], layers: list[str]) -> Section:
+def by_layer(found: list[Found], layers: list[str]) -> Section:
+    """The chart of layers against scores, one panel a task, and the table of best layers."""
     points, floors = [], list[tuple[str, str, float]]()
     for task in dict.fromkeys(one.task.name for one in found):
         same = [one for one in found if one.task.name == task]
@@ -178,7 +179,7 @@ def _all_readings(found: list[Found]) -> Section:
     rows = [
         (row["task"], row["model"], row["probe"], row["layer"], _percent(row["share"], row["low"], row["high"]),
          f"{100 * row['control']:.1f} %", f"{100 * row['selectivity']:.1f}")
-        for row in _table(found).iter_rows(named=True)
+        for row in readings_of(found).iter_rows(named=True)
     ]  # fmt: skip
     return Section(
         "All readings",
@@ -188,7 +189,8 @@ def _all_readings(found: list[Found]) -> Section:
     )
 
 
-def _table(found: list[Found]) -> pl.DataFrame:
+def readings_of(found: list[Found]) -> pl.DataFrame:
+    """Every reading of every model, one row each."""
     rows = []
     for one in found:
         for form, readings in (("linear", one.linear), ("mlp", one.mlp), (f"linear, {RANDOM}", one.random)):
