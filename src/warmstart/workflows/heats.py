@@ -27,9 +27,10 @@ from warmstart.kinds import kind_of
 from warmstart.model import load, save
 from warmstart.schemes import known_scheme, make_scheme
 from warmstart.storage import sha256
-from warmstart.workflows.cells import Cell, Entrant, Ground, Result, bundle_digest, ground_of, run_cells
+from warmstart.workflows.cells import run_cells
 from warmstart.workflows.dapt import continue_pretraining
 from warmstart.workflows.finetune import FineTuneConfig, check_scheme
+from warmstart.workflows.results import Cell, Entrant, Ground, Result, bundle_digest, ground_of
 from warmstart.workflows.run import find_bundle, load_model, open_run, taught
 from warmstart.workflows.standings import Standing, choose_rate, stand
 

@@ -19,8 +19,9 @@ from warmstart.errors import DataError
 from warmstart.storage import write_forced
 from warmstart.workflows.heats import HeatsConfig, Ran, Scheme, line_up, open_heats, run_heats
 from warmstart.workflows.race_page import race_page
+from warmstart.workflows.raced import Race
 from warmstart.workflows.run import print_table
-from warmstart.workflows.standings import Race, Standing
+from warmstart.workflows.standings import Standing
 
 LADDER = ("probe", "mix")
 """frozen backbones always run: they cost seconds"""

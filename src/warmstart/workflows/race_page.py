@@ -10,7 +10,8 @@ from warmstart.kinds import kind_of
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
 from warmstart.report.race import restarts, trade_off
 from warmstart.workflows.pages import as_sentence, audit_section, closing_sections, footer
-from warmstart.workflows.standings import Race, Standing
+from warmstart.workflows.raced import Race
+from warmstart.workflows.standings import Standing
 
 
 def race_page(race: Race, config: Config, folder: Path) -> Path:
