@@ -7,6 +7,7 @@ and its runs take seconds.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -28,7 +29,7 @@ from warmstart.model import load, save
 from warmstart.schemes import known_scheme, make_scheme
 from warmstart.storage import sha256
 from warmstart.workflows.cells import run_cells
-from warmstart.workflows.dapt import continue_pretraining
+from warmstart.workflows.dapt import continue_pretraining, gather
 from warmstart.workflows.finetune import FineTuneConfig, check_scheme
 from warmstart.workflows.results import Cell, Entrant, Ground, Result, bundle_digest, ground_of
 from warmstart.workflows.run import find_bundle, load_model, open_run, taught
@@ -149,7 +150,7 @@ def gone_on(entrant: Entrant, task: Task, config: HeatsConfig, folder: Path) -> 
     few = config.fewest()
     labelled = subsample(task, few, config.seed) if few else task
     options = {name: value for name, value in config.tune.options.plain().items() if name.startswith(("dapt", "pilot"))}
-    said = json.dumps([entrant.origin, task.digest, options, few, config.seed])
+    said = json.dumps([entrant.origin, task.digest, _text_digest(task), options, few, config.seed])
     place = folder / "dapt" / sha256(said.encode())[:24]
     if not place.is_dir():
         place.parent.mkdir(exist_ok=True)
@@ -157,6 +158,12 @@ def gone_on(entrant: Entrant, task: Task, config: HeatsConfig, folder: Path) -> 
         save(made.bundle, place)
     seconds = float(load(place).history[-1]["evidence"][-1]["seconds"])
     return entrant.model_copy(update={"backbone": str(place), "origin": bundle_digest(str(place)), "before": seconds})
+
+
+@functools.lru_cache(maxsize=1)
+def _text_digest(task: Task) -> str:
+    """Names the text that ``dapt`` reads: what the manifest calls unlabelled is no part of the task's own digest."""
+    return sha256(json.dumps(gather(task, task.train.texts)[0]).encode())
 
 
 def run_heats(heats: Heats, labels: int | None) -> Ran:

@@ -1,0 +1,55 @@
+"""What a race and a curve keep, price, line up and say: each promise on its own, on a tiny backbone or on made-up results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from test_race import cats, settings
+from test_schemes import language_bundle
+from warmstart.data import load_task, save_task
+from warmstart.model import load, save
+from warmstart.tokenizer import Tokenizer
+from warmstart.workflows.heats import gone_on
+from warmstart.workflows.race import RaceConfig
+from warmstart.workflows.results import Entrant, bundle_digest
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+
+
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A folder with a task and a tiny language model."""
+    save_task(cats(), tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    return tmp_path
+
+
+def with_text(place: Path, count: int) -> RaceConfig:
+    """A race with ``dapt`` whose task has so many unlabelled texts."""
+    manifest = yaml.safe_load((place / "task" / "task.yaml").read_text())
+    (place / "task" / "more.txt").write_text("\n\n".join(f"She holds the cat and rubs the dog {i}." for i in range(count)))
+    (place / "task" / "task.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": ["more.txt"]}))
+    quick = {"pilot": 0.0, "dapt_epochs": 3.0, "dapt_rate": 3e-3}
+    train = {"steps": 12, "batch": 8, "learning_rate": 5e-4}
+    return settings(
+        place, schemes=["full", "dapt+probe"], rates=[1e-3], seeds=1, scratch=False, tune={"options": quick, "train": train}
+    )
+
+
+def continued(place: Path, config: RaceConfig) -> Entrant:
+    """The entrant with ``dapt``, once its backbone went on with pretraining."""
+    entrant = Entrant(name="dapt+probe", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="dapt+probe")
+    return gone_on(entrant, load_task(config.task), config, place)
+
+
+def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> None:
+    """What ``dapt`` reads is mostly text that the splits do not hold: the same text is read once, another one anew."""
+    first = continued(place, with_text(place, 60))
+    assert continued(place, with_text(place, 60)).backbone == first.backbone
+    other = continued(place, with_text(place, 90))
+    assert other.origin != first.origin
+    assert [load(Path(one.backbone)).history[-1]["texts"] for one in (first, other)] == [120, 150]
+    assert other.origin == bundle_digest(other.backbone)
