@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -12,9 +13,10 @@ from test_schemes import language_bundle
 from warmstart.data import load_task, save_task
 from warmstart.model import load, save
 from warmstart.tokenizer import Tokenizer
-from warmstart.workflows.heats import gone_on
+from warmstart.workflows.cells import run_cell
+from warmstart.workflows.heats import Ran, gone_on, line_up
 from warmstart.workflows.race import RaceConfig
-from warmstart.workflows.results import Entrant, bundle_digest
+from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, ground_of
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
@@ -53,3 +55,19 @@ def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> N
     assert other.origin != first.origin
     assert [load(Path(one.backbone)).history[-1]["texts"] for one in (first, other)] == [120, 150]
     assert other.origin == bundle_digest(other.backbone)
+
+
+def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
+    """A head on a backbone that ``dapt`` moved is no small thing to keep: all that moved counts, as in full fine-tuning."""
+    config = with_text(place, 60)
+    entrant = continued(place, config)
+    assert load(Path(entrant.backbone)).history[-1]["kept"]
+    plain = Entrant(name="probe", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="probe")
+    ground = ground_of(load_task(config.task), config.task, place, config.tune, without_leaks=False)
+    far, near = (run_cell(Cell(entrant=one, seed=0, rate=1e-3), ground) for one in (entrant, plain))
+    assert far
+    assert near
+    whole = sum(tensor.numel() * tensor.element_size() for tensor in load(place / "lm").model.backbone.state_dict().values())
+    assert near.disk == 4 * near.new
+    assert whole / 2 < far.disk <= whole + near.disk
+    assert far.new == near.new

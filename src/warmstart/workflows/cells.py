@@ -92,7 +92,7 @@ def _baseline(cell: Cell, ground: Ground) -> Result:
 
 
 def _tuned(cell: Cell, ground: Ground) -> Result:
-    bundle, whole = _workshop(cell.entrant.backbone, cell.entrant.origin, ground)
+    bundle, shared, whole = _workshop(cell.entrant.backbone, cell.entrant.origin, cell.entrant.parent, ground)
     splits = whole.sample(cell.labels, cell.seed) if cell.labels else whole
     config = settings_of(cell, ground)
     with watched(pick_device()) as mark:
@@ -100,10 +100,11 @@ def _tuned(cell: Cell, ground: Ground) -> Result:
         model = task_model(bundle, splits.task, config, cell.seed, scratch=cell.entrant.kind == "scratch")
         done = fine_tune(model, splits, config, cell.seed, "", Language.of(bundle))
         seconds = time.perf_counter() - started
-    return _result(done, splits.task, bundle, (seconds, mark.taken))
+    return _result(done, splits.task, shared, (seconds, mark.taken))
 
 
 def _result(done: FineTuned, task: Task, bundle: Bundle, cost: tuple[float, int | None]) -> Result:
+    """What came of a run; what is new and what moved is counted against ``bundle``, which all tasks share."""
     old = {f"backbone.{name}": tensor for name, tensor in bundle.model.backbone.state_dict().items()}
     weights = done.model.weights()
     new = {name: tensor for name, tensor in weights.items() if name not in old}
@@ -137,8 +138,12 @@ def _read_task(path: str, digest: str, without_leaks: bool) -> Task:
 
 
 @functools.lru_cache(maxsize=4)
-def _workshop(backbone: str, origin: str, ground: Ground) -> tuple[Bundle, Splits]:
-    """The bundle and the encoded texts, made once in each process; frozen features are shared by all through the disk."""
+def _workshop(backbone: str, origin: str, parent: str, ground: Ground) -> tuple[Bundle, Bundle, Splits]:
+    """The bundle, the one that all tasks share, and the encoded texts, made once in each process.
+
+    Frozen features are shared by all through the disk.
+    """
     bundle = load(find_bundle(backbone))
     splits = Splits.of(_task(ground), swap_head(bundle.model, head_for(_task(ground), ground.tune), 0), bundle.tokenizer)
-    return bundle, replace(splits, features=Features(Path(ground.folder) / "features"))
+    shared = load(find_bundle(parent)) if parent else bundle
+    return bundle, shared, replace(splits, features=Features(Path(ground.folder) / "features"))

@@ -157,7 +157,9 @@ def gone_on(entrant: Entrant, task: Task, config: HeatsConfig, folder: Path) -> 
         made = continue_pretraining(load_model(entrant.backbone), labelled, config.tune.options, config.seed, task.train)
         save(made.bundle, place)
     seconds = float(load(place).history[-1]["evidence"][-1]["seconds"])
-    return entrant.model_copy(update={"backbone": str(place), "origin": bundle_digest(str(place)), "before": seconds})
+    return entrant.model_copy(
+        update={"backbone": str(place), "parent": entrant.backbone, "origin": bundle_digest(str(place)), "before": seconds}
+    )
 
 
 @functools.lru_cache(maxsize=1)

@@ -18,7 +18,7 @@ from warmstart.storage import sha256, write_forced
 from warmstart.workflows.finetune import FineTuneConfig
 from warmstart.workflows.run import find_bundle
 
-VERSION = 1
+VERSION = 2
 """counted up when old results mean something else"""
 
 
@@ -35,6 +35,8 @@ class Entrant(Config):
     """names the bundle's bytes"""
     scheme: str = ""
     """how the backbone is adapted"""
+    parent: str = ""
+    """the backbone that all methods share, where this one's went on with pretraining from it"""
     before: float = 0.0
     """seconds spent once before all its runs"""
 
