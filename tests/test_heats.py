@@ -71,3 +71,22 @@ def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
     assert near.disk == 4 * near.new
     assert whole / 2 < far.disk <= whole + near.disk
     assert far.new == near.new
+
+
+def full_and_probe(*seeds: int) -> tuple[list[Cell], dict[str, Result]]:
+    """Two methods with equal scores on every seed, at one rate; the middle seed has drawn hard texts."""
+    hard = {0: 0.8, 1: 0.7, 2: 0.8}
+    entrants = [Entrant(name=name, kind="adapted", origin=name, scheme=name) for name in ("full", "probe")]
+    cells = [Cell(entrant=entrant, seed=seed, rate=1e-3, labels=100) for seed in seeds for entrant in entrants]
+    return cells, {str(c): Result(hard[c.seed], (hard[c.seed],) * 50, 1.0, validation=hard[c.seed]) for c in cells}
+
+
+def test_an_interrupted_race_compares_the_same_seeds(place: Path) -> None:
+    """One method has run seeds 0 and 2, the other 0 and 1, as after a kill with --jobs 2: both are told by seed 0 alone."""
+    cells, done = full_and_probe(0, 1, 2)
+    for name, seed in (("full", 1), ("probe", 2)):
+        del done[next(key for key in done if key.startswith(name) and key.endswith(f"seed {seed}"))]
+    heats = SimpleNamespace(entrants=tuple(dict.fromkeys(cell.entrant for cell in cells)), middle=5e-4)
+    standings, missing, seeds = line_up(heats, Ran(tuple(cells), done))  # type: ignore[arg-type]
+    assert [(s.seeds, s.judged.scores) for s in standings] == [((0,), (0.8,))] * 2
+    assert (missing, seeds) == ([], 1)

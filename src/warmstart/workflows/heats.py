@@ -202,9 +202,11 @@ def rates_of(entrant: Entrant, rates: Sequence[float], middle: float) -> list[fl
 def line_up(heats: Heats, ran: Ran) -> tuple[list[Standing], list[str], int]:
     """How all stand on the seeds that all have run, best mean first; who has not run at all; and how many seeds that are."""
     stood = [(entrant, stand(entrant, ran.cells, ran.done, heats.middle)) for entrant in heats.entrants]
-    seeds = min((len(standing.runs) for _, standing in stood if standing and standing.entrant.kind != "baseline"), default=0)
-    even = [standing.first(seeds) for _, standing in stood if standing and seeds]
-    return sorted(even, key=lambda s: -s.judged.over_seeds.mean), [entrant.name for entrant, s in stood if not s], seeds
+    steady = {entrant for entrant, _ in stood if entrant.kind == "baseline" and not ran.cells[0].labels}  # one run says it all
+    ran_on = [set(standing.seeds) for entrant, standing in stood if standing and entrant not in steady]
+    seeds = set.intersection(*ran_on) if any(s and s.entrant.kind != "baseline" for _, s in stood) else set[int]()
+    even = [standing if entrant in steady else standing.on(seeds) for entrant, standing in stood if standing and seeds]
+    return sorted(even, key=lambda s: -s.judged.over_seeds.mean), [entrant.name for entrant, s in stood if not s], len(seeds)
 
 
 def seconds_of(budget: str) -> float:

@@ -6,7 +6,7 @@ Nothing is run and nothing is written here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,6 +24,8 @@ class Standing:
     entrant: Entrant
     runs: tuple[Result, ...]
     """one a seed"""
+    seeds: tuple[int, ...]
+    """of these runs"""
     rate: float
     """0 where the method has none"""
     tried: dict[float, float]
@@ -31,9 +33,10 @@ class Standing:
     search: float
     """seconds spent on rates that were not chosen"""
 
-    def first(self, seeds: int) -> Standing:
-        """The same with so many seeds at most."""
-        return replace(self, runs=self.runs[:seeds])
+    def on(self, seeds: Set[int]) -> Standing:
+        """The same with the runs of these seeds alone."""
+        kept = [place for place, seed in enumerate(self.seeds) if seed in seeds]
+        return replace(self, runs=tuple(self.runs[place] for place in kept), seeds=tuple(self.seeds[place] for place in kept))
 
     @property
     def name(self) -> str:
@@ -92,7 +95,8 @@ def stand(entrant: Entrant, cells: Sequence[Cell], done: Mapping[str, Result], m
     rate = choose_rate(tried, middle)
     kept = sorted((cell for cell in mine if cell.rate == rate), key=lambda cell: cell.seed)
     search = sum(done[str(cell)].seconds for cell in mine if cell.rate != rate)
-    return Standing(entrant, tuple(done[str(cell)] for cell in kept), rate, tried if entrant.kind != "baseline" else {}, search)
+    runs, seeds = tuple(done[str(cell)] for cell in kept), tuple(cell.seed for cell in kept)
+    return Standing(entrant, runs, seeds, rate, tried if entrant.kind != "baseline" else {}, search)
 
 
 def choose_rate(tried: Mapping[float, float], middle: float) -> float:
