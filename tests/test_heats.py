@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import polars
 import pytest
 import yaml
 
 from test_race import cats, settings
 from test_schemes import language_bundle
-from warmstart.data import load_task, save_task
+from warmstart.data import audit, load_task, save_task
+from warmstart.errors import ModelError
 from warmstart.model import load, save
 from warmstart.tokenizer import Tokenizer
+from warmstart.workflows import cells as cells_file
 from warmstart.workflows.cells import run_cell
 from warmstart.workflows.heats import Ran, gone_on, line_up
-from warmstart.workflows.race import RaceConfig
+from warmstart.workflows.race import RaceConfig, race
+from warmstart.workflows.raced import Race
 from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, ground_of
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -87,6 +92,49 @@ def test_an_interrupted_race_compares_the_same_seeds(place: Path) -> None:
     for name, seed in (("full", 1), ("probe", 2)):
         del done[next(key for key in done if key.startswith(name) and key.endswith(f"seed {seed}"))]
     heats = SimpleNamespace(entrants=tuple(dict.fromkeys(cell.entrant for cell in cells)), middle=5e-4)
-    standings, missing, seeds = line_up(heats, Ran(tuple(cells), done))  # type: ignore[arg-type]
-    assert [(s.seeds, s.judged.scores) for s in standings] == [((0,), (0.8,))] * 2
-    assert (missing, seeds) == ([], 1)
+    line = line_up(heats, Ran(tuple(cells), done))  # type: ignore[arg-type]
+    assert [(s.seeds, s.judged.scores) for s in line.standings] == [((0,), (0.8,))] * 2
+    assert (line.missing, line.diverged, line.seeds) == ((), (), 1)
+
+
+def test_a_rate_that_diverges_is_lost_and_the_race_goes_on(place: Path) -> None:
+    """It is never chosen, costs the race nothing the next time, and is named in the sentences, the notes and the report."""
+    config = settings(place, rates=[1e-3, 1e4], seeds=1)
+    found = race(config)
+    full = next(s for s in found.standings if s.name == "full")
+    assert (full.rate, full.diverged, list(full.tried)) == (1e-3, (1e4,), [1e-3])
+    assert "diverged at rate 10000" in full.note
+    assert any("full at rate 10000" in sentence for sentence in found.sentences())
+    page = (place / "race" / "report.html").read_text()
+    assert "full at rate 10000" in page
+    runs = polars.read_csv(place / "race" / "runs.csv").filter(polars.col("diverged"))
+    assert set(runs["learning_rate"]) <= {1e4, 1e5}
+    assert not runs["chosen"].any()
+    assert race(config).plain() == found.plain()
+    with pytest.raises(ModelError, match="at every rate that was tried .*full.* diverged; give lower --rates"):
+        race(settings(place, rates=[1e4], seeds=1, out=str(place / "lost")))
+
+
+def test_a_later_seed_that_diverges_counts_as_a_run_that_learned_nothing(place: Path) -> None:
+    """It drags the mean down as any collapsed run, and is named; leaving it out would flatter the method."""
+    cells, done = full_and_probe(0, 1, 2)
+    place_of = next(key for key in done if key.startswith("full") and key.endswith("seed 1"))
+    done[place_of] = replace(done[place_of], score=0.5, collapsed=True, diverged=True, note="diverged at rate 0.001")
+    heats = SimpleNamespace(entrants=tuple(dict.fromkeys(cell.entrant for cell in cells)), middle=5e-4)
+    line = line_up(heats, Ran(tuple(cells), done))  # type: ignore[arg-type]
+    full = next(s for s in line.standings if s.name == "full")
+    assert full.judged.scores == (0.8, 0.5, 0.8)
+    assert "diverged at rate 0.001" in full.note
+    found = Race(cats(), 60, line.standings, (), (), 3, audit(cats()))
+    assert any("full at its chosen rate (1 of 3 runs)" in sentence for sentence in found.sentences())
+
+
+def test_another_mistake_of_a_model_names_its_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a loss that is no number is a result; whatever else does not fit ends the race, and says where."""
+
+    def unfit(*_: object) -> None:
+        raise ModelError("too long")
+
+    monkeypatch.setattr(cells_file, "fine_tune", unfit)
+    with pytest.raises(ModelError, match="probe at 0.001, seed 0: too long"):
+        race(settings(place, seeds=1))

@@ -20,12 +20,13 @@ import torch
 from warmstart.data import Task, drop_leaks, load_task, subsample
 from warmstart.engine import console, pick_device
 from warmstart.engine.highwater import watched
+from warmstart.errors import DivergedError, ModelError
 from warmstart.kinds import kind_of
 from warmstart.model import Bundle, load, swap_head
 from warmstart.schemes import Features, Language
 from warmstart.workflows.adapt import task_model
 from warmstart.workflows.finetune import FineTuned, Splits, fine_tune, head_for
-from warmstart.workflows.results import Cell, Ground, Result, find, keep, settings_of
+from warmstart.workflows.results import Cell, Entrant, Ground, Result, find, keep, settings_of
 from warmstart.workflows.run import find_bundle
 
 _ALONE = threading.Lock()
@@ -49,7 +50,8 @@ def run_cells(cells: Sequence[Cell], ground: Ground, jobs: int) -> dict[str, Res
             continue
         done[str(cell)] = result
         lost = ", [yellow]collapsed[/yellow]" if result.collapsed else ""
-        console.print(f"{number} of {len(missing)}: {cell}: {100 * result.score:.1f} % in {result.seconds:.1f} s{lost}")
+        said = "[yellow]diverged[/yellow]" if result.diverged else f"{100 * result.score:.1f} % in {result.seconds:.1f} s{lost}"
+        console.print(f"{number} of {len(missing)}: {cell}: {said}")
     return done
 
 
@@ -69,13 +71,22 @@ def _numbered(place: int, cell: Cell, ground: Ground) -> tuple[int, Result | Non
 
 
 def run_cell(cell: Cell, ground: Ground) -> Result | None:
-    """Run one cell and keep its result; None where the deadline has passed. Any process that sees the files can run it."""
+    """Run one cell and keep its result; None where the deadline has passed. Any process that sees the files can run it.
+
+    A run that diverges has a result too, that of what takes no learning. Raises ``ModelError``, which names the cell, where the
+    model does not fit.
+    """
     with _ALONE:
         if ground.deadline is not None and time.time() > ground.deadline:
             return None
         if ground.threads:
             torch.set_num_threads(ground.threads)
-        result = _baseline(cell, ground) if cell.entrant.kind == "baseline" else _tuned(cell, ground)
+        try:
+            result = _baseline(cell, ground) if cell.entrant.kind == "baseline" else _tuned(cell, ground)
+        except DivergedError:
+            result = _diverged(cell, ground)
+        except ModelError as error:
+            raise ModelError(f"{cell}: {error}") from None
     keep(cell, ground, result)
     return result
 
@@ -89,6 +100,12 @@ def _baseline(cell: Cell, ground: Ground) -> Result:
     said, note = kind.baselines()[cell.entrant.name](task)
     seconds, score = time.perf_counter() - started, kind.scores(task.test, said, task).score(task.metric)
     return Result(score, _resampled(task, said), seconds, note=note)
+
+
+def _diverged(cell: Cell, ground: Ground) -> Result:
+    name = next(iter(kind_of(_task(ground)).baselines()))
+    floor = _baseline(cell.model_copy(update={"entrant": Entrant(name=name, kind="baseline")}), ground)
+    return replace(floor, collapsed=True, diverged=True, note=f"diverged at rate {cell.rate:g}")
 
 
 def _tuned(cell: Cell, ground: Ground) -> Result:

@@ -61,15 +61,17 @@ def curve(config: CurveConfig) -> Learned:
         console.print(f"\n{count} labels")
         runs[count] = run_heats(heats, count)
     lines = {count: line_up(heats, ran) for count, ran in runs.items()}
-    stood = {count: standings for count, (standings, _, seeds) in lines.items() if standings and seeds}
+    stood = {count: line.standings for count, line in lines.items() if line.standings}
     if not stood:
         raise DataError(f"the budget of {config.budget} did not suffice for one run of one model; give more")
     missing = tuple(count for count in config.labels if count not in stood)
-    result = Learned(task, {count: tuple(standings) for count, standings in stood.items()}, missing, config.target, heats.found)
+    lost = dict.fromkeys(name for line in lines.values() for name in line.diverged)
+    diverged = {name: tuple(count for count, line in lines.items() if name in line.diverged) for name in lost}
+    result = Learned(task, stood, missing, diverged, config.target, heats.found)
     print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.table(), result.header())
     for sentence in result.sentences():
         console.print(sentence, markup=False)
-    keep_runs([(count, list(standings), runs[count]) for count, standings in stood.items()], heats.folder)
+    keep_runs([(count, standings, runs[count]) for count, standings in stood.items()], heats.folder)
     write_forced(heats.folder / "curve.json", json.dumps(result.plain(), indent=1).encode())
     page = curve_page(result, config, heats.folder)
     console.print(f"every run: {heats.folder / 'runs.csv'}\nreport: {page}", markup=False)

@@ -33,7 +33,7 @@ from warmstart.workflows.dapt import continue_pretraining, gather
 from warmstart.workflows.finetune import FineTuneConfig, check_scheme
 from warmstart.workflows.results import Cell, Entrant, Ground, Result, bundle_digest, ground_of
 from warmstart.workflows.run import find_bundle, load_model, open_run, taught
-from warmstart.workflows.standings import Standing, choose_rate, stand
+from warmstart.workflows.standings import Standing, choose_rate, stand, validated
 
 FRESH = "from scratch"
 RATES = (2e-4, 5e-4, 1.5e-3)
@@ -106,6 +106,24 @@ class Ran:
 
     cells: tuple[Cell, ...]
     done: dict[str, Result]
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """How all stand with one number of labels, on the seeds that all have run."""
+
+    standings: tuple[Standing, ...]
+    """best mean first"""
+    missing: tuple[str, ...]
+    """methods that the time did not suffice for"""
+    diverged: tuple[str, ...]
+    """methods that diverged at every rate"""
+    seeds: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every method tried all its rates."""
+        return bool(self.standings) and not self.missing and all(standing.whole for standing in self.standings)
 
 
 def open_heats(config: HeatsConfig) -> Heats:
@@ -185,8 +203,7 @@ def run_heats(heats: Heats, labels: int | None) -> Ran:
         for entrant in heats.entrants:
             if entrant.kind == "baseline" and not labels:
                 continue  # the same texts give the same baseline
-            tried = {c.rate: done[str(c)].validation or 0.0 for c in search if c.entrant == entrant and str(c) in done}
-            if tried:
+            if tried := validated([cell for cell in search if cell.entrant == entrant], done):
                 rest.append(Cell(entrant=entrant, seed=seed, rate=choose_rate(tried, heats.middle), labels=labels))
     return Ran((*search, *rest), done | run_cells(rest, heats.ground, config.jobs))
 
@@ -199,14 +216,17 @@ def rates_of(entrant: Entrant, rates: Sequence[float], middle: float) -> list[fl
     return sorted({*rates, *(float(f"{10 * rate:.6g}") for rate in rates if still)}, key=lambda rate: abs(math.log(rate / middle)))
 
 
-def line_up(heats: Heats, ran: Ran) -> tuple[list[Standing], list[str], int]:
-    """How all stand on the seeds that all have run, best mean first; who has not run at all; and how many seeds that are."""
+def line_up(heats: Heats, ran: Ran) -> Lineup:
+    """How all stand on the seeds that all have run."""
     stood = [(entrant, stand(entrant, ran.cells, ran.done, heats.middle)) for entrant in heats.entrants]
     steady = {entrant for entrant, _ in stood if entrant.kind == "baseline" and not ran.cells[0].labels}  # one run says it all
     ran_on = [set(standing.seeds) for entrant, standing in stood if standing and entrant not in steady]
     seeds = set.intersection(*ran_on) if any(s and s.entrant.kind != "baseline" for _, s in stood) else set[int]()
     even = [standing if entrant in steady else standing.on(seeds) for entrant, standing in stood if standing and seeds]
-    return sorted(even, key=lambda s: -s.judged.over_seeds.mean), [entrant.name for entrant, s in stood if not s], len(seeds)
+    begun = {cell.entrant for cell in ran.cells if str(cell) in ran.done}
+    missing = tuple(entrant.name for entrant, standing in stood if not standing and entrant not in begun)
+    diverged = tuple(entrant.name for entrant, standing in stood if not standing and entrant in begun)
+    return Lineup(tuple(sorted(even, key=lambda s: -s.judged.over_seeds.mean)), missing, diverged, len(seeds))
 
 
 def seconds_of(budget: str) -> float:

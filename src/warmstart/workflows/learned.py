@@ -26,6 +26,8 @@ class Learned:
     """by number of labels, rising; best mean first"""
     missing: tuple[int, ...]
     """numbers of labels that the time did not suffice for"""
+    diverged: Mapping[str, tuple[int, ...]]
+    """by method, the numbers of labels at which it diverged at every rate"""
     goal: float | None
     """the score asked for"""
     audit: Audit
@@ -74,6 +76,10 @@ class Learned:
             said += [sentence for sentence in (self._hindsight(), self._worth()) if sentence]
         else:
             said.append("what more labels would give needs at least three numbers of labels and two seeds")
+        for name, places in self.diverged.items():
+            said.append(
+                f"{name} diverged at every rate with {', '.join(map(str, places))} labels, and is left out; lower rates may do"
+            )
         if self.missing:
             said.append(
                 f"the time did not suffice for {', '.join(map(str, self.missing))} labels; the same command goes on from here"

@@ -91,11 +91,8 @@ def _trade_offs(race: Race) -> Iterator[Figure]:
 
 def _rates_section(race: Race) -> Section:
     trained = [standing for standing in race.standings if standing.tried]
-    rates = sorted({rate for standing in trained for rate in standing.tried})
-    rows = [
-        (s.name, *(f"{100 * s.tried[rate]:.1f}" if rate in s.tried else "-" for rate in rates), f"{s.rate:g}", f"{s.search:.1f}")
-        for s in trained
-    ]
+    rates = sorted({rate for standing in trained for rate in (*standing.tried, *standing.diverged)})
+    rows = [(s.name, *(_at(s, rate) for rate in rates), f"{s.rate:g}", f"{s.search:.1f}") for s in trained]
     total = sum(standing.search for standing in trained)
     text = (
         f"{race.task.metric} on the {len(race.task.validation):,} validation texts at each rate, first seed. Rates that were not "
@@ -103,6 +100,12 @@ def _rates_section(race: Race) -> Section:
     )
     header = ("method", *(f"{rate:g}" for rate in rates), "chosen", "seconds spent on the others")
     return Section("Learning rates", (text,), (Table(header, rows),))
+
+
+def _at(standing: Standing, rate: float) -> str:
+    if rate in standing.tried:
+        return f"{100 * standing.tried[rate]:.1f}"
+    return "diverged" if rate in standing.diverged else "-"
 
 
 def _ends(standing: Standing) -> tuple[float, float, float]:

@@ -28,6 +28,8 @@ class Race:
     """best mean first"""
     missing: tuple[str, ...]
     """methods that the time did not suffice for"""
+    diverged: tuple[str, ...]
+    """methods that diverged at every rate"""
     seeds: int
     """that every method has run"""
     audit: Audit
@@ -54,11 +56,20 @@ class Race:
         said = [self._advice(), self._smallest(), *self._surprises()]
         if lost := [f"{s.name} ({s.collapsed} of {len(s.runs)})" for s in self.standings if s.collapsed]:
             said.append(f"collapsed runs, no better than the commonest label: {', '.join(lost)}")
+        if diverged := self._diverged():
+            said.append(f"diverged, the loss was no number any more: {', '.join(diverged)}; lower rates may do")
         if self.missing:
             said.append(f"the time did not suffice for {', '.join(self.missing)}; the same command goes on from here")
         if self.seeds < 3:
             said.append(f"{self.seeds} seed{'s' if self.seeds > 1 else ''} say little of what other seeds would give")
         return [sentence for sentence in said if sentence]
+
+    def _diverged(self) -> list[str]:
+        """Which methods diverged, and where."""
+        search = [f"{s.name} at rate {', '.join(f'{rate:g}' for rate in sorted(s.diverged))}" for s in self.standings if s.diverged]
+        later = [(s, sum(run.diverged for run in s.runs)) for s in self.standings]
+        runs = [f"{s.name} at its chosen rate ({count} of {len(s.runs)} runs)" for s, count in later if count]
+        return [*search, *runs, *(f"{name} at every rate" for name in self.diverged)]
 
     def _advice(self) -> str:
         best, taken = self.best, self.cheapest(lambda standing: standing.seconds + standing.entrant.before)
@@ -150,6 +161,7 @@ class Race:
             "best": self.best.name,
             "sentences": self.sentences(),
             "missing": list(self.missing),
+            "diverged": list(self.diverged),
             "methods": [
                 {
                     "method": s.name,
@@ -166,6 +178,8 @@ class Race:
                     "disk": s.runs[0].disk,
                     "rate": s.rate or None,
                     "tried": {f"{rate:g}": score for rate, score in s.tried.items()},
+                    "rates_diverged": list(s.diverged),
+                    "rates_asked": s.asked,
                     "collapsed": s.collapsed,
                 }
                 for s in self.standings

@@ -78,6 +78,8 @@ class Result:
     """bytes that keeping this task takes, beside the backbone: what is new, and what moved"""
     collapsed: bool = False
     """it learned nothing"""
+    diverged: bool = False
+    """its loss was no number any more: the figures are of what takes no learning"""
     note: str = ""
     """settings that the method chose for itself"""
 

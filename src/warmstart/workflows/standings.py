@@ -30,6 +30,10 @@ class Standing:
     """0 where the method has none"""
     tried: dict[float, float]
     """validation score of the first seed at each rate"""
+    diverged: tuple[float, ...]
+    """rates at which the first seed diverged"""
+    asked: int
+    """how many rates were to be tried"""
     search: float
     """seconds spent on rates that were not chosen"""
 
@@ -70,33 +74,50 @@ class Standing:
         return sum(run.collapsed for run in self.runs)
 
     @property
+    def whole(self) -> bool:
+        """Whether every rate was tried: else a better one may be among the others."""
+        return len(self.tried) + len(self.diverged) >= self.asked
+
+    @property
     def note(self) -> str:
         """What should be known beside the figures."""
-        edge = len(self.tried) > 1 and self.rate in (min(self.tried), max(self.tried))
+        rates = (*self.tried, *self.diverged)
+        edge = len(rates) > 1 and self.rate in (min(rates), max(rates))
         parts = [
+            "" if self.whole else f"{len(rates)} of {self.asked} rates tried",
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
             f"after {self.entrant.before:.0f} s of going on with pretraining, once" if self.entrant.before else "",
             f"rate {self.rate:g}{' (at the edge of those tried)' if edge else ''}" if self.rate else "",
-            *dict.fromkeys(run.note for run in self.runs),
+            *dict.fromkeys((*(f"diverged at rate {rate:g}" for rate in self.diverged), *(run.note for run in self.runs))),
         ]
         return "; ".join(part for part in parts if part)
 
 
 def stand(entrant: Entrant, cells: Sequence[Cell], done: Mapping[str, Result], middle: float) -> Standing | None:
-    """How a method stands, from its cells of which some are done; None if its first seed is not.
+    """How a method stands, from its cells of which some are done; None if its first seed is not, or diverged at every rate.
 
     The rate is the one whose first seed did best on validation; of equals, the one nearest to ``middle``.
     """
-    mine = [cell for cell in cells if cell.entrant == entrant and str(cell) in done]
-    if not mine:
+    mine = [cell for cell in cells if cell.entrant == entrant]
+    search = [cell for cell in mine if cell.seed == min(other.seed for other in mine)]
+    mine = [cell for cell in mine if str(cell) in done]
+    tried = validated(search, done)
+    if not tried:
         return None
-    first = min(cell.seed for cell in mine)
-    tried = {cell.rate: done[str(cell)].validation or 0.0 for cell in mine if cell.seed == first}
     rate = choose_rate(tried, middle)
     kept = sorted((cell for cell in mine if cell.rate == rate), key=lambda cell: cell.seed)
-    search = sum(done[str(cell)].seconds for cell in mine if cell.rate != rate)
+    spent = sum(done[str(cell)].seconds for cell in mine if cell.rate != rate)
     runs, seeds = tuple(done[str(cell)] for cell in kept), tuple(cell.seed for cell in kept)
-    return Standing(entrant, runs, seeds, rate, tried if entrant.kind != "baseline" else {}, search)
+    if entrant.kind == "baseline":
+        return Standing(entrant, runs, seeds, rate, {}, (), 0, spent)
+    lost = tuple(cell.rate for cell in search if str(cell) in done and cell.rate not in tried)
+    return Standing(entrant, runs, seeds, rate, tried, lost, len(search), spent)
+
+
+def validated(search: Sequence[Cell], done: Mapping[str, Result]) -> dict[float, float]:
+    """The validation score at each rate that is done; a run that diverged has none."""
+    found = {cell.rate: done[str(cell)] for cell in search if str(cell) in done}
+    return {rate: result.validation or 0.0 for rate, result in found.items() if not result.diverged}
 
 
 def choose_rate(tried: Mapping[float, float], middle: float) -> float:
