@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,12 @@ import yaml
 from test_race import cats, settings
 from test_schemes import language_bundle
 from warmstart.data import audit, load_task, save_task
-from warmstart.errors import ModelError
+from warmstart.errors import DataError, ModelError
 from warmstart.model import load, save
 from warmstart.tokenizer import Tokenizer
 from warmstart.workflows import cells as cells_file
 from warmstart.workflows.cells import run_cell
+from warmstart.workflows.curve import CurveConfig, curve
 from warmstart.workflows.heats import Ran, gone_on, line_up
 from warmstart.workflows.race import RaceConfig, race
 from warmstart.workflows.raced import Race
@@ -138,3 +140,35 @@ def test_another_mistake_of_a_model_names_its_run(place: Path, monkeypatch: pyte
     monkeypatch.setattr(cells_file, "fine_tune", unfit)
     with pytest.raises(ModelError, match="probe at 0.001, seed 0: too long"):
         race(settings(place, seeds=1))
+
+
+def only(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[Cell], bool]) -> None:
+    """As if the time sufficed for these cells alone."""
+    run = cells_file.run_cell
+    monkeypatch.setattr(cells_file, "run_cell", lambda cell, ground: run(cell, ground) if wanted(cell) else None)
+
+
+def test_a_search_that_was_cut_has_no_part_in_the_advice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who tried one of three rates is marked, named, and neither the best nor recommended, whatever its scores."""
+    only(monkeypatch, lambda cell: cell.entrant.name != "full" or cell.rate == 5e-4)
+    found = race(settings(place, rates=[2e-4, 5e-4, 5e-3], seeds=1))
+    full = next(s for s in found.standings if s.name == "full")
+    assert "1 of 3 rates tried" in full.note
+    assert any("for all rates of full (1 of 3), left out of the recommendation" in sentence for sentence in found.sentences())
+    won = replace(
+        full, runs=tuple(replace(run, score=1.0, validation=1.0, resampled=(1.0,) * 1000, seconds=0) for run in full.runs)
+    )
+    flattered = replace(found, standings=tuple(won if s is full else s for s in found.standings))
+    assert flattered.best.name != "full"
+    assert "take full" not in flattered.sentences()[0]
+
+
+def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another scheme with no time left is a clear error; a size that was cut is named and left out."""
+    words = settings(place, rates=[2e-3, 5e-3], out=str(place / "curve")).plain()
+    curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["probe"]}))
+    with pytest.raises(DataError, match="budget of 0s did not suffice for every method at one number of labels; give more"):
+        curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"], "budget": "0s"}))
+    only(monkeypatch, lambda cell: cell.labels == 4 or cell.rate == 2e-3)
+    found = curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"]}))
+    assert (list(found.stood), found.missing) == ([4], (8,))

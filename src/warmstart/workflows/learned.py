@@ -25,7 +25,7 @@ class Learned:
     stood: Mapping[int, tuple[Standing, ...]]
     """by number of labels, rising; best mean first"""
     missing: tuple[int, ...]
-    """numbers of labels that the time did not suffice for"""
+    """numbers of labels at which the time did not suffice for every method and rate"""
     diverged: Mapping[str, tuple[int, ...]]
     """by method, the numbers of labels at which it diverged at every rate"""
     goal: float | None

@@ -36,8 +36,9 @@ class Race:
 
     @cached_property
     def best(self) -> Standing:
-        """The trained method that is best on validation."""
-        return max((s for s in self.standings if s.validation is not None), key=lambda s: s.validation or 0.0)
+        """The trained method that is best on validation, of those that tried all their rates, if there are any."""
+        trained = [s for s in self.standings if s.entrant.kind != "baseline"]
+        return max([s for s in trained if s.whole] or trained, key=lambda s: s.validation or 0.0)
 
     @cached_property
     def gaps(self) -> list[tuple[Standing, Gap, float]]:
@@ -47,9 +48,10 @@ class Race:
         return list(zip(others, found, holm([gap.p for gap in found]), strict=True))
 
     def cheapest(self, cost: Callable[[Standing], float]) -> Standing:
-        """The one with the lowest cost that is within the noise of the best."""
-        near = cheapest_within_noise([s.judged for s in self.standings], self.best.judged, [cost(s) for s in self.standings])
-        return next(standing for standing in self.standings if standing.judged is near)
+        """The one with the lowest cost that is within the noise of the best; what has not tried all its rates takes no part."""
+        able = [s for s in self.standings if s.whole or s is self.best]
+        near = cheapest_within_noise([s.judged for s in able], self.best.judged, [cost(s) for s in able])
+        return next(standing for standing in able if standing.judged is near)
 
     def sentences(self) -> list[str]:
         """The recommendation, and what else should be known."""
@@ -58,6 +60,8 @@ class Race:
             said.append(f"collapsed runs, no better than the commonest label: {', '.join(lost)}")
         if diverged := self._diverged():
             said.append(f"diverged, the loss was no number any more: {', '.join(diverged)}; lower rates may do")
+        if cut := [f"{s.name} ({len(s.tried) + len(s.diverged)} of {s.asked})" for s in self.standings if not s.whole]:
+            said.append(f"the time did not suffice for all rates of {', '.join(cut)}, left out of the recommendation")
         if self.missing:
             said.append(f"the time did not suffice for {', '.join(self.missing)}; the same command goes on from here")
         if self.seeds < 3:
