@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import polars
 import pytest
+import torch
 import yaml
 
 from test_race import cats, settings
@@ -18,12 +19,14 @@ from warmstart.errors import DataError, ModelError
 from warmstart.model import load, save
 from warmstart.tokenizer import Tokenizer
 from warmstart.workflows import cells as cells_file
+from warmstart.workflows import heats as heats_file
 from warmstart.workflows.cells import run_cell
 from warmstart.workflows.curve import CurveConfig, curve
-from warmstart.workflows.heats import Ran, gone_on, line_up
+from warmstart.workflows.finetune import FineTuneConfig
+from warmstart.workflows.heats import Lineup, Ran, gone_on, line_up, open_heats
 from warmstart.workflows.race import RaceConfig, race
 from warmstart.workflows.raced import Race
-from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, ground_of
+from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, find, ground_of
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
@@ -88,13 +91,24 @@ def full_and_probe(*seeds: int) -> tuple[list[Cell], dict[str, Result]]:
     return cells, {str(c): Result(hard[c.seed], (hard[c.seed],) * 50, 1.0, validation=hard[c.seed]) for c in cells}
 
 
+def lined(cells: list[Cell], done: dict[str, Result]) -> Lineup:
+    """How the methods of these cells stand."""
+    heats = SimpleNamespace(entrants=tuple(dict.fromkeys(cell.entrant for cell in cells)), middle=5e-4)
+    return line_up(heats, Ran(tuple(cells), done))  # type: ignore[arg-type]
+
+
+def raced(cells: list[Cell], done: dict[str, Result]) -> Race:
+    """What a race with these results found."""
+    line = lined(cells, done)
+    return Race(cats(), 60, line.standings, line.missing, line.diverged, line.seeds, audit(cats()))
+
+
 def test_an_interrupted_race_compares_the_same_seeds(place: Path) -> None:
     """One method has run seeds 0 and 2, the other 0 and 1, as after a kill with --jobs 2: both are told by seed 0 alone."""
     cells, done = full_and_probe(0, 1, 2)
     for name, seed in (("full", 1), ("probe", 2)):
         del done[next(key for key in done if key.startswith(name) and key.endswith(f"seed {seed}"))]
-    heats = SimpleNamespace(entrants=tuple(dict.fromkeys(cell.entrant for cell in cells)), middle=5e-4)
-    line = line_up(heats, Ran(tuple(cells), done))  # type: ignore[arg-type]
+    line = lined(cells, done)
     assert [(s.seeds, s.judged.scores) for s in line.standings] == [((0,), (0.8,))] * 2
     assert (line.missing, line.diverged, line.seeds) == ((), (), 1)
 
@@ -122,12 +136,10 @@ def test_a_later_seed_that_diverges_counts_as_a_run_that_learned_nothing(place: 
     cells, done = full_and_probe(0, 1, 2)
     place_of = next(key for key in done if key.startswith("full") and key.endswith("seed 1"))
     done[place_of] = replace(done[place_of], score=0.5, collapsed=True, diverged=True, note="diverged at rate 0.001")
-    heats = SimpleNamespace(entrants=tuple(dict.fromkeys(cell.entrant for cell in cells)), middle=5e-4)
-    line = line_up(heats, Ran(tuple(cells), done))  # type: ignore[arg-type]
-    full = next(s for s in line.standings if s.name == "full")
+    found = raced(cells, done)
+    full = next(s for s in found.standings if s.name == "full")
     assert full.judged.scores == (0.8, 0.5, 0.8)
     assert "diverged at rate 0.001" in full.note
-    found = Race(cats(), 60, line.standings, (), (), 3, audit(cats()))
     assert any("full at its chosen rate (1 of 3 runs)" in sentence for sentence in found.sentences())
 
 
@@ -172,3 +184,52 @@ def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch:
     only(monkeypatch, lambda cell: cell.labels == 4 or cell.rate == 2e-3)
     found = curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"]}))
     assert (list(found.stood), found.missing) == ([4], (8,))
+
+
+def test_the_settings_are_those_asked_last(place: Path) -> None:
+    """A resumed race says in config.yaml what it was asked for, not what the first one was."""
+    race(settings(place, schemes=[], rates=[1e-3], seeds=1, scratch=False))
+    race(settings(place, schemes=[], rates=[2e-3], seeds=2, scratch=False))
+    kept = yaml.safe_load((place / "race" / "config.yaml").read_text())
+    assert (kept["seeds"], kept["rates"]) == (2, [2e-3])
+
+
+def test_a_race_stopped_after_going_on_with_pretraining_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``dapt`` runs before any cell; a folder that holds its work alone is no stranger."""
+    config = with_text(place, 60)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(heats_file, "run_cells", stop)
+    with pytest.raises(KeyboardInterrupt):
+        race(config)
+    assert [file.name for file in (place / "race").iterdir() if file.is_dir()] == ["dapt"]
+    monkeypatch.setattr(heats_file, "continue_pretraining", stop)
+    assert open_heats(config).folder == place / "race"
+
+
+def test_texts_that_change_under_way_are_told(place: Path) -> None:
+    """No worker gives a result of other texts the name of those that the race began with."""
+    path = str(place / "task")
+    ground = ground_of(load_task(path), path, place, FineTuneConfig(), without_leaks=False)
+    file = place / "task" / "test.ndjson"
+    file.write_text("\n".join(file.read_text().splitlines()[:4]))
+    cell = Cell(entrant=Entrant(name="majority", kind="baseline"), seed=0)
+    with pytest.raises(DataError, match="must stay as they are while runs are under way, but they changed; start again"):
+        run_cell(cell, ground)
+    assert find(cell, ground) is None
+
+
+def test_runs_at_different_speeds_are_named(place: Path) -> None:
+    """Seconds decide the advice: where runs had unlike numbers of threads or neighbours, one sentence says so."""
+    cells, done = full_and_probe(0, 1, 2)
+    assert not [said for said in raced(cells, done).sentences() if "do not compare well" in said]
+    key = next(iter(done))
+    done[key] = replace(done[key], threads=4, jobs=2)
+    assert (
+        "seconds do not compare well: runs had 0 threads with 1 at once or 4 threads with 2 at once"
+        in raced(cells, done).sentences()
+    )
+    config = settings(place, schemes=[], rates=[1e-3], seeds=1, scratch=False)
+    assert {run.threads for s in race(config).standings for run in s.runs} == {torch.get_num_threads()}

@@ -20,7 +20,7 @@ import torch
 from warmstart.data import Task, drop_leaks, load_task, subsample
 from warmstart.engine import console, pick_device
 from warmstart.engine.highwater import watched
-from warmstart.errors import DivergedError, ModelError
+from warmstart.errors import DataError, DivergedError, ModelError
 from warmstart.kinds import kind_of
 from warmstart.model import Bundle, load, swap_head
 from warmstart.schemes import Features, Language
@@ -60,7 +60,7 @@ def _spread(cells: Sequence[Cell], ground: Ground, jobs: int) -> Iterator[tuple[
     if jobs == 1 or not cells:
         yield from ((cell, run_cell(cell, ground)) for cell in cells)
         return
-    shared = ground.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // jobs)})
+    shared = ground.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // jobs), "jobs": jobs})
     work: Iterable[Any] = (joblib.delayed(_numbered)(place, cell, shared) for place, cell in enumerate(cells))
     for place, result in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work):
         yield cells[place], result
@@ -87,6 +87,7 @@ def run_cell(cell: Cell, ground: Ground) -> Result | None:
             result = _diverged(cell, ground)
         except ModelError as error:
             raise ModelError(f"{cell}: {error}") from None
+    result = replace(result, threads=torch.get_num_threads(), jobs=ground.jobs)
     keep(cell, ground, result)
     return result
 
@@ -149,9 +150,12 @@ def _task(ground: Ground) -> Task:
 
 @functools.lru_cache(maxsize=2)
 def _read_task(path: str, digest: str, without_leaks: bool) -> Task:
-    """The task, read once in each process for as long as its digest stays the same."""
+    """The task, read once in each process; raises ``DataError`` where it is no longer the one of that digest."""
     task = load_task(path)
-    return drop_leaks(task) if without_leaks else task
+    task = drop_leaks(task) if without_leaks else task
+    if task.digest != digest:
+        raise DataError(f"the texts of {path} must stay as they are while runs are under way, but they changed; start again")
+    return task
 
 
 @functools.lru_cache(maxsize=4)

@@ -32,7 +32,7 @@ from warmstart.workflows.cells import run_cells
 from warmstart.workflows.dapt import continue_pretraining, gather
 from warmstart.workflows.finetune import FineTuneConfig, check_scheme
 from warmstart.workflows.results import Cell, Entrant, Ground, Result, bundle_digest, ground_of
-from warmstart.workflows.run import find_bundle, load_model, open_run, taught
+from warmstart.workflows.run import find_bundle, keep_settings, load_model, open_run, taught
 from warmstart.workflows.standings import Standing, choose_rate, stand, validated
 
 FRESH = "from scratch"
@@ -133,7 +133,8 @@ def open_heats(config: HeatsConfig) -> Heats:
     task = load_task(config.task)
     task = drop_leaks(task) if config.drop_leaks else task
     entrants = enter(config, task)
-    folder = open_run(config.out, config, resume=(Path(config.out) / "cells").is_dir())
+    folder = open_run(config.out, config, resume=any((Path(config.out) / kept).is_dir() for kept in ("cells", "dapt")))
+    keep_settings(folder, config)
     entrants = [gone_on(entrant, task, config, folder) for entrant in entrants]
     ground = ground_of(task, config.task, folder, config.tune, without_leaks=config.drop_leaks)
     if config.budget:

@@ -62,6 +62,8 @@ class Race:
             said.append(f"diverged, the loss was no number any more: {', '.join(diverged)}; lower rates may do")
         if cut := [f"{s.name} ({len(s.tried) + len(s.diverged)} of {s.asked})" for s in self.standings if not s.whole]:
             said.append(f"the time did not suffice for all rates of {', '.join(cut)}, left out of the recommendation")
+        if len(ways := sorted({(run.jobs, run.threads) for s in self.standings for run in s.runs})) > 1:
+            said.append(f"seconds do not compare well: runs had {' or '.join(map(_way, ways))}")
         if self.missing:
             said.append(f"the time did not suffice for {', '.join(self.missing)}; the same command goes on from here")
         if self.seeds < 3:
@@ -193,6 +195,11 @@ class Race:
                 for s, gap, chance in self.gaps
             ],
         }
+
+
+def _way(way: tuple[int, int]) -> str:
+    jobs, threads = way
+    return f"{threads} thread{'' if threads == 1 else 's'} with {jobs} at once"
 
 
 def _ends(found: Interval) -> dict[str, float | None]:

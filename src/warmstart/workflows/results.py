@@ -82,6 +82,10 @@ class Result:
     """its loss was no number any more: the figures are of what takes no learning"""
     note: str = ""
     """settings that the method chose for itself"""
+    threads: int = 0
+    """that the run had"""
+    jobs: int = 1
+    """runs at once"""
 
 
 class Ground(Config):
@@ -99,6 +103,8 @@ class Ground(Config):
     """without training texts that also stand in validation or test"""
     threads: int = 0
     """of each worker; 0: as torch has it"""
+    jobs: int = 1
+    """workers at once"""
     deadline: float | None = None
     """moment (seconds since 1970) after which no cell is begun"""
 
