@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import polars
 import pytest
 import torch
@@ -26,7 +28,7 @@ from warmstart.workflows.finetune import FineTuneConfig
 from warmstart.workflows.heats import Lineup, Ran, gone_on, line_up, open_heats
 from warmstart.workflows.race import RaceConfig, race
 from warmstart.workflows.raced import Race
-from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, find, ground_of
+from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, file_of, find, ground_of
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
@@ -83,12 +85,17 @@ def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
     assert far.new == near.new
 
 
+def result(test: float, validation: float, seconds: float = 1.0) -> Result:
+    """Scores without doubt of texts."""
+    return Result(test, (test,) * 50, seconds, validation, (validation,) * 50)
+
+
 def full_and_probe(*seeds: int) -> tuple[list[Cell], dict[str, Result]]:
     """Two methods with equal scores on every seed, at one rate; the middle seed has drawn hard texts."""
     hard = {0: 0.8, 1: 0.7, 2: 0.8}
     entrants = [Entrant(name=name, kind="adapted", origin=name, scheme=name) for name in ("full", "probe")]
     cells = [Cell(entrant=entrant, seed=seed, rate=1e-3, labels=100) for seed in seeds for entrant in entrants]
-    return cells, {str(c): Result(hard[c.seed], (hard[c.seed],) * 50, 1.0, validation=hard[c.seed]) for c in cells}
+    return cells, {str(c): result(hard[c.seed], hard[c.seed]) for c in cells}
 
 
 def lined(cells: list[Cell], done: dict[str, Result]) -> Lineup:
@@ -167,9 +174,7 @@ def test_a_search_that_was_cut_has_no_part_in_the_advice(place: Path, monkeypatc
     full = next(s for s in found.standings if s.name == "full")
     assert "1 of 3 rates tried" in full.note
     assert any("for all rates of full (1 of 3), left out of the recommendation" in sentence for sentence in found.sentences())
-    won = replace(
-        full, runs=tuple(replace(run, score=1.0, validation=1.0, resampled=(1.0,) * 1000, seconds=0) for run in full.runs)
-    )
+    won = replace(full, runs=tuple(replace(run, score=1.0, validation=1.0, held=(1.0,) * 1000, seconds=0) for run in full.runs))
     flattered = replace(found, standings=tuple(won if s is full else s for s in found.standings))
     assert flattered.best.name != "full"
     assert "take full" not in flattered.sentences()[0]
@@ -233,3 +238,59 @@ def test_runs_at_different_speeds_are_named(place: Path) -> None:
     )
     config = settings(place, schemes=[], rates=[1e-3], seeds=1, scratch=False)
     assert {run.threads for s in race(config).standings for run in s.runs} == {torch.get_num_threads()}
+
+
+def test_what_validation_says_is_kept_of_every_run(place: Path) -> None:
+    """Baselines and models: the score at the kept weights, and what it is on resamples; older results are run again."""
+    config = settings(place, schemes=["full"], rates=[5e-3], seeds=1, scratch=False)
+    task = load_task(config.task)
+    ground = ground_of(task, config.task, place, config.tune, without_leaks=False)
+    full = Entrant(name="full", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="full")
+    for entrant in (Entrant(name="majority", kind="baseline"), Entrant(name="TF-IDF + linear SVM", kind="baseline"), full):
+        cell = Cell(entrant=entrant, seed=0, rate=5e-3 if entrant is full else 0.0)
+        found = run_cell(cell, ground)
+        assert found
+        assert np.mean(found.held) == pytest.approx(found.validation, abs=0.02)
+        assert np.mean(found.resampled) == pytest.approx(found.score, abs=0.02)
+        assert find(cell, ground) == found
+        assert (entrant.name == "majority") == (found.validation == 0.5)
+    file = file_of(cell, ground)
+    file.write_text(json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != "held"}))
+    assert find(cell, ground) is None
+
+
+@pytest.mark.parametrize(("test", "validation", "taken"), [(0.9, 0.6, "full"), (0.6, 0.8, "probe")])
+def test_the_advice_is_chosen_on_validation(test: float, validation: float, taken: str) -> None:
+    """A cheap method that is far behind there is not taken, however lucky on the test texts.
+
+    One that is as good there is taken, and the test texts then tell how much worse it was.
+    """
+    cells, _ = full_and_probe(0, 1, 2)
+    done = {str(c): result(0.8, 0.8, 9.0) if c.entrant.name == "full" else result(test, validation) for c in cells}
+    advice = raced(cells, done).sentences()[0]
+    assert advice.startswith(f"take {taken}")
+    assert "; 20 validation texts chose it, which is few" in advice
+    if taken == "probe":
+        assert (
+            "on the test texts it has 60.0 %, -20.0 points (-20.0 to -20.0) against full (80.0 %, 80.0 to 80.0 over seeds and"
+            in advice
+        )
+    else:
+        assert any("probe is better than full by 10.0 points" in said for said in raced(cells, done).sentences())
+
+
+def test_one_seed_says_nothing_of_seeds() -> None:
+    """The advice names what its interval is over."""
+    cells, done = full_and_probe(0)
+    assert "over test texts, one seed" in raced(cells, done).sentences()[0]
+
+
+def test_surprises_tell_what_validation_said() -> None:
+    """TF-IDF has a validation score too: where it was ahead there, the sentence does not deny it."""
+    cells, _ = full_and_probe(0, 1, 2)
+    tfidf = Cell(entrant=Entrant(name="TF-IDF", kind="baseline"), seed=0)
+    cells = [tfidf, *(cell.model_copy(update={"labels": None}) for cell in cells)]
+    for validation, said in ((0.9, "and on validation by 13.3"), (0.5, "though validation did not say so")):
+        results = {str(c): result(0.95, validation) if c is tfidf else result(0.8, 0.7667) for c in cells}
+        sentence = next(sentence for sentence in raced(cells, results).sentences() if "TF-IDF is better" in sentence)
+        assert sentence.endswith(said)

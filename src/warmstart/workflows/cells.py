@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
 import torch
 
-from warmstart.data import Task, drop_leaks, load_task, subsample
+from warmstart.data import Split, Task, drop_leaks, load_task, subsample
 from warmstart.engine import console, pick_device
 from warmstart.engine.highwater import watched
 from warmstart.errors import DataError, DivergedError, ModelError
 from warmstart.kinds import kind_of
+from warmstart.kinds.kind import take
 from warmstart.model import Bundle, load, swap_head
 from warmstart.schemes import Features, Language
 from warmstart.workflows.adapt import task_model
@@ -98,9 +100,13 @@ def _baseline(cell: Cell, ground: Ground) -> Result:
         task = subsample(task, cell.labels, cell.seed)
     started = time.perf_counter()
     kind = kind_of(task)
-    said, note = kind.baselines()[cell.entrant.name](task)
-    seconds, score = time.perf_counter() - started, kind.scores(task.test, said, task).score(task.metric)
-    return Result(score, _resampled(task, said), seconds, note=note)
+    both = Split(task.validation.texts + task.test.texts, np.concatenate([task.validation.labels, task.test.labels]))
+    said, note = kind.baselines()[cell.entrant.name](replace(task, test=both))
+    seconds = time.perf_counter() - started
+    count = len(task.validation)
+    parts = [(task.validation, take(said, np.arange(count))), (task.test, take(said, np.arange(count, len(said))))]
+    (validation, held), (score, resampled) = ((_score(task, *part), _resampled(task, *part)) for part in parts)
+    return Result(score, resampled, seconds, validation, held, note=note)
 
 
 def _diverged(cell: Cell, ground: Ground) -> Result:
@@ -129,9 +135,10 @@ def _result(done: FineTuned, task: Task, bundle: Bundle, cost: tuple[float, int 
     moved = [tensor for name, tensor in weights.items() if name in old and not torch.equal(tensor, old[name])]
     return Result(
         score=done.test.score(task.metric),
-        resampled=_resampled(task, done.probabilities),
+        resampled=_resampled(task, task.test, done.probabilities),
         seconds=cost[0],
-        validation=done.validation,
+        validation=_score(task, task.validation, done.held),
+        held=_resampled(task, task.validation, done.held),
         memory=cost[1],
         trainable=done.trainable,
         new=sum(tensor.numel() for tensor in new.values()),
@@ -140,8 +147,12 @@ def _result(done: FineTuned, task: Task, bundle: Bundle, cost: tuple[float, int 
     )
 
 
-def _resampled(task: Task, said: Any) -> tuple[float, ...]:
-    return tuple(round(float(value), 6) for value in kind_of(task).resampled(task.test, said, task))
+def _score(task: Task, split: Split, said: Any) -> float:
+    return kind_of(task).scores(split, said, task).score(task.metric)
+
+
+def _resampled(task: Task, split: Split, said: Any) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in kind_of(task).resampled(split, said, task))
 
 
 def _task(ground: Ground) -> Task:

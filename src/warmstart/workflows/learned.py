@@ -43,7 +43,7 @@ class Learned:
     def first(self) -> str:
         """The pretrained method that is best on validation at the largest number of labels."""
         adapted = [s for s in self.stood[max(self.stood)] if s.entrant.kind == "adapted" and s.name in self.names]
-        return max(adapted, key=lambda s: s.validation or 0.0).name
+        return max(adapted, key=lambda s: s.validation).name
 
     @cached_property
     def target(self) -> float:

@@ -58,9 +58,10 @@ def _standings_section(race: Race, said: list[str]) -> Section:
 
 
 def _pairs_section(race: Race) -> Section:
+    over = "over both" if race.seeds > 1 else "over test texts alone, as one seed tells nothing of others"
     text = (
         f"Every method against {race.best.name}, which is best on validation, in points on the test split: paired by seed and by "
-        "test text, over both; probabilities corrected for the number of methods (Holm 1979)."
+        f"test text, {over}; probabilities corrected for the number of methods (Holm 1979)."
     )
     return Section("Can a difference be seen?", (text,), (Table(race.PAIRS, race.pairs()),))
 

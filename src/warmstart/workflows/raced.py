@@ -16,6 +16,9 @@ from warmstart.evaluate.differences import Gap, cheapest_within_noise, differenc
 from warmstart.evaluate.seeds import Interval
 from warmstart.workflows.standings import Standing, amount, percent
 
+FEW = 30
+"""validation texts, below which they are said to be few"""
+
 
 @dataclass(frozen=True)
 class Race:
@@ -38,7 +41,7 @@ class Race:
     def best(self) -> Standing:
         """The trained method that is best on validation, of those that tried all their rates, if there are any."""
         trained = [s for s in self.standings if s.entrant.kind != "baseline"]
-        return max([s for s in trained if s.whole] or trained, key=lambda s: s.validation or 0.0)
+        return max([s for s in trained if s.whole] or trained, key=lambda s: s.validation)
 
     @cached_property
     def gaps(self) -> list[tuple[Standing, Gap, float]]:
@@ -48,10 +51,13 @@ class Race:
         return list(zip(others, found, holm([gap.p for gap in found]), strict=True))
 
     def cheapest(self, cost: Callable[[Standing], float]) -> Standing:
-        """The one with the lowest cost that is within the noise of the best; what has not tried all its rates takes no part."""
+        """The one with the lowest cost that is within the noise of the best on validation: the test split only reports.
+
+        What has not tried all its rates takes no part.
+        """
         able = [s for s in self.standings if s.whole or s is self.best]
-        near = cheapest_within_noise([s.judged for s in able], self.best.judged, [cost(s) for s in able])
-        return next(standing for standing in able if standing.judged is near)
+        near = cheapest_within_noise([s.held for s in able], self.best.held, [cost(s) for s in able])
+        return next(standing for standing in able if standing.held is near)
 
     def sentences(self) -> list[str]:
         """The recommendation, and what else should be known."""
@@ -79,30 +85,40 @@ class Race:
 
     def _advice(self) -> str:
         best, taken = self.best, self.cheapest(lambda standing: standing.seconds + standing.entrant.before)
-        around = f"{percent(best.judged.over_both)} over seeds and test texts, {best.seconds:.1f} s a run"
+        chance = "over seeds and test texts" if self.seeds > 1 else "over test texts, one seed"
+        around = f"{percent(best.judged.over_both)} {chance}, {best.seconds:.1f} s a run"
+        count = len(self.task.validation)
+        few = f"; {count} validation texts chose it, which is few" if count < FEW else ""
         if taken is best:
-            return f"take {best.name}, the best on validation ({around}): nothing cheaper comes within its noise"
-        bought = "; transfer bought nothing that can be seen here" if taken.entrant.kind != "adapted" else ""
-        mean = taken.judged.over_seeds.mean
-        place = "above" if mean > best.judged.over_seeds.mean else "within the noise of"
+            return f"take {best.name}, the best on validation ({around}): nothing cheaper comes within its noise there{few}"
+        bought = "; transfer bought nothing that can be seen on validation" if taken.entrant.kind != "adapted" else ""
+        gap = difference(taken.judged, best.judged)
         return (
-            f"take {taken.name} ({taken.seconds:.1f} s a run): its {100 * mean:.1f} % is {place} {best.name}, "
-            f"the best on validation ({around}){bought}"
+            f"take {taken.name} ({taken.seconds:.1f} s a run): on validation it is within the noise of {best.name}, the best "
+            f"there; on the test texts it has {100 * taken.judged.over_seeds.mean:.1f} %, {100 * gap.mean:+.1f} points "
+            f"({100 * gap.low:+.1f} to {100 * gap.high:+.1f}) against {best.name} ({around}){bought}{few}"
         )
 
     def _smallest(self) -> str:
         taken = self.cheapest(lambda s: float(s.runs[0].disk) if s.entrant.kind != "baseline" else math.inf)
         if taken.entrant.kind == "baseline":
             return ""
-        return f"smallest to keep within the noise: {taken.name}, {amount(taken.runs[0].disk)} a task beside the backbone"
+        size = amount(taken.runs[0].disk)
+        return f"smallest to keep within the noise on validation: {taken.name}, {size} a task beside the backbone"
 
     def _surprises(self) -> list[str]:
         return [
             f"on the test texts {standing.name} is better than {self.best.name} by {100 * gap.mean:.1f} points "
-            f"({100 * gap.low:.1f} to {100 * gap.high:.1f}), though validation did not say so"
+            f"({100 * gap.low:.1f} to {100 * gap.high:.1f}), {self._said(standing)}"
             for standing, gap, chance in self.gaps
             if gap.mean > 0 and chance < 0.05
         ]
+
+    def _said(self, standing: Standing) -> str:
+        """Whether validation, which chose the best, already said what the test texts say of another method."""
+        if standing.validation > self.best.validation:
+            return f"and on validation by {100 * (standing.validation - self.best.validation):.1f}"
+        return "though validation did not say so"
 
     HEADER: ClassVar = (
         "method",

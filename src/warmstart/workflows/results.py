@@ -66,8 +66,10 @@ class Result:
     """(R,) the same on resamples of it"""
     seconds: float
     """wall time of the run, evaluations included"""
-    validation: float | None = None
-    """the metric on the validation split at the kept weights; a baseline has none"""
+    validation: float
+    """the metric on the validation split, at the kept weights"""
+    held: tuple[float, ...] = ()
+    """(R,) the same on resamples of it: whether methods differ there decides the advice"""
     memory: int | None = None
     """bytes that the run took at its highest, on top of the program, the backbone and the texts"""
     trainable: int = 0
@@ -114,7 +116,7 @@ def find(cell: Cell, ground: Ground) -> Result | None:
     try:
         kept = json.loads(file_of(cell, ground).read_text(encoding="utf-8"))
         kept.pop("cell")
-        return Result(**kept | {"resampled": tuple(kept["resampled"])})
+        return Result(**kept | {name: tuple(kept[name]) for name in ("resampled", "held")})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

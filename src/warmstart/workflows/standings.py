@@ -52,11 +52,15 @@ class Standing:
         """Its scores on the test split, with what they are on resamples."""
         return Judged(self.name, tuple(run.score for run in self.runs), np.array([run.resampled for run in self.runs]))
 
+    @cached_property
+    def held(self) -> Judged:
+        """The same on the validation split."""
+        return Judged(self.name, tuple(run.validation for run in self.runs), np.array([run.held for run in self.runs]))
+
     @property
-    def validation(self) -> float | None:
-        """Mean over seeds; None for a baseline."""
-        known = [run.validation for run in self.runs if run.validation is not None]
-        return float(np.mean(known)) if known else None
+    def validation(self) -> float:
+        """Mean over seeds."""
+        return float(np.mean([run.validation for run in self.runs]))
 
     @property
     def seconds(self) -> float:
@@ -117,7 +121,7 @@ def stand(entrant: Entrant, cells: Sequence[Cell], done: Mapping[str, Result], m
 def validated(search: Sequence[Cell], done: Mapping[str, Result]) -> dict[float, float]:
     """The validation score at each rate that is done; a run that diverged has none."""
     found = {cell.rate: done[str(cell)] for cell in search if str(cell) in done}
-    return {rate: result.validation or 0.0 for rate, result in found.items() if not result.diverged}
+    return {rate: result.validation for rate, result in found.items() if not result.diverged}
 
 
 def choose_rate(tried: Mapping[float, float], middle: float) -> float:
