@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from test_schemes import language_bundle
 from warmstart.data import audit, load_task, save_task
 from warmstart.errors import DataError, ModelError
 from warmstart.model import load, save
+from warmstart.schemes import features as features_file
 from warmstart.tokenizer import Tokenizer
 from warmstart.workflows import cells as cells_file
 from warmstart.workflows import heats as heats_file
@@ -29,6 +31,7 @@ from warmstart.workflows.heats import Lineup, Ran, gone_on, line_up, open_heats
 from warmstart.workflows.race import RaceConfig, race
 from warmstart.workflows.raced import Race
 from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, file_of, find, ground_of
+from warmstart.workflows.standings import stand
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
@@ -294,3 +297,20 @@ def test_surprises_tell_what_validation_said() -> None:
         results = {str(c): result(0.95, validation) if c is tfidf else result(0.8, 0.7667) for c in cells}
         sentence = next(sentence for sentence in raced(cells, results).sentences() if "TF-IDF is better" in sentence)
         assert sentence.endswith(said)
+
+
+def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that says 100 s for each reading: the first run pays, the others count the same, also in another process."""
+    config, clock = settings(place), itertools.count(step=100.0)
+    monkeypatch.setattr(features_file, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    ground = ground_of(load_task(config.task), config.task, place, config.tune, without_leaks=False)
+    probe = Entrant(name="probe", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="probe")
+    cells = [Cell(entrant=probe, seed=0, rate=1e-3), Cell(entrant=probe, seed=0, rate=5e-3), Cell(entrant=probe, seed=1, rate=5e-3)]
+    done = {}
+    for cell in cells:
+        done[str(cell)] = run_cell(cell, ground) or pytest.fail("there is no deadline")
+        cells_file._workshop.cache_clear()
+    assert [result.spared for result in done.values()] == [0.0, pytest.approx(200), pytest.approx(200)]  # training, validation
+    assert [result.seconds > 200 for result in done.values()] == [False, True, True]
+    chosen = stand(probe, cells, done, 5e-4) or pytest.fail("its first seed has run")
+    assert chosen.search < 200

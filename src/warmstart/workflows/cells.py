@@ -120,11 +120,11 @@ def _tuned(cell: Cell, ground: Ground) -> Result:
     splits = whole.sample(cell.labels, cell.seed) if cell.labels else whole
     config = settings_of(cell, ground)
     with watched(pick_device()) as mark:
-        started = time.perf_counter()
+        started, spared = time.perf_counter(), splits.features.spared
         model = task_model(bundle, splits.task, config, cell.seed, scratch=cell.entrant.kind == "scratch")
         done = fine_tune(model, splits, config, cell.seed, "", Language.of(bundle))
-        seconds = time.perf_counter() - started
-    return _result(done, splits.task, shared, (seconds, mark.taken))
+        seconds, spared = time.perf_counter() - started, splits.features.spared - spared
+    return replace(_result(done, splits.task, shared, (seconds + spared, mark.taken)), spared=spared)
 
 
 def _result(done: FineTuned, task: Task, bundle: Bundle, cost: tuple[float, int | None]) -> Result:

@@ -65,7 +65,7 @@ class Result:
     resampled: tuple[float, ...]
     """(R,) the same on resamples of it"""
     seconds: float
-    """wall time of the run, evaluations included"""
+    """wall time of the run, evaluations included, and of the reading that it found done"""
     validation: float
     """the metric on the validation split, at the kept weights"""
     held: tuple[float, ...] = ()
@@ -84,6 +84,8 @@ class Result:
     """its loss was no number any more: the figures are of what takes no learning"""
     note: str = ""
     """settings that the method chose for itself"""
+    spared: float = 0.0
+    """of the seconds, those that an earlier run had spent on reading the same texts by the same frozen backbone"""
     threads: int = 0
     """that the run had"""
     jobs: int = 1

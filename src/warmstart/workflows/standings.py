@@ -110,7 +110,7 @@ def stand(entrant: Entrant, cells: Sequence[Cell], done: Mapping[str, Result], m
         return None
     rate = choose_rate(tried, middle)
     kept = sorted((cell for cell in mine if cell.rate == rate), key=lambda cell: cell.seed)
-    spent = sum(done[str(cell)].seconds for cell in mine if cell.rate != rate)
+    spent = sum(done[str(cell)].seconds - done[str(cell)].spared for cell in mine if cell.rate != rate)
     runs, seeds = tuple(done[str(cell)] for cell in kept), tuple(cell.seed for cell in kept)
     if entrant.kind == "baseline":
         return Standing(entrant, runs, seeds, rate, {}, (), 0, spent)
