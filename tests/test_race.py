@@ -20,12 +20,12 @@ from warmstart.model import save
 from warmstart.tokenizer import Tokenizer
 from warmstart.workflows import cells as cells_file
 from warmstart.workflows import heats
-from warmstart.workflows.cells import Cell, Entrant, Result, find, ground_of
 from warmstart.workflows.curve import CurveConfig, curve
 from warmstart.workflows.finetune import FineTuneConfig
 from warmstart.workflows.heats import seconds_of
 from warmstart.workflows.learned import listed
 from warmstart.workflows.race import RaceConfig, race
+from warmstart.workflows.results import Cell, Entrant, Ground, Result, file_of, find, ground_of
 from warmstart.workflows.standings import amount, choose_rate, stand
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -118,7 +118,7 @@ def test_other_texts_other_weights_and_other_settings_are_other_cells(place: Pat
     ground = ground_of(cats(), "task", place, FineTuneConfig(), without_leaks=False)
     cell = Cell(entrant=Entrant(name="full", kind="adapted", origin="a", scheme="full"), seed=0, rate=1e-3)
     (place / "cells").mkdir()
-    name = cells_file._file
+    name = file_of
     others = [
         (cell.model_copy(update={"seed": 1}), ground),
         (cell.model_copy(update={"rate": 2e-3}), ground),
@@ -170,7 +170,7 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
         race(settings(place, budget="0s"))
     run = cells_file._tuned
 
-    def slow(cell: Cell, ground: cells_file.Ground) -> Result:
+    def slow(cell: Cell, ground: Ground) -> Result:
         result = run(cell, ground)
         if cell.entrant.name == "mix":
             monkeypatch.setattr(cells_file.time, "time", lambda: 4e9)  # long after any deadline

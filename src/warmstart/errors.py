@@ -5,6 +5,7 @@
     ├── DataError         a file, a label or a split is not what the task needs
     ├── TokenizerError    a vocabulary cannot be trained, read or fitted to a model
     ├── ModelError        shapes, lengths or weights do not fit each other
+    │   └── DivergedError the loss of a run is no number any more
     ├── BundleError       a saved model is incomplete or damaged
     ├── CheckpointError   a run cannot be resumed from what its folder holds
     └── StorageError      the disk refused (full, read-only, no permission)
@@ -37,6 +38,10 @@ class TokenizerError(WarmstartError):
 
 class ModelError(WarmstartError):
     """Shapes, lengths or weights do not fit each other."""
+
+
+class DivergedError(ModelError):
+    """The loss of a run is no number any more."""
 
 
 class BundleError(WarmstartError):

@@ -24,7 +24,7 @@ from warmstart.engine.heap import kept
 from warmstart.engine.log import Bar, Metrics, console
 from warmstart.engine.optim import Group, Optimizer
 from warmstart.engine.schedule import rate_at
-from warmstart.errors import ModelError
+from warmstart.errors import DivergedError
 from warmstart.seeding import seed_torch
 from warmstart.types import Batch
 
@@ -92,7 +92,7 @@ class Trained:
 def train(model: nn.Module, work: Work, config: TrainConfig, folder: Path | None = None) -> Trained:
     """Train ``model`` (an ``nn.Module`` that is ``Trainable``) in place; with a ``folder``, log there, and resume what lies there.
 
-    Raises ``ModelError`` when the loss is no longer a number.
+    Raises ``DivergedError`` when the loss is no longer a number.
     """
     return _Run(model, work, config, folder).go()
 
@@ -168,7 +168,7 @@ class _Run:
 
     def _log(self, loss: float, progress: float) -> None:
         if not math.isfinite(loss):
-            raise ModelError(
+            raise DivergedError(
                 f"the loss became {loss} at step {self.out.steps}; lower the learning rate "
                 f"(now {self.config.learning_rate:g}), lengthen the warm-up, or use precision float32"
             )

@@ -19,13 +19,13 @@ from warmstart.evaluate.seeds import Interval, interval
 
 @dataclass(frozen=True)
 class Judged:
-    """One method's scores on the test split."""
+    """One method's scores on a split: the test split to report, the validation split to choose."""
 
     name: str
     scores: tuple[float, ...]
     """(S,) one a seed, or one alone for a method without chance"""
     resampled: np.ndarray
-    """(S, R) the same on resamples of the test split, in one order for all methods"""
+    """(S, R) the same on resamples of the split, in one order for all methods"""
 
     @property
     def over_seeds(self) -> Interval:
@@ -103,7 +103,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 def cheapest_within_noise(methods: Sequence[Judged], best: Judged, costs: Sequence[float]) -> Judged:
     """Of the methods that are within the noise of ``best``, the one with the lowest cost; of equals, the first.
 
-    Within the noise is what falls short by no more than one standard error of the paired difference, over seeds and test texts (the
+    Within the noise is what falls short by no more than one standard error of the paired difference, over seeds and texts (the
     one-standard-error rule of Breiman et al. 1984, section 3.4.3).
     """
     gaps = [difference(method, best) for method in methods]

@@ -3,7 +3,8 @@
     error(n) = c + a n^-b          a, c >= 0, b > 0
 
 the form that learning curves of many models and tasks follow (Hestness et al. 2017; Rosenfeld et al. 2020). Its doubt comes from
-refitting it to resampled seeds; whether it holds here at all is told by hiding the largest size and predicting it.
+refits to scores drawn around it, with what seeds strayed from their means (the bootstrap of residuals: Efron 1979, section 7).
+Whether it holds here at all is told by hiding the largest size and predicting it.
 
 Letters: S seeds, n labels.
 """
@@ -57,13 +58,21 @@ class Extrapolation:
     law: PowerLaw
     """fitted to the means over seeds"""
     drawn: tuple[PowerLaw, ...]
-    """fitted to resampled seeds"""
+    """fitted to scores drawn around it"""
+    strayed: tuple[float, ...]
+    """what seeds stray from their mean, over all sizes"""
     largest: int
     """labels of the largest size measured"""
 
     def score(self, labels: float) -> tuple[float, float, float]:
         """Expected score with so many labels, and the ends of its 90 % interval."""
         low, high = np.quantile([law.score(labels) for law in self.drawn], [0.05, 0.95])
+        return self.law.score(labels), float(low), float(high)
+
+    def mean(self, labels: float, seeds: int) -> tuple[float, float, float]:
+        """The same of the mean of so many runs, which chance moves too."""
+        noise = [float(rng(draw, "mean").choice(self.strayed, seeds).mean()) for draw in range(len(self.drawn))]
+        low, high = np.quantile([law.score(labels) + by for law, by in zip(self.drawn, noise, strict=True)], [0.05, 0.95])
         return self.law.score(labels), float(low), float(high)
 
     def labels(self, score: float) -> tuple[float, float, float]:
@@ -111,18 +120,22 @@ def extrapolate(scores: Mapping[int, Sequence[float]], seed: int = 0) -> Extrapo
     """The curve through scores of S seeds by number of labels; None with fewer than three sizes, or with one seed."""
     if len(scores) < SIZES or any(len(values) < 2 for values in scores.values()):
         return None
-    drawn = []
+    law, strayed, drawn = fit(scores), _strayed(list(scores.values())), []
+    freedom = sum(len(values) - 1 for values in scores.values())
     for draw in range(DRAWS):
         chance = rng(seed, "refit", draw)
-        drawn.append(fit({size: chance.choice(values, len(values)).tolist() for size, values in scores.items()}))
-    return Extrapolation(fit(scores), tuple(drawn), max(scores))
+        wider = math.sqrt(freedom / chance.chisquare(freedom))  # few runs do not know their own spread: Student's t
+        drawn.append(
+            fit({n: (law.score(n) + wider * chance.choice(strayed, len(values))).tolist() for n, values in scores.items()})
+        )
+    return Extrapolation(law, tuple(drawn), tuple(strayed), max(scores))
 
 
 def hindsight(scores: Mapping[int, Sequence[float]]) -> tuple[int, float, tuple[float, float, float]] | None:
-    """The largest size, its mean score, and what the smaller sizes would have foretold of it; None where they are too few."""
+    """The largest size, its mean score, and what the smaller ones would have foretold of this mean; None where they are too few."""
     largest = max(scores)
     told = extrapolate({size: values for size, values in scores.items() if size < largest})
-    return None if told is None else (largest, float(np.mean(scores[largest])), told.score(largest))
+    return None if told is None else (largest, float(np.mean(scores[largest])), told.mean(largest, len(scores[largest])))
 
 
 def rounded(labels: float) -> str:
@@ -135,6 +148,11 @@ def rounded(labels: float) -> str:
 
 def _upto(labels: float, most: float) -> str:
     return rounded(labels) if labels <= most else f"more than {rounded(most)}"
+
+
+def _strayed(rows: Sequence[Sequence[float]]) -> list[float]:
+    """What each score strays from the mean of its size; S of them stray less from their own mean than from the true one."""
+    return [float((value - np.mean(values)) * math.sqrt(len(values) / (len(values) - 1))) for values in rows for value in values]
 
 
 def _errors(rows: Sequence[Sequence[float]]) -> np.ndarray:

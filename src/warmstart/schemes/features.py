@@ -2,7 +2,7 @@
 
 A text's features are its pooled states of every layer, as a mix reads them; the last is what a head reads without one. Pooling is
 linear, so a head and a mix on pooled states see what they would see on the text. They are kept by the backbone's digest and by the
-text's tokens, in memory and, where a folder is given, on disk.
+text's tokens, in memory and, where a folder is given, on disk, each with its share of the seconds that the reading took.
 
 Letters: N texts, B batch, L depth, D width, C classes.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,9 +36,11 @@ class Features:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self.kept: dict[str, dict[bytes, Tensor]] = {}
+        self.kept: dict[str, dict[bytes, tuple[Tensor, float]]] = {}
         self.read = 0
         """how many texts a backbone really had to read"""
+        self.spared = 0.0
+        """seconds that reading would have taken once more, had the features not been kept"""
 
     def of(self, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
         """(N, L + 1, D): the features of every text, in order, on the model's device."""
@@ -47,34 +50,41 @@ class Features:
         known = self.kept[digest]
         keys = [hashlib.sha256(row.tobytes()).digest() for row in encoded.rows]
         new = {key: place for place, key in enumerate(keys) if key not in known}
+        self.spared += sum(known[key][1] for key in dict.fromkeys(keys) if key not in new)
         if new:
             rows = encoded.take(np.array(list(new.values())))
-            known |= dict(zip(new, pooled_layers(model, rows, pad_id), strict=True))
+            started = time.perf_counter()
+            read_ = pooled_layers(model, rows, pad_id)
+            share = (time.perf_counter() - started) / len(new)
+            known |= {key: (row, share) for key, row in zip(new, read_, strict=True)}
             self.read += len(new)
             self._keep(digest, known)
-        return torch.stack([known[key] for key in keys]).to(next(model.parameters()).device)
+        return torch.stack([known[key][0] for key in keys]).to(next(model.parameters()).device)
 
     def _file(self, digest: str) -> Path | None:
         return None if self.folder is None else self.folder / f"{digest}.safetensors"
 
-    def _load(self, digest: str) -> dict[bytes, Tensor]:
-        """What the folder holds of this backbone; a damaged file is as none, and is written anew."""
+    def _load(self, digest: str) -> dict[bytes, tuple[Tensor, float]]:
+        """What the folder holds of this backbone; a damaged file, or one without seconds, is as none, and is written anew."""
         file = self._file(digest)
         if file is None or not file.exists():
             return {}
         try:
             stored = parse_tensors(file.read_bytes())
-            return {bytes(key.numpy()): row for key, row in zip(stored["texts"], stored["features"], strict=True)}
+            rows = zip(stored["texts"], stored["features"], stored["seconds"].tolist(), strict=True)
+            return {bytes(key.numpy()): (row, seconds) for key, row, seconds in rows}
         except (OSError, KeyError, ValueError, safetensors.SafetensorError):
             return {}
 
-    def _keep(self, digest: str, known: dict[bytes, Tensor]) -> None:
+    def _keep(self, digest: str, known: dict[bytes, tuple[Tensor, float]]) -> None:
         file = self._file(digest)
         if file is None:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         texts = torch.tensor([list(key) for key in known], dtype=torch.uint8)
-        write_forced(file, serialise({"texts": texts, "features": torch.stack(list(known.values()))}), "features of texts")
+        features, seconds = zip(*known.values(), strict=True)
+        stored = {"texts": texts, "features": torch.stack(features), "seconds": torch.tensor(seconds, dtype=torch.float64)}
+        write_forced(file, serialise(stored), "features of texts")
 
 
 def reading_digest(model: Model) -> str:

@@ -8,6 +8,7 @@ whole.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -21,6 +22,7 @@ from warmstart.workflows.heats import HeatsConfig, Scheme, line_up, open_heats, 
 from warmstart.workflows.learned import Learned
 from warmstart.workflows.race import keep_runs
 from warmstart.workflows.run import print_table
+from warmstart.workflows.standings import Standing
 
 
 def rising(labels: tuple[int, ...]) -> tuple[int, ...]:
@@ -61,16 +63,29 @@ def curve(config: CurveConfig) -> Learned:
         console.print(f"\n{count} labels")
         runs[count] = run_heats(heats, count)
     lines = {count: line_up(heats, ran) for count, ran in runs.items()}
-    stood = {count: standings for count, (standings, _, seeds) in lines.items() if standings and seeds}
-    if not stood:
-        raise DataError(f"the budget of {config.budget} did not suffice for one run of one model; give more")
+    stood = {count: line.standings for count, line in lines.items() if line.whole}
+    lost = dict.fromkeys(name for line in lines.values() for name in line.diverged)
+    _check_stood(config, stood, lost)
     missing = tuple(count for count in config.labels if count not in stood)
-    result = Learned(task, {count: tuple(standings) for count, standings in stood.items()}, missing, config.target, heats.found)
+    diverged = {name: tuple(count for count, line in lines.items() if name in line.diverged) for name in lost}
+    result = Learned(task, stood, missing, diverged, config.target, heats.found)
     print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.table(), result.header())
     for sentence in result.sentences():
         console.print(sentence, markup=False)
-    keep_runs([(count, list(standings), runs[count]) for count, standings in stood.items()], heats.folder)
+    keep_runs([(count, standings, runs[count]) for count, standings in stood.items()], heats.folder)
     write_forced(heats.folder / "curve.json", json.dumps(result.plain(), indent=1).encode())
     page = curve_page(result, config, heats.folder)
     console.print(f"every run: {heats.folder / 'runs.csv'}\nreport: {page}", markup=False)
     return result
+
+
+def _check_stood(config: CurveConfig, stood: Mapping[int, Sequence[Standing]], lost: Iterable[str]) -> None:
+    """Raise ``DataError`` where no pretrained method stands everywhere: there is then nothing to tell of labels."""
+    if not stood and config.budget:
+        raise DataError(f"the budget of {config.budget} did not suffice for every method at one number of labels; give more")
+    everywhere = [{s.name for s in standings if s.entrant.kind == "adapted"} for standings in stood.values()]
+    if not everywhere or not set.intersection(*everywhere):
+        diverged = f" ({', '.join(lost)} diverged at every rate)" if lost else ""
+        raise DataError(
+            f"a curve needs a pretrained method that stands at every number of labels, but none does{diverged}; lower --rates"
+        )

@@ -50,7 +50,7 @@ def curve_page(found: Learned, config: Config, folder: Path) -> Path:
             ),
             Section(
                 "What more labels would give",
-                ("error(n) = c + a n^-b, fitted to the means; intervals are of refits to resampled seeds.",),
+                ("error(n) = c + a n^-b, fitted to the means; intervals: refits to scores drawn around it as seeds strayed.",),
                 (Table(("method", "error that stays (c)", "b", f"for {100 * found.target:.1f} %"), laws),),
             ),
             Section("Cost", items=(Table(("labels", "method", "rate", "seconds a run", "collapsed runs"), costs),)),

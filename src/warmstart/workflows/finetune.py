@@ -92,6 +92,8 @@ class FineTuned:
     """number of parameters that trained, of those that the model keeps"""
     probabilities: Any
     """what is said of the test split; (N, C) probabilities where each text has one label"""
+    held: Any
+    """the same of the validation split, by the kept weights"""
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,7 @@ def fine_tune(
     if scheme.lm_weight:
         del model.language
     keeper.restore()
+    held = lessons.validation()
     said = kind.said(model, splits.test, splits.pad_id)
     kept = {id(parameter) for parameter in model.parameters()}
     return FineTuned(
@@ -192,6 +195,7 @@ def fine_tune(
         trained,
         sum(p.numel() for group in groups for p in group.parameters.values() if id(p) in kept),
         said,
+        held,
     )
 
 

@@ -7,6 +7,7 @@ and its runs take seconds.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -27,11 +28,12 @@ from warmstart.kinds import kind_of
 from warmstart.model import load, save
 from warmstart.schemes import known_scheme, make_scheme
 from warmstart.storage import sha256
-from warmstart.workflows.cells import Cell, Entrant, Ground, Result, bundle_digest, ground_of, run_cells
-from warmstart.workflows.dapt import continue_pretraining
+from warmstart.workflows.cells import run_cells
+from warmstart.workflows.dapt import continue_pretraining, gather
 from warmstart.workflows.finetune import FineTuneConfig, check_scheme
-from warmstart.workflows.run import find_bundle, load_model, open_run, taught
-from warmstart.workflows.standings import Standing, choose_rate, stand
+from warmstart.workflows.results import Cell, Entrant, Ground, Result, bundle_digest, ground_of
+from warmstart.workflows.run import find_bundle, keep_settings, load_model, open_run, taught
+from warmstart.workflows.standings import Standing, choose_rate, stand, validated
 
 FRESH = "from scratch"
 RATES = (2e-4, 5e-4, 1.5e-3)
@@ -106,6 +108,24 @@ class Ran:
     done: dict[str, Result]
 
 
+@dataclass(frozen=True)
+class Lineup:
+    """How all stand with one number of labels, on the seeds that all have run."""
+
+    standings: tuple[Standing, ...]
+    """best mean first"""
+    missing: tuple[str, ...]
+    """methods that the time did not suffice for"""
+    diverged: tuple[str, ...]
+    """methods that diverged at every rate"""
+    seeds: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every method tried all its rates."""
+        return bool(self.standings) and not self.missing and all(standing.whole for standing in self.standings)
+
+
 def open_heats(config: HeatsConfig) -> Heats:
     """Read, audit and check all that the runs will need, and open the folder. Nothing is trained."""
     started = time.time()
@@ -113,7 +133,8 @@ def open_heats(config: HeatsConfig) -> Heats:
     task = load_task(config.task)
     task = drop_leaks(task) if config.drop_leaks else task
     entrants = enter(config, task)
-    folder = open_run(config.out, config, resume=(Path(config.out) / "cells").is_dir())
+    folder = open_run(config.out, config, resume=any((Path(config.out) / kept).is_dir() for kept in ("cells", "dapt")))
+    keep_settings(folder, config)
     entrants = [gone_on(entrant, task, config, folder) for entrant in entrants]
     ground = ground_of(task, config.task, folder, config.tune, without_leaks=config.drop_leaks)
     if config.budget:
@@ -148,14 +169,22 @@ def gone_on(entrant: Entrant, task: Task, config: HeatsConfig, folder: Path) -> 
     few = config.fewest()
     labelled = subsample(task, few, config.seed) if few else task
     options = {name: value for name, value in config.tune.options.plain().items() if name.startswith(("dapt", "pilot"))}
-    said = json.dumps([entrant.origin, task.digest, options, few, config.seed])
+    said = json.dumps([entrant.origin, task.digest, _text_digest(task), options, few, config.seed])
     place = folder / "dapt" / sha256(said.encode())[:24]
     if not place.is_dir():
         place.parent.mkdir(exist_ok=True)
         made = continue_pretraining(load_model(entrant.backbone), labelled, config.tune.options, config.seed, task.train)
         save(made.bundle, place)
     seconds = float(load(place).history[-1]["evidence"][-1]["seconds"])
-    return entrant.model_copy(update={"backbone": str(place), "origin": bundle_digest(str(place)), "before": seconds})
+    return entrant.model_copy(
+        update={"backbone": str(place), "parent": entrant.backbone, "origin": bundle_digest(str(place)), "before": seconds}
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _text_digest(task: Task) -> str:
+    """Names the text that ``dapt`` reads: what the manifest calls unlabelled is no part of the task's own digest."""
+    return sha256(json.dumps(gather(task, task.train.texts)[0]).encode())
 
 
 def run_heats(heats: Heats, labels: int | None) -> Ran:
@@ -175,8 +204,7 @@ def run_heats(heats: Heats, labels: int | None) -> Ran:
         for entrant in heats.entrants:
             if entrant.kind == "baseline" and not labels:
                 continue  # the same texts give the same baseline
-            tried = {c.rate: done[str(c)].validation or 0.0 for c in search if c.entrant == entrant and str(c) in done}
-            if tried:
+            if tried := validated([cell for cell in search if cell.entrant == entrant], done):
                 rest.append(Cell(entrant=entrant, seed=seed, rate=choose_rate(tried, heats.middle), labels=labels))
     return Ran((*search, *rest), done | run_cells(rest, heats.ground, config.jobs))
 
@@ -189,12 +217,17 @@ def rates_of(entrant: Entrant, rates: Sequence[float], middle: float) -> list[fl
     return sorted({*rates, *(float(f"{10 * rate:.6g}") for rate in rates if still)}, key=lambda rate: abs(math.log(rate / middle)))
 
 
-def line_up(heats: Heats, ran: Ran) -> tuple[list[Standing], list[str], int]:
-    """How all stand on the seeds that all have run, best mean first; who has not run at all; and how many seeds that are."""
+def line_up(heats: Heats, ran: Ran) -> Lineup:
+    """How all stand on the seeds that all have run."""
     stood = [(entrant, stand(entrant, ran.cells, ran.done, heats.middle)) for entrant in heats.entrants]
-    seeds = min((len(standing.runs) for _, standing in stood if standing and standing.entrant.kind != "baseline"), default=0)
-    even = [standing.first(seeds) for _, standing in stood if standing and seeds]
-    return sorted(even, key=lambda s: -s.judged.over_seeds.mean), [entrant.name for entrant, s in stood if not s], seeds
+    steady = {entrant for entrant, _ in stood if entrant.kind == "baseline" and not ran.cells[0].labels}  # one run says it all
+    ran_on = [set(standing.seeds) for entrant, standing in stood if standing and entrant not in steady]
+    seeds = set.intersection(*ran_on) if any(s and s.entrant.kind != "baseline" for _, s in stood) else set[int]()
+    even = [standing if entrant in steady else standing.on(seeds) for entrant, standing in stood if standing and seeds]
+    begun = {cell.entrant for cell in ran.cells if str(cell) in ran.done}
+    missing = tuple(entrant.name for entrant, standing in stood if not standing and entrant not in begun)
+    diverged = tuple(entrant.name for entrant, standing in stood if not standing and entrant in begun)
+    return Lineup(tuple(sorted(even, key=lambda s: -s.judged.over_seeds.mean)), missing, diverged, len(seeds))
 
 
 def seconds_of(budget: str) -> float:

@@ -12,9 +12,12 @@ from functools import cached_property
 from typing import Any
 
 from warmstart.data import Audit, Task
-from warmstart.evaluate.differences import Gap, difference
+from warmstart.evaluate.differences import Gap, difference, holm
 from warmstart.evaluate.extrapolate import FAR, Extrapolation, extrapolate, hindsight, rounded
 from warmstart.workflows.standings import Standing
+
+SMALL = 0.02
+"""a lead that can be no larger is no reason to pretrain"""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,9 @@ class Learned:
     stood: Mapping[int, tuple[Standing, ...]]
     """by number of labels, rising; best mean first"""
     missing: tuple[int, ...]
-    """numbers of labels that the time did not suffice for"""
+    """numbers of labels at which the time did not suffice for every method and rate"""
+    diverged: Mapping[str, tuple[int, ...]]
+    """by method, the numbers of labels at which it diverged at every rate"""
     goal: float | None
     """the score asked for"""
     audit: Audit
@@ -41,12 +46,13 @@ class Learned:
     def first(self) -> str:
         """The pretrained method that is best on validation at the largest number of labels."""
         adapted = [s for s in self.stood[max(self.stood)] if s.entrant.kind == "adapted" and s.name in self.names]
-        return max(adapted, key=lambda s: s.validation or 0.0).name
+        return max(adapted, key=lambda s: s.validation).name
 
     @cached_property
     def target(self) -> float:
         """The score asked for; where none is, half the error that the first method makes with the most labels."""
-        return self.goal or round((1 + self.at(self.first, max(self.stood)).judged.over_seeds.mean) / 2, 2)
+        left = 1 - self.at(self.first, max(self.stood)).judged.over_seeds.mean
+        return self.goal or 1 - float(f"{left / 2:.2g}")
 
     def at(self, name: str, labels: int) -> Standing:
         """How one method stands with so many labels."""
@@ -66,14 +72,30 @@ class Learned:
         """What the first method has over another with so many labels."""
         return difference(self.at(self.first, labels).judged, self.at(other, labels).judged)
 
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """Methods that the first is compared with: those that start from no pretrained backbone."""
+        return tuple(name for name in self.names if self._kind(name) != "adapted")
+
+    @cached_property
+    def seen(self) -> dict[tuple[str, int], Gap]:
+        """The differences that can be seen, once their probabilities are corrected for all methods and sizes (Holm)."""
+        gaps = {(other, n): self.gap(other, n) for other in self.others for n in self.stood}
+        chances = holm([gap.p for gap in gaps.values()])
+        return {place: gap for (place, gap), chance in zip(gaps.items(), chances, strict=True) if chance < 0.05}
+
     def sentences(self) -> list[str]:
         """What labels are worth, and how sure that is."""
-        said = [self._pays(other) for other in self.names if self._kind(other) != "adapted"]
+        said = [self._pays(other) for other in self.others]
         if law := self.told.get(self.first):
             said.append(f"{self.first}: {law.sentence(self.target)}")
             said += [sentence for sentence in (self._hindsight(), self._worth()) if sentence]
         else:
             said.append("what more labels would give needs at least three numbers of labels and two seeds")
+        for name, places in self.diverged.items():
+            said.append(
+                f"{name} diverged at every rate with {', '.join(map(str, places))} labels, and is left out; lower rates may do"
+            )
         if self.missing:
             said.append(
                 f"the time did not suffice for {', '.join(map(str, self.missing))} labels; the same command goes on from here"
@@ -86,8 +108,7 @@ class Learned:
     def _pays(self, other: str) -> str:
         """Where the first method is better than another, and where that stops."""
         sizes = list(self.stood)
-        better = [n for n in sizes if self.gap(other, n).low > 0]
-        worse = [n for n in sizes if self.gap(other, n).high < 0]
+        better, worse = ([n for n in sizes if (other, n) in self.seen and sign * self.seen[other, n].mean > 0] for sign in (1, -1))
         if not better and not worse:
             return f"between {self.first} and {other} no difference can be seen at any number of labels"
         parts = []
@@ -97,9 +118,17 @@ class Learned:
                 parts.append(f"{verb} with {listed(places, sizes)} labels ({'; '.join(_points(self.gap(other, n)) for n in ends)})")
         rest = [n for n in sizes if n not in better and n not in worse]
         unseen = f"; with {listed(rest, sizes)} no difference can be seen" if rest else ""
-        stops = [n for n in sizes if better and n > better[-1]]
-        end = f": pretraining stops paying at {stops[0]} labels" if stops and other == "from scratch" else ""
-        return f"{self.first} against {other}: {' and '.join(parts)}{unseen}{end}"
+        return f"{self.first} against {other}: {' and '.join(parts)}{unseen}{self._stops(other, better)}"
+
+    def _stops(self, other: str, better: Sequence[int]) -> str:
+        """Where pretraining stops paying: where all that the texts and seeds leave open is a small lead."""
+        beyond = [n for n in self.stood if better and n > better[-1]]
+        if self._kind(other) != "scratch" or not beyond:
+            return ""
+        small = [n for n in beyond if all(self.gap(other, m).high <= SMALL for m in beyond if m >= n)]
+        if small:
+            return f": pretraining stops paying at {small[0]:,} labels ({_points(self.gap(other, small[0]))})"
+        return f": whether pretraining stops paying at {beyond[0]:,} cannot be told ({_points(self.gap(other, beyond[0]))})"
 
     def _hindsight(self) -> str:
         """Whether the smaller sizes would have foretold the largest."""
@@ -115,8 +144,8 @@ class Learned:
 
     def _worth(self) -> str:
         """How many labels the best method without pretraining needs for what the first reaches with few."""
-        others = [name for name in self.names if self._kind(name) != "adapted" and name in self.told]
-        ahead = [n for n in self.stood if all(self.gap(other, n).low > 0 for other in others)]
+        others = [name for name in self.others if name in self.told]
+        ahead = [n for n in self.stood if all((other, n) in self.seen and self.seen[other, n].mean > 0 for other in others)]
         if not others or not ahead:
             return ""
         labels = ahead[0]

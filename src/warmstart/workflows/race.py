@@ -6,7 +6,7 @@ Which method is called the best is decided on the validation split; the test spl
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from pydantic import Field
 
 from warmstart.data import subsample
 from warmstart.engine import console
-from warmstart.errors import DataError
+from warmstart.errors import DataError, ModelError
 from warmstart.storage import write_forced
 from warmstart.workflows.heats import HeatsConfig, Ran, Scheme, line_up, open_heats, run_heats
 from warmstart.workflows.race_page import race_page
+from warmstart.workflows.raced import Race
 from warmstart.workflows.run import print_table
-from warmstart.workflows.standings import Race, Standing
+from warmstart.workflows.standings import Standing
 
 LADDER = ("probe", "mix")
 """frozen backbones always run: they cost seconds"""
@@ -47,27 +48,29 @@ def race(config: RaceConfig) -> Race:
     task = heats.task
     count = len(subsample(task, config.labels, config.seed).train) if config.labels else len(task.train)
     ran = run_heats(heats, config.labels)
-    standings, missing, seeds = line_up(heats, ran)
-    if not standings:
+    line = line_up(heats, ran)
+    if not line.standings and line.diverged:
+        raise ModelError(f"at every rate that was tried {', '.join(line.diverged)} diverged; give lower --rates")
+    if not line.standings:
         raise DataError(f"the budget of {config.budget} did not suffice for one run of one model; give more")
-    result = Race(task, count, tuple(standings), tuple(missing), seeds, heats.found)
+    result = Race(task, count, line.standings, line.missing, line.diverged, line.seeds, heats.found)
     print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts, {count} labels", result.short(), result.SHORT)
     for sentence in result.sentences():
         console.print(sentence, markup=False)
-    keep_runs([(count, standings, ran)], heats.folder)
+    keep_runs([(count, line.standings, ran)], heats.folder)
     write_forced(heats.folder / "race.json", json.dumps(result.plain(), indent=1).encode())
     page = race_page(result, config, heats.folder)
     console.print(f"every run: {heats.folder / 'runs.csv'}\nreport: {page}", markup=False)
     return result
 
 
-def keep_runs(heats: list[tuple[int, list[Standing], Ran]], folder: Path) -> None:
+def keep_runs(heats: list[tuple[int, Sequence[Standing], Ran]], folder: Path) -> None:
     """Write all runs as one tidy table, ``runs.csv``: one row a run, for each (labels, standings, runs)."""
     rows = [row for labels, standings, ran in heats for row in _tidy(labels, standings, ran)]
     write_forced(folder / "runs.csv", polars.DataFrame(rows, infer_schema_length=None).write_csv().encode())
 
 
-def _tidy(labels: int, standings: list[Standing], ran: Ran) -> Iterator[dict[str, Any]]:
+def _tidy(labels: int, standings: Sequence[Standing], ran: Ran) -> Iterator[dict[str, Any]]:
     chosen = {standing.entrant: standing.rate for standing in standings}
     for cell in ran.cells:
         if run := ran.done.get(str(cell)):
@@ -88,5 +91,6 @@ def _tidy(labels: int, standings: list[Standing], ran: Ran) -> Iterator[dict[str
                 "new_parameters": run.new,
                 "task_bytes": run.disk,
                 "collapsed": run.collapsed,
+                "diverged": run.diverged,
                 "note": run.note,
             }

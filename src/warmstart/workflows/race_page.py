@@ -10,7 +10,8 @@ from warmstart.kinds import kind_of
 from warmstart.report import Figure, Report, Section, Table, charts, write_report
 from warmstart.report.race import restarts, trade_off
 from warmstart.workflows.pages import as_sentence, audit_section, closing_sections, footer
-from warmstart.workflows.standings import Race, Standing
+from warmstart.workflows.raced import Race
+from warmstart.workflows.standings import Standing
 
 
 def race_page(race: Race, config: Config, folder: Path) -> Path:
@@ -57,9 +58,10 @@ def _standings_section(race: Race, said: list[str]) -> Section:
 
 
 def _pairs_section(race: Race) -> Section:
+    over = "over both" if race.seeds > 1 else "over test texts alone, as one seed tells nothing of others"
     text = (
         f"Every method against {race.best.name}, which is best on validation, in points on the test split: paired by seed and by "
-        "test text, over both; probabilities corrected for the number of methods (Holm 1979)."
+        f"test text, {over}; probabilities corrected for the number of methods (Holm 1979)."
     )
     return Section("Can a difference be seen?", (text,), (Table(race.PAIRS, race.pairs()),))
 
@@ -90,11 +92,8 @@ def _trade_offs(race: Race) -> Iterator[Figure]:
 
 def _rates_section(race: Race) -> Section:
     trained = [standing for standing in race.standings if standing.tried]
-    rates = sorted({rate for standing in trained for rate in standing.tried})
-    rows = [
-        (s.name, *(f"{100 * s.tried[rate]:.1f}" if rate in s.tried else "-" for rate in rates), f"{s.rate:g}", f"{s.search:.1f}")
-        for s in trained
-    ]
+    rates = sorted({rate for standing in trained for rate in (*standing.tried, *standing.diverged)})
+    rows = [(s.name, *(_at(s, rate) for rate in rates), f"{s.rate:g}", f"{s.search:.1f}") for s in trained]
     total = sum(standing.search for standing in trained)
     text = (
         f"{race.task.metric} on the {len(race.task.validation):,} validation texts at each rate, first seed. Rates that were not "
@@ -102,6 +101,12 @@ def _rates_section(race: Race) -> Section:
     )
     header = ("method", *(f"{rate:g}" for rate in rates), "chosen", "seconds spent on the others")
     return Section("Learning rates", (text,), (Table(header, rows),))
+
+
+def _at(standing: Standing, rate: float) -> str:
+    if rate in standing.tried:
+        return f"{100 * standing.tried[rate]:.1f}"
+    return "diverged" if rate in standing.diverged else "-"
 
 
 def _ends(standing: Standing) -> tuple[float, float, float]:

@@ -46,10 +46,15 @@ def open_run(folder: str, config: Config, *, resume: bool) -> Path:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"cannot make {place}: {error.strerror}") from None
-        write_forced(settings, yaml.safe_dump(config.plain(), sort_keys=False, allow_unicode=True).encode())
+        keep_settings(place, config)
     if warning := busy():
         console.print(f"[yellow]note:[/yellow] {warning}")
     return place
+
+
+def keep_settings(folder: Path, config: Config) -> None:
+    """Write ``config.yaml``: what was asked last."""
+    write_forced(folder / "config.yaml", yaml.safe_dump(config.plain(), sort_keys=False, allow_unicode=True).encode())
 
 
 def find_bundle(path: str | Path) -> Path:

@@ -1,4 +1,4 @@
-"""What a race found: how each method stands, which is the best, and which is the cheapest that cannot be told from it.
+"""How each method stands: its runs at the rate that was chosen for it.
 
 Nothing is run and nothing is written here.
 """
@@ -6,17 +6,15 @@ Nothing is run and nothing is written here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
 
 import numpy as np
 
-from warmstart.data import Audit, Task
-from warmstart.evaluate.differences import Gap, Judged, cheapest_within_noise, difference, holm
+from warmstart.evaluate.differences import Judged
 from warmstart.evaluate.seeds import Interval
-from warmstart.workflows.cells import Cell, Entrant, Result
+from warmstart.workflows.results import Cell, Entrant, Result
 
 
 @dataclass(frozen=True)
@@ -26,16 +24,23 @@ class Standing:
     entrant: Entrant
     runs: tuple[Result, ...]
     """one a seed"""
+    seeds: tuple[int, ...]
+    """of these runs"""
     rate: float
     """0 where the method has none"""
     tried: dict[float, float]
     """validation score of the first seed at each rate"""
+    diverged: tuple[float, ...]
+    """rates at which the first seed diverged"""
+    asked: int
+    """how many rates were to be tried"""
     search: float
     """seconds spent on rates that were not chosen"""
 
-    def first(self, seeds: int) -> Standing:
-        """The same with so many seeds at most."""
-        return replace(self, runs=self.runs[:seeds])
+    def on(self, seeds: Set[int]) -> Standing:
+        """The same with the runs of these seeds alone."""
+        kept = [place for place, seed in enumerate(self.seeds) if seed in seeds]
+        return replace(self, runs=tuple(self.runs[place] for place in kept), seeds=tuple(self.seeds[place] for place in kept))
 
     @property
     def name(self) -> str:
@@ -47,11 +52,15 @@ class Standing:
         """Its scores on the test split, with what they are on resamples."""
         return Judged(self.name, tuple(run.score for run in self.runs), np.array([run.resampled for run in self.runs]))
 
+    @cached_property
+    def held(self) -> Judged:
+        """The same on the validation split."""
+        return Judged(self.name, tuple(run.validation for run in self.runs), np.array([run.held for run in self.runs]))
+
     @property
-    def validation(self) -> float | None:
-        """Mean over seeds; None for a baseline."""
-        known = [run.validation for run in self.runs if run.validation is not None]
-        return float(np.mean(known)) if known else None
+    def validation(self) -> float:
+        """Mean over seeds."""
+        return float(np.mean([run.validation for run in self.runs]))
 
     @property
     def seconds(self) -> float:
@@ -69,192 +78,50 @@ class Standing:
         return sum(run.collapsed for run in self.runs)
 
     @property
+    def whole(self) -> bool:
+        """Whether every rate was tried: else a better one may be among the others."""
+        return len(self.tried) + len(self.diverged) >= self.asked
+
+    @property
     def note(self) -> str:
         """What should be known beside the figures."""
-        edge = len(self.tried) > 1 and self.rate in (min(self.tried), max(self.tried))
+        rates = (*self.tried, *self.diverged)
+        edge = len(rates) > 1 and self.rate in (min(rates), max(rates))
         parts = [
+            "" if self.whole else f"{len(rates)} of {self.asked} rates tried",
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
             f"after {self.entrant.before:.0f} s of going on with pretraining, once" if self.entrant.before else "",
             f"rate {self.rate:g}{' (at the edge of those tried)' if edge else ''}" if self.rate else "",
-            *dict.fromkeys(run.note for run in self.runs),
+            *dict.fromkeys((*(f"diverged at rate {rate:g}" for rate in self.diverged), *(run.note for run in self.runs))),
         ]
         return "; ".join(part for part in parts if part)
 
 
-@dataclass(frozen=True)
-class Race:
-    """How all methods stand."""
-
-    task: Task
-    labels: int
-    """training texts of each run"""
-    standings: tuple[Standing, ...]
-    """best mean first"""
-    missing: tuple[str, ...]
-    """methods that the time did not suffice for"""
-    seeds: int
-    """that every method has run"""
-    audit: Audit
-
-    @cached_property
-    def best(self) -> Standing:
-        """The trained method that is best on validation."""
-        return max((s for s in self.standings if s.validation is not None), key=lambda s: s.validation or 0.0)
-
-    @cached_property
-    def gaps(self) -> list[tuple[Standing, Gap, float]]:
-        """Every other method against the best: the paired difference, and its probability corrected for their number (Holm)."""
-        others = [standing for standing in self.standings if standing is not self.best]
-        found = [difference(standing.judged, self.best.judged) for standing in others]
-        return list(zip(others, found, holm([gap.p for gap in found]), strict=True))
-
-    def cheapest(self, cost: Callable[[Standing], float]) -> Standing:
-        """The one with the lowest cost that is within the noise of the best."""
-        near = cheapest_within_noise([s.judged for s in self.standings], self.best.judged, [cost(s) for s in self.standings])
-        return next(standing for standing in self.standings if standing.judged is near)
-
-    def sentences(self) -> list[str]:
-        """The recommendation, and what else should be known."""
-        said = [self._advice(), self._smallest(), *self._surprises()]
-        if lost := [f"{s.name} ({s.collapsed} of {len(s.runs)})" for s in self.standings if s.collapsed]:
-            said.append(f"collapsed runs, no better than the commonest label: {', '.join(lost)}")
-        if self.missing:
-            said.append(f"the time did not suffice for {', '.join(self.missing)}; the same command goes on from here")
-        if self.seeds < 3:
-            said.append(f"{self.seeds} seed{'s' if self.seeds > 1 else ''} say little of what other seeds would give")
-        return [sentence for sentence in said if sentence]
-
-    def _advice(self) -> str:
-        best, taken = self.best, self.cheapest(lambda standing: standing.seconds + standing.entrant.before)
-        around = f"{percent(best.judged.over_both)} over seeds and test texts, {best.seconds:.1f} s a run"
-        if taken is best:
-            return f"take {best.name}, the best on validation ({around}): nothing cheaper comes within its noise"
-        bought = "; transfer bought nothing that can be seen here" if taken.entrant.kind != "adapted" else ""
-        mean = taken.judged.over_seeds.mean
-        place = "above" if mean > best.judged.over_seeds.mean else "within the noise of"
-        return (
-            f"take {taken.name} ({taken.seconds:.1f} s a run): its {100 * mean:.1f} % is {place} {best.name}, "
-            f"the best on validation ({around}){bought}"
-        )
-
-    def _smallest(self) -> str:
-        taken = self.cheapest(lambda s: float(s.runs[0].disk) if s.entrant.kind != "baseline" else math.inf)
-        if taken.entrant.kind == "baseline":
-            return ""
-        return f"smallest to keep within the noise: {taken.name}, {amount(taken.runs[0].disk)} a task beside the backbone"
-
-    def _surprises(self) -> list[str]:
-        return [
-            f"on the test texts {standing.name} is better than {self.best.name} by {100 * gap.mean:.1f} points "
-            f"({100 * gap.low:.1f} to {100 * gap.high:.1f}), though validation did not say so"
-            for standing, gap, chance in self.gaps
-            if gap.mean > 0 and chance < 0.05
-        ]
-
-    HEADER: ClassVar = (
-        "method",
-        "score (95 % over seeds)",
-        "over test texts",
-        "seconds",
-        "memory",
-        "trained",
-        "new",
-        "a task",
-        "note",
-    )
-    """names the columns of ``table``"""
-
-    def table(self) -> list[tuple[str, ...]]:
-        """One row a method, best mean first."""
-        return [
-            (
-                s.name,
-                str(s.judged.over_seeds),
-                f"{100 * s.judged.over_texts.low:.1f} to {100 * s.judged.over_texts.high:.1f}",
-                f"{s.seconds:.1f}",
-                amount(s.memory) if s.memory is not None else "-",
-                f"{s.runs[0].trainable:,}" if s.runs[0].trainable else "-",
-                f"{s.runs[0].new:,}" if s.runs[0].trainable else "-",
-                amount(s.runs[0].disk) if s.runs[0].trainable else "-",
-                s.note,
-            )
-            for s in self.standings
-        ]
-
-    SHORT: ClassVar = ("method", "score (95 % over seeds)", "seconds", "memory", "trained", "a task")
-    """names the columns of ``short``"""
-
-    def short(self) -> list[tuple[str, ...]]:
-        """The columns of ``table`` that fit a terminal."""
-        places = [self.HEADER.index(name) for name in self.SHORT]
-        return [tuple(row[place] for place in places) for row in self.table()]
-
-    PAIRS: ClassVar = ("method", "against the best", "95 % interval", "p, corrected", "seen")
-    """names the columns of ``pairs``"""
-
-    def pairs(self) -> list[tuple[str, ...]]:
-        """Each method's paired difference to the best, in points."""
-        return [
-            (
-                standing.name,
-                f"{100 * gap.mean:+.1f}",
-                f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}",
-                "< 0.001" if chance < 0.001 else f"{chance:.3f}",
-                "yes" if chance < 0.05 else "no",
-            )
-            for standing, gap, chance in self.gaps
-        ]
-
-    def plain(self) -> dict[str, Any]:
-        """All that was found, fit for JSON."""
-        return {
-            "task": self.task.summary(),
-            "labels": self.labels,
-            "seeds": self.seeds,
-            "best": self.best.name,
-            "sentences": self.sentences(),
-            "missing": list(self.missing),
-            "methods": [
-                {
-                    "method": s.name,
-                    "scores": list(s.judged.scores),
-                    "over_seeds": _ends(s.judged.over_seeds),
-                    "over_texts": _ends(s.judged.over_texts),
-                    "over_both": _ends(s.judged.over_both),
-                    "validation": s.validation,
-                    "seconds": s.seconds,
-                    "search_seconds": s.search,
-                    "memory": s.memory,
-                    "trainable": s.runs[0].trainable,
-                    "new": s.runs[0].new,
-                    "disk": s.runs[0].disk,
-                    "rate": s.rate or None,
-                    "tried": {f"{rate:g}": score for rate, score in s.tried.items()},
-                    "collapsed": s.collapsed,
-                }
-                for s in self.standings
-            ],
-            "against_best": [
-                {"method": s.name, "difference": gap.mean, "low": gap.low, "high": gap.high, "p": gap.p, "p_corrected": chance}
-                for s, gap, chance in self.gaps
-            ],
-        }
-
-
 def stand(entrant: Entrant, cells: Sequence[Cell], done: Mapping[str, Result], middle: float) -> Standing | None:
-    """How a method stands, from its cells of which some are done; None if its first seed is not.
+    """How a method stands, from its cells of which some are done; None if its first seed is not, or diverged at every rate.
 
     The rate is the one whose first seed did best on validation; of equals, the one nearest to ``middle``.
     """
-    mine = [cell for cell in cells if cell.entrant == entrant and str(cell) in done]
-    if not mine:
+    mine = [cell for cell in cells if cell.entrant == entrant]
+    search = [cell for cell in mine if cell.seed == min(other.seed for other in mine)]
+    mine = [cell for cell in mine if str(cell) in done]
+    tried = validated(search, done)
+    if not tried:
         return None
-    first = min(cell.seed for cell in mine)
-    tried = {cell.rate: done[str(cell)].validation or 0.0 for cell in mine if cell.seed == first}
     rate = choose_rate(tried, middle)
     kept = sorted((cell for cell in mine if cell.rate == rate), key=lambda cell: cell.seed)
-    search = sum(done[str(cell)].seconds for cell in mine if cell.rate != rate)
-    return Standing(entrant, tuple(done[str(cell)] for cell in kept), rate, tried if entrant.kind != "baseline" else {}, search)
+    spent = sum(done[str(cell)].seconds - done[str(cell)].spared for cell in mine if cell.rate != rate)
+    runs, seeds = tuple(done[str(cell)] for cell in kept), tuple(cell.seed for cell in kept)
+    if entrant.kind == "baseline":
+        return Standing(entrant, runs, seeds, rate, {}, (), 0, spent)
+    lost = tuple(cell.rate for cell in search if str(cell) in done and cell.rate not in tried)
+    return Standing(entrant, runs, seeds, rate, tried, lost, len(search), spent)
+
+
+def validated(search: Sequence[Cell], done: Mapping[str, Result]) -> dict[float, float]:
+    """The validation score at each rate that is done; a run that diverged has none."""
+    found = {cell.rate: done[str(cell)] for cell in search if str(cell) in done}
+    return {rate: result.validation for rate, result in found.items() if not result.diverged}
 
 
 def choose_rate(tried: Mapping[float, float], middle: float) -> float:
@@ -274,7 +141,3 @@ def amount(size: float) -> str:
 def percent(found: Interval) -> str:
     """A mean with its ends: ``"90.1 %, 88.2 to 92.0"``."""
     return f"{100 * found.mean:.1f} %, {100 * found.low:.1f} to {100 * found.high:.1f}"
-
-
-def _ends(found: Interval) -> dict[str, float | None]:
-    return {name: None if math.isnan(value := getattr(found, name)) else value for name in ("mean", "low", "high")}
