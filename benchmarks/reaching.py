@@ -60,7 +60,7 @@ class Recipe:
 
 GPT2 = Recipe(
     {"positions": "learned", "activation": "gelu-tanh"},
-    {"optimizer": "adamw", "learning_rate": 3e-3, "schedule": "cosine", "floor": 0.1, "beta_2": 0.95, "batch": 16},
+    {"optimizer": "adamw", "learning_rate": 3e-3, "schedule": "cosine", "floor": 0.1, "beta_2": 0.95, "batch": 8},
 )
 OURS = Recipe(train=DEFAULT.plain())
 

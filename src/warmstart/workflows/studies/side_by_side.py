@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -106,19 +107,23 @@ Measure = tuple[Callable[[Insight], float], str]
 def _measures(sides: Sequence[Side]) -> dict[str, Measure]:
     """What has one figure a model."""
     found: dict[str, Measure] = {"tokens read": (lambda one: one.tokens, ",.0f"), "seconds": (lambda one: one.seconds, ",.0f")}
-    for name in dict.fromkeys(
-        key for side in sides for key in side.models[0].held_out if key.endswith(("loss", "word_perplexity"))
-    ):
-        found[f"held out, {name}"] = (
-            lambda one, name=name: one.held_out.get(name, float("nan")),
-            ".1f" if "perplexity" in name else ".3f",
-        )  # type: ignore[misc]
+    told = dict.fromkeys(key for side in sides for key in side.models[0].held_out if key.endswith(("loss", "word_perplexity")))
+    for name in told:
+        found[f"held out, {name}"] = partial(_told, name), ".1f" if "perplexity" in name else ".3f"
     if sides[0].models[0].pairs:
         found["minimal pairs, %"] = (lambda one: 100 * overall(one.pairs)[0], ".1f")
     found["evenness of attention"] = (lambda one: one.evenness, ".2f")
     for kind in LOOKED:
-        found[f"heads on '{kind}', %"] = (lambda one, kind=kind: 100 * one.heads[kind], ".0f")  # type: ignore[misc]
+        found[f"heads on '{kind}', %"] = partial(_looking, kind), ".0f"
     return found
+
+
+def _told(name: str, one: Insight) -> float:
+    return one.held_out.get(name, float("nan"))
+
+
+def _looking(kind: str, one: Insight) -> float:
+    return 100 * one.heads[kind]
 
 
 def _over_seeds(values: Sequence[float], form: str) -> str:
