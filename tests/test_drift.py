@@ -319,6 +319,20 @@ def test_the_command_leaves_out_what_it_cannot_tell(
 
 
 @pytest.mark.usefixtures("no_second_process")
+def test_a_text_of_one_token_says_little(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All tokens have one state, so there is no likeness to tell; the rest of the study stands."""
+    (tmp_path / "t.txt").write_text("a\n\n" * 9)
+    before = bundle_of(tokenizer)
+    save(before, tmp_path / "one")
+    save(moved_in(before, 1), tmp_path / "other")
+    assert run(tmp_path / "one", tmp_path / "other", "--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Likeness cannot be told" in said
+    assert "nats per token under its own language head" in said
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("no_second_process")
 def test_models_that_do_not_compare_are_refused(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Other tokenizers, shapes or ways to look, before anything is made."""
     (tmp_path / "t.txt").write_text("\n\n".join(TEXT))

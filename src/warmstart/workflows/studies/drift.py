@@ -58,7 +58,7 @@ def drift(config: DriftConfig) -> Study:
     passages = _passages(shorter, before, config)
     folder = open_run(config.out, config, resume=False)
     common = common_words(shorter, list(documents_of(_sources(config.text, sentences=True))), config.words, config.seed)
-    where = f"held-out text ({Path(config.held_out).name})" if config.held_out else "the text itself"
+    where = f"held-out text ({Path(config.held_out).name})" if config.held_out else "the text itself (no --held-out is given)"
     parts = [
         states_part(before, after, sample, config.seed),
         language_part(before, after, passages, where),

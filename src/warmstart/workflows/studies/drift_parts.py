@@ -36,13 +36,13 @@ def states_part(before: Bundle, after: Bundle, sample: Sample, seed: int) -> Par
     floor = np.stack([cka(kernel(old[:, layer], starts), kernel(random[:, layer], starts)) for layer in layers])
     alike = cosines(old, new)
     kept = {
-        AFTER: [jackknifed(one) for one in own],
-        RANDOM: [jackknifed(one) for one in floor],
+        AFTER: [_likeness(one) for one in own],
+        RANDOM: [_likeness(one) for one in floor],
         COSINE: [clustered(alike[:, layer].astype(float), sample.owners) for layer in layers],
     }
     lines = [(line, names[layer], *said) for line, rows in kept.items() for layer, said in enumerate(rows)]
     cells = [
-        {"x": names[j], "y": names[i]} | dict(zip(("value", "low", "high"), jackknifed(everything[i, j]), strict=True))
+        {"x": names[j], "y": names[i]} | dict(zip(("value", "low", "high"), _likeness(everything[i, j]), strict=True))
         for i in layers
         for j in layers
     ]
@@ -78,30 +78,38 @@ def _changed(names: Sequence[str], own: np.ndarray, floor: np.ndarray) -> list[s
     """Which layers changed most and least, and whether upper ones changed more; from CKA (L + 1, 1 + N)."""
     from scipy import stats
 
+    if np.isnan(own).any() or np.isnan(floor).any():
+        return ["likeness cannot be told: at some layer all tokens of this text have one state"]
     still = [layer_name(name) for name, values in zip(names, own, strict=True) if (values == 1).all()]
     if len(still) == len(names):
         return ["no layer changed: the states of all tokens are the same, bit for bit"]
-    most, least = int(np.nanargmin(own[:, 0])), int(np.nanargmax(own[:, 0]))
-    way = (1 - own[most, 0]) / (1 - floor[most, 0])
+    most, least = int(own[:, 0].argmin()), int(own[:, 0].argmax())
+    way, way_low, way_high = 100 * np.array(jackknifed((1 - own[most]) / (1 - floor[most])))
     gap = jackknifed(own[least] - own[most])
-    sure = "the two surely differ" if gap[1] > 0 else "the two are not seen to differ"
+    doubt = "" if gap[1] > 0 else ", which shows nothing"
+    calm = f"{layer_name(names[least])} changed least, with a CKA of {around(*_likeness(own[least]))}: {around(*gap)} more{doubt}"
     said = [
-        f"{layer_name(names[most])} changed most: unbiased linear CKA with what it was is {around(*jackknifed(own[most]))}; random "
-        f"weights have {around(*jackknifed(floor[most]))} there, so it went {100 * way:.0f} % of the way to them",
-        f"{layer_name(names[least])} changed least, with a CKA of {around(*jackknifed(own[least]))}; {sure} by {around(*gap)}",
+        f"{layer_name(names[most])} changed most: unbiased linear CKA with what it was is {around(*_likeness(own[most]))}; random "
+        f"weights have {around(*_likeness(floor[most]))} there: it went {way:.0f} % ({way_low:.0f} to {way_high:.0f}) of the way "
+        "to them",
+        f"the same bit for bit: {', '.join(still)}" if still else calm,
     ]
-    if still:
-        said.append(f"the same bit for bit: {', '.join(still)}")
     half = len(own) // 2
     low, high = own[:half].mean(axis=0), own[-half:].mean(axis=0)
     gap, rank = jackknifed(low - high), float(stats.spearmanr(np.arange(len(own)), -own[:, 0]).statistic)
-    verb = "less than" if gap[1] > 0 else "more than" if gap[2] < 0 else "not seen otherwise than"
+    verb = "changed less" if gap[1] > 0 else "changed more" if gap[2] < 0 else "are not seen to have changed more or less"
     return [
         *said,
-        f"lower layers changed {verb} upper ones: CKA is {low[0]:.3f} in the lower half and {high[0]:.3f} in the upper, a "
-        f"difference of {around(*gap)}; Spearman's correlation of depth and change is {rank:+.2f} over {len(own)} layers: few, and each "
-        "built on the one below, so this describes one model and proves no rule",
+        f"lower layers {verb} than upper ones: CKA is {low[0]:.3f} in the lower half and {high[0]:.3f} in the upper, a "
+        f"difference of {around(*gap)}; Spearman's correlation of depth and change is {rank:+.2f} over {len(own)} layers: few, and "
+        "each built on the one below, so this describes one model and proves no rule",
     ]
+
+
+def _likeness(values: np.ndarray) -> tuple[float, float, float]:
+    """CKA with its interval, from values (1 + N,); it is never more than 1."""
+    mean, low, high = jackknifed(values)
+    return mean, low, min(high, 1.0)
 
 
 def weights_part(before: Bundle, after: Bundle) -> Part:
