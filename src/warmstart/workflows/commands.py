@@ -46,6 +46,7 @@ COMMANDS = Registry(
             "studies.lab", "LabConfig", "lab", "attention by hand: keys and queries whose outcome can be written down"
         ),
         "study pairs": Command("studies.pairs", "PairsConfig", "pairs", "does it find the right sentence of each pair likelier?"),
+        "study drift": Command("studies.drift", "DriftConfig", "drift", "what did adapting, or more pretraining, change inside?"),
         "study probe": Command("studies.probe", "ProbeConfig", "study_probe", "what can be read from every layer, with controls"),
         "study explain": Command("studies.explain", "ExplainConfig", "explain", "which words made a prediction, and is that so?"),
         "study ablate": Command(
