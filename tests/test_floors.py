@@ -18,7 +18,7 @@ FLOORS = [
     {"evaluate", "analysis", "report"},
     {"kinds"},
     {"workflows"},
-    {"estimators"},
+    {"estimators", "study"},
     {"serve"},
     {"cli"},
 ]

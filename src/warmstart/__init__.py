@@ -69,9 +69,10 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", "study", *_HOMES]
 
 if TYPE_CHECKING:
+    from warmstart import study as study
     from warmstart.backbone import BackboneConfig as BackboneConfig
     from warmstart.data import Source as Source
     from warmstart.data import Task as Task
@@ -122,6 +123,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "study":  # a module of its own, read when it is asked for
+        return importlib.import_module("warmstart.study")
     if name not in _HOMES:
         raise AttributeError(f"module 'warmstart' has no attribute '{name}'")
     return getattr(importlib.import_module(f"warmstart.{_HOMES[name]}"), name)
