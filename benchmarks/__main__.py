@@ -13,6 +13,7 @@ import torch
 from warmstart.engine import describe_machine
 
 TABLES = ("training", "limit", "sizes", "finetuning", "reading", "writing", "preparing", "starting", "reaching", "recipe", "hiding")
+TABLES = ("training", "limit", "sizes", "finetuning", "reading", "scoring", "writing", "preparing", "starting")
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 
@@ -28,7 +29,7 @@ def main(words: list[str]) -> None:
     for name in [word for word in words if word != "--write"] or TABLES:
         found = importlib.import_module(f"benchmarks.{name}").run()
         print(found, end="\n\n", flush=True)
-        if "--write" in words:
+        if found and "--write" in words:
             PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), name, found), encoding="utf-8")
 
 

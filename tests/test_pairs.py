@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import make_language_model
 from test_schemes import classifier
@@ -41,6 +43,34 @@ def test_a_causal_score_is_the_sum_of_its_tokens(tokenizer: Tokenizer) -> None:
         assert found.tokens[place] == len(ids)
     assert found.log_probabilities[0] == found.log_probabilities[3]
     assert found.by(per_token=True)[0] == pytest.approx(found.log_probabilities[0] / found.tokens[0])
+
+
+BEGINNINGS = [
+    "She",
+    "She holds",
+    "She holds the cat.",
+    "She holds the cat!",
+    "She holds the dog.",
+    "He",
+    "",
+    "She holds the cat. He",
+]
+
+
+@given(sentences=st.lists(st.sampled_from(BEGINNINGS), min_size=1, max_size=12), synthesizer=st.booleans())
+def test_what_sentences_begin_with_is_shared_unseen(tokenizer: Tokenizer, sentences: list[str], synthesizer: bool) -> None:
+    """Scores are those of each sentence alone, whatever stands beside it, and no token is read that tells nothing new."""
+    switches = {"attention": "synthesizer"} if synthesizer else {}
+    model = make_language_model(vocab_size=tokenizer.vocab_size, max_tokens=64, **switches)
+    alone = {one: score(Bundle(model, tokenizer), [one]).log_probabilities[0] for one in set(sentences)}
+    shapes: list[tuple[int, int]] = []
+    watch = model.backbone.register_forward_pre_hook(lambda _, ids: shapes.append(tuple(ids[0].shape)))
+    found = score(Bundle(model, tokenizer), sentences)
+    watch.remove()
+    np.testing.assert_allclose(found.log_probabilities, [alone[one] for one in sentences], atol=1e-4)
+    before = {tuple(ids[:-1]) for ids in tokenizer.encode(sentences) if ids}  # what must be read, the first token apart
+    ends = {one for one in before if not any(other != one and other[: len(one)] == one for other in before)}
+    assert sum(rows for rows, _ in shapes) == len(ends)
 
 
 def test_a_masked_score_hides_a_token_and_what_follows_of_its_word(tokenizer: Tokenizer) -> None:

@@ -20,14 +20,16 @@ from torch import Tensor
 from warmstart.data.batch import Encoded, encode
 from warmstart.data.pairs import Pair
 from warmstart.engine import read
-from warmstart.engine.reading import Ask
 from warmstart.errors import ModelError
 from warmstart.heads import LanguageHead
 from warmstart.model import Bundle
 from warmstart.types import Batch
 
 AT_ONCE = 2000
-"""sentences of which a masked model's copies are kept at once"""
+"""sentences whose beginnings, or whose copies for a masked model, are kept at once"""
+
+Wanted = tuple[int, int, int]
+"""a place of a row, the token asked for there, and the number of the answer"""
 
 
 @dataclass(frozen=True)
@@ -54,73 +56,80 @@ def score(bundle: Bundle, sentences: Sequence[str]) -> Scored:
             f"sentences are scored by a language model, but this one has a head of the kind '{bundle.model.head.config.kind}'; "
             "take the bundle that it was adapted from"
         )
-    unique = list(dict.fromkeys(sentences))
+    unique = sorted(set(sentences))  # those that begin alike stand together
     encoded = encode(bundle.tokenizer, unique, bundle.model.backbone.config.max_tokens)
     if (lost := int((encoded.cut > 0).sum())) > 0:
         longest = bundle.model.backbone.config.max_tokens
         raise ModelError(f"every sentence must fit into {longest} tokens, but {lost} of {len(unique)} do not; leave them out")
-    found = _causal(bundle, encoded) if bundle.model.causal else _masked(bundle, encoded)
+    way, found = _causal if bundle.model.causal else _masked, np.zeros(len(unique))
+    for first in range(0, len(unique), AT_ONCE):
+        found[first : first + AT_ONCE] = way(bundle, encoded.rows[first : first + AT_ONCE])
     place = {sentence: i for i, sentence in enumerate(unique)}
     order = np.array([place[sentence] for sentence in sentences], dtype=np.int64)
-    return Scored(found[order], np.array([len(row) - 2 for row in encoded.rows])[order])
+    return Scored(found[order], np.array([len(row) - 2 for row in encoded.rows], dtype=np.int64)[order])
 
 
-def _causal(bundle: Bundle, encoded: Encoded) -> np.ndarray:
-    """(N,) log-probability of the tokens between the first and the last one of each row, which are frame."""
-    model = bundle.model
+def _causal(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
+    """(N,) log-probability of the tokens between the first and the last one of each row, which are frame.
 
-    def asked(batch: Batch, _: np.ndarray) -> Tensor:
-        states = model.backbone(batch.ids, mask=batch.mask, causal=True).last[:, :-1]  # (B, T - 1, D)
-        real = torch.ones_like(batch.ids, dtype=torch.bool) if batch.mask is None else batch.mask
-        wanted = real[:, 1:].clone()
-        wanted[torch.arange(len(wanted)), real.sum(dim=1) - 2] = False  # the end of the text is no part of it
-        said = torch.zeros(wanted.shape, device=states.device)
-        said[wanted] = _log_probability(bundle, states[wanted], batch.ids[:, 1:][wanted])
-        return said.sum(dim=1)
+    Every distinct beginning has a number, and what several rows begin with is asked for once. A sentence's last token is not
+    read, for nothing of it stands behind, nor is a row that is the beginning of another one.
+    """
+    texts = [row[:-1].tolist() for row in framed]
+    numbers, paths = dict[tuple[int, int], int](), list[list[int]]()  # a beginning is known by the one before it and its token
+    for text in texts:
+        path = [-1]
+        for token in text:
+            path.append(numbers.setdefault((path[-1], token), len(numbers)))
+        paths.append(path[1:])
+    rows, found = list[np.ndarray](), dict[int, tuple[int, int]]()  # the row and the place where a beginning is read
+    for place in sorted(range(len(texts)), key=lambda place: -len(texts[place])):
+        read_here = paths[place][:-1]
+        if read_here and read_here[-1] not in found:
+            found |= {number: (len(rows), at) for at, number in enumerate(read_here) if number not in found}
+            rows.append(np.array(texts[place][:-1]))
+    wanted: list[list[Wanted]] = [[] for _ in rows]
+    for (before, token), number in numbers.items():
+        if before >= 0:
+            row, at = found[before]
+            wanted[row].append((at, token, number))
+    said = _answers(bundle, rows, wanted, len(numbers))
+    return np.array([said[path].sum() for path in paths])
 
-    return _gathered(bundle, encoded, asked)
 
-
-def _masked(bundle: Bundle, encoded: Encoded) -> np.ndarray:
+def _masked(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
     """(N,) pseudo-log-likelihood."""
-    model, specials = bundle.model, bundle.tokenizer.specials
-    starts, out = bundle.tokenizer.vocabulary().word_starts, np.zeros(len(encoded))
-    for first in range(0, len(encoded), AT_ONCE):
-        copies, owners, hidden = list[np.ndarray](), list[int](), list[int]()
-        for owner, row in enumerate(encoded.rows[first : first + AT_ONCE], first):
-            for place in range(1, len(row) - 1):
-                copy = row.copy()
-                end = place + 1
-                while end < len(row) - 1 and not starts[row[end]]:
-                    end += 1
-                copy[place:end] = specials.mask
-                copies.append(copy)
-                owners.append(owner)
-                hidden.append(place)
-        where, whose = np.array(hidden), np.array(owners)
-        targets = np.array([encoded.rows[owner][place] for owner, place in zip(owners, hidden, strict=True)])
-
-        def asked(batch: Batch, places: np.ndarray, where: np.ndarray = where, targets: np.ndarray = targets) -> Tensor:
-            states = model.backbone(batch.ids, mask=batch.mask, causal=False).last
-            here = states[torch.arange(len(places)), torch.from_numpy(where[places]).to(states.device)]  # (B, D)
-            return _log_probability(bundle, here, torch.from_numpy(targets[places]).to(states.device))
-
-        if copies:
-            said = _gathered(bundle, Encoded(tuple(copies), np.zeros(len(copies), dtype=np.int64)), asked)
-            np.add.at(out, whose, said)
+    starts, out = bundle.tokenizer.vocabulary().word_starts, np.zeros(len(framed))
+    copies, wanted, owners = list[np.ndarray](), list[list[Wanted]](), list[int]()
+    for owner, row in enumerate(framed):
+        for place in range(1, len(row) - 1):
+            copy = row.copy()
+            end = place + 1
+            while end < len(row) - 1 and not starts[row[end]]:
+                end += 1
+            copy[place:end] = bundle.tokenizer.specials.mask
+            wanted.append([(place, int(row[place]), len(copies))])
+            copies.append(copy)
+            owners.append(owner)
+    np.add.at(out, np.array(owners, dtype=np.int64), _answers(bundle, copies, wanted, len(copies)))
     return out
 
 
-def _log_probability(bundle: Bundle, states: Tensor, ids: Tensor) -> Tensor:
-    """(M,) of the tokens ``ids`` (M,) given states (M, D)."""
-    logits = bundle.model.head(states)
-    return logits.gather(-1, ids[:, None])[:, 0] - logits.logsumexp(dim=-1)
+def _answers(bundle: Bundle, rows: Sequence[np.ndarray], wanted: Sequence[list[Wanted]], count: int) -> np.ndarray:
+    """(count,) the log-probabilities that are ``wanted`` of each row, each at its own number; 0 where none is."""
 
+    def asked(batch: Batch, places: np.ndarray) -> Tensor:
+        states = bundle.model.backbone(batch.ids, mask=batch.mask, causal=bundle.model.causal).last  # (B, T, D)
+        row = np.repeat(np.arange(len(places)), [len(wanted[place]) for place in places])
+        at, tokens, _ = np.concatenate([wanted[place] for place in places]).T
+        spots, which = np.unique(row * states.shape[1] + at, return_inverse=True)  # logits are made once for each place
+        logits = bundle.model.head(states.flatten(0, 1)[torch.from_numpy(spots).to(states.device)])
+        return logits[which, tokens] - logits.logsumexp(dim=-1)[which]
 
-def _gathered(bundle: Bundle, encoded: Encoded, asked: Ask) -> np.ndarray:
-    out = np.zeros(len(encoded))
+    out = np.zeros(count)
+    encoded = Encoded(tuple(rows), np.zeros(len(rows), dtype=np.int64))
     for places, said in read(bundle.model, encoded, bundle.tokenizer.specials.pad, ask=asked):
-        out[places] = said.numpy()
+        out[[number for place in places for _, _, number in wanted[place]]] = said.numpy()
     return out
 
 
