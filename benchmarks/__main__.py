@@ -12,8 +12,10 @@ import torch
 
 from warmstart.engine import describe_machine
 
-TABLES = ("training", "limit", "sizes", "finetuning", "reading", "writing", "preparing", "starting", "reaching", "recipe", "hiding")
-TABLES = ("training", "limit", "sizes", "finetuning", "reading", "scoring", "writing", "preparing", "starting")
+TABLES = (
+    "training", "limit", "sizes", "threads", "finetuning", "reading", "scoring", "writing", "preparing", "starting",
+    "reaching", "recipe", "hiding",
+)  # fmt: skip
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 
