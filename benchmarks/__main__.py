@@ -13,7 +13,7 @@ import torch
 from warmstart.engine import describe_machine
 
 TABLES = (
-    "training", "limit", "sizes", "threads", "finetuning", "reading", "scoring", "writing", "preparing", "starting",
+    "training", "limit", "profile", "sizes", "threads", "finetuning", "reading", "scoring", "writing", "preparing", "starting",
     "reaching", "recipe", "hiding",
 )  # fmt: skip
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
