@@ -14,8 +14,9 @@ from scipy import stats
 
 from conftest import SENTENCES, make_language_model
 from test_schemes import classifier
+from warmstart.analysis.activations import with_random_weights
 from warmstart.analysis.correlation import Sums, corrected, interval, shifted
-from warmstart.analysis.neurons import activations, correlate, overheard, plan_of, strongest, untrained
+from warmstart.analysis.neurons import activations, correlate, overheard, plan_of, strongest
 from warmstart.analysis.properties import PLAIN, quoted, told_of_sentences, told_of_texts
 from warmstart.cli import main
 from warmstart.errors import DataError, ModelError
@@ -132,7 +133,7 @@ def test_a_planted_neuron_is_found_and_noise_is_not(tokenizer: Tokenizer) -> Non
     place = {name: told.names.index(name) for name in ("CAT", "A")}
     assert found.best()[place["CAT"]] == 5
     assert found.r[5, place["CAT"]] > max(0.8, found.floor[place["CAT"]])
-    control = correlate(untrained(bundle, 0), told, "neurons", 0, 0)
+    control = correlate(with_random_weights(bundle, 0), told, "neurons", 0, 0)
     assert abs(control.r[5, place["CAT"]]) < 0.8
     assert np.isnan(control.floor).all()
 

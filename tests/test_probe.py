@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from conftest import SENTENCES, make_language_model
-from warmstart.analysis.activations import states_of, text_states, word_states, words_of
+from warmstart.analysis.activations import states_of, text_states, with_random_weights, word_states, words_of
 from warmstart.analysis.probe import Items, clustered, control_labels, fit, levelled, online_code, right
-from warmstart.analysis.probing import BAG, probe, with_random_weights
+from warmstart.analysis.probing import BAG, probe
 from warmstart.cli import main
 from warmstart.data.batch import encode
 from warmstart.data.probing import IGNORED, Part, Probing, read_probing, word_tasks

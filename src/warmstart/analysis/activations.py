@@ -8,18 +8,19 @@ Letters: N texts, B batch, T tokens, L depth, D width, W words of a text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from warmstart.backbone import States
+from warmstart.backbone import Backbone, States
 from warmstart.data.batch import Encoded, encode, encode_pieces
 from warmstart.engine import read
-from warmstart.heads import POOLINGS
-from warmstart.model import Bundle
+from warmstart.heads import POOLINGS, LanguageHeadConfig
+from warmstart.model import Bundle, Model, fresh_head
+from warmstart.seeding import seed_torch
 from warmstart.types import Batch
 
 
@@ -50,6 +51,15 @@ def text_states(bundle: Bundle, texts: Sequence[str], pooling: str = "mean") -> 
     for places, found in read(bundle.model, encoded, bundle.tokenizer.specials.pad, ask=pooled):
         out[places] = found.numpy()
     return out
+
+
+def with_random_weights(bundle: Bundle, seed: int) -> Bundle:
+    """The same shape with fresh weights, under a language head that is never read."""
+    seed_torch(seed, "random weights")
+    backbone = Backbone(bundle.model.backbone.config, bundle.model.backbone.vocab_size)
+    head = fresh_head(LanguageHeadConfig(), backbone, seed)
+    model = Model(backbone, head, causal=bundle.model.causal).to(next(bundle.model.parameters()).device).eval()
+    return replace(bundle, model=model, labels=(), calibration=None)
 
 
 @dataclass(frozen=True)

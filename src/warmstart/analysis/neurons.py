@@ -30,7 +30,7 @@ from warmstart.backbone.block import FeedForward
 from warmstart.engine import read
 from warmstart.errors import ModelError
 from warmstart.model import Bundle, Model
-from warmstart.seeding import rng, seed_torch
+from warmstart.seeding import rng
 from warmstart.types import Batch
 
 Of = Literal["neurons", "states"]
@@ -154,14 +154,6 @@ def correlate(bundle: Bundle, told: Told, of: Of, shifts: int, seed: int) -> Cor
     if shifts:
         floor = np.quantile(np.abs(turned.r()).max(axis=0).reshape(shifts, count), 0.95, axis=0)
     return Correlated(plain.r(), floor, plain.n)
-
-
-def untrained(bundle: Bundle, seed: int) -> Bundle:
-    """A backbone of the same shape with weights as they are drawn, under the same head: what no training gives."""
-    seed_torch(seed, "untrained")
-    backbone = Backbone(bundle.model.backbone.config, bundle.model.backbone.vocab_size)
-    device = next(bundle.model.parameters()).device
-    return Bundle(Model(backbone, bundle.model.head, causal=bundle.model.causal).to(device).eval(), bundle.tokenizer, bundle.labels)
 
 
 def activations(bundle: Bundle, told: Told, of: Of, columns: Sequence[int]) -> list[np.ndarray]:

@@ -15,11 +15,8 @@ from torch import Tensor
 
 from warmstart.analysis.activations import layer_names, text_states, word_states, words_of
 from warmstart.analysis.probe import Items, clustered, control_labels, fit, levelled, online_code, right
-from warmstart.backbone import Backbone
 from warmstart.data.probing import Part, Probing
-from warmstart.heads import LanguageHeadConfig
-from warmstart.model import Bundle, Model, fresh_head
-from warmstart.seeding import seed_torch
+from warmstart.model import Bundle
 
 BAG, MIX = "bag of embeddings", "mix"
 HIDDEN = 128
@@ -81,14 +78,6 @@ class Split:
     """what a control task takes an item for: a word's form; of a sentence, its longest word"""
     groups: np.ndarray
     """(N,)"""
-
-
-def with_random_weights(bundle: Bundle, seed: int) -> Bundle:
-    """The same shape with fresh weights, under a language head that is never read."""
-    seed_torch(seed, "random weights")
-    backbone = Backbone(bundle.model.backbone.config, bundle.model.backbone.vocab_size)
-    head = fresh_head(LanguageHeadConfig(), backbone, seed)
-    return replace(bundle, model=Model(backbone, head, causal=bundle.model.causal).eval(), labels=(), calibration=None)
 
 
 def splits_of(bundle: Bundle, task: Probing) -> list[Split]:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from warmstart.analysis.activations import layer_names
+from warmstart.analysis.activations import layer_names, with_random_weights
 from warmstart.analysis.divergence import Divergence, attention_moved, heads_apart
 from warmstart.analysis.drift import Sample, cka, cosines, grid, jackknifed, kernel, token_states, weight_changes
 from warmstart.analysis.probe import clustered
-from warmstart.analysis.probing import with_random_weights
 from warmstart.model import Bundle
 from warmstart.report import Figure, Section, Table
 from warmstart.report.drift import grid_chart, weights_chart

@@ -10,8 +10,9 @@ import polars as pl
 from pydantic import Field
 from tyro.conf import Positional
 
+from warmstart.analysis.activations import with_random_weights
 from warmstart.analysis.correlation import corrected, interval
-from warmstart.analysis.neurons import Correlated, Of, activations, correlate, plan_of, strongest, untrained
+from warmstart.analysis.neurons import Correlated, Of, activations, correlate, plan_of, strongest
 from warmstart.analysis.pieces import in_running_text, sampled
 from warmstart.analysis.properties import Told, told_of_sentences, told_of_texts
 from warmstart.config import Config
@@ -110,7 +111,7 @@ def _found(bundle: Bundle, told: Told, correlated: Correlated, config: NeuronsCo
     peaks = _peaks(bundle, told, correlated, config)
     controls: list[Peak | None] = [None] * len(peaks)
     if config.control:
-        fresh = untrained(bundle, config.seed)
+        fresh = with_random_weights(bundle, config.seed)
         controls[:] = _peaks(fresh, told, correlate(fresh, told, config.of, 0, config.seed), config)
     floors = correlated.floor.tolist()
     best = [Best(*one) for one in zip(told.names, peaks, floors, controls, strict=True)]

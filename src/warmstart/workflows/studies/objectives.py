@@ -10,7 +10,8 @@ from typing import Annotated
 from pydantic import Field
 from tyro.conf import Positional, arg
 
-from warmstart.analysis.probing import Reading, probe, together, with_random_weights
+from warmstart.analysis.activations import with_random_weights
+from warmstart.analysis.probing import Reading, probe, together
 from warmstart.backbone import BackboneConfig
 from warmstart.config import Config, read_yaml
 from warmstart.data import Document, Source, documents_of

@@ -13,8 +13,8 @@ import polars as pl
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.analysis.activations import layer_names
-from warmstart.analysis.probing import BAG, MIX, Form, Reading, probe, with_random_weights
+from warmstart.analysis.activations import layer_names, with_random_weights
+from warmstart.analysis.probing import BAG, MIX, Form, Reading, probe
 from warmstart.config import Config
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import Probing, read_probing, word_tasks
