@@ -149,10 +149,10 @@ def test_weights_laid_out_for_writing_give_the_same_logits(switches: dict, rows:
     ids = torch.arange(12).view(1, -1).repeat(rows, 1)
     with torch.inference_mode():
         before = model(ids)
-        with packed(model, rows):
+        with packed(model):
             assert "forward" in vars(model.head)
             torch.testing.assert_close(model(ids), before, atol=1e-5, rtol=1e-5)
-        with pytest.raises(RuntimeError, match="stop"), packed(model, rows):
+        with pytest.raises(RuntimeError, match="stop"), packed(model):
             raise RuntimeError("stop")
         torch.testing.assert_close(model(ids), before, atol=0, rtol=0)
     assert not any("forward" in vars(module) for module in model.modules())

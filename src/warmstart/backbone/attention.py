@@ -20,7 +20,7 @@ from warmstart.backbone.positions import rotate
 from warmstart.errors import ModelError
 
 EXPLICIT = 512
-"""on a processor, plain matrix products are faster than torch's fused kernel up to about this many tokens"""
+"""on a processor, plain matrix products are faster than torch's fused kernel up to about this many tokens, if more than one asks"""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Memory:
             shape = (*keys.shape[:2], self.room, keys.shape[3])
             self.keys, self.values = keys.new_empty(shape), values.new_empty(shape)
         start, self.tokens = self.tokens, self.tokens + keys.shape[2]
-        self.keys[:, :, start : self.tokens] = keys
-        self.values[:, :, start : self.tokens] = values
-        return self.keys[:, :, : self.tokens], self.values[:, :, : self.tokens]
+        for kept, new in ((self.keys, keys), (self.values, values)):
+            kept.narrow(2, start, keys.shape[2]).copy_(new)
+        return self.keys.narrow(2, 0, self.tokens), self.values.narrow(2, 0, self.tokens)
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Attention(nn.Module):
         if self.sharing > 1:
             k, v = (part.repeat_interleave(self.sharing, dim=1) for part in (k, v))  # (B, H, S, K)
         drop = self.drop if self.training else 0.0
-        if want_weights or (q.device.type == "cpu" and k.shape[2] <= EXPLICIT):
+        if want_weights or (q.device.type == "cpu" and sight.asking > 1 and k.shape[2] <= EXPLICIT):
             mixed, weights = _weigh(q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1), sight, v, drop)
         else:
             mask = None if sight.plain else sight.matrix
@@ -194,7 +194,8 @@ def _weigh(scores: Tensor, sight: Sight, values: Tensor, drop: float) -> tuple[T
     if not sight.everything:
         scores = scores + sight.bias.to(scores.dtype)
     weights = scores.softmax(dim=-1)
-    return F.dropout(weights, drop).to(values.dtype) @ values, weights
+    dropped = F.dropout(weights, drop) if drop else weights
+    return dropped.to(values.dtype) @ values, weights
 
 
 ATTENTIONS: dict[str, type[Attention] | type[Synthesizer]] = {"dot-product": Attention, "synthesizer": Synthesizer}

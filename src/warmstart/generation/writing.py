@@ -10,7 +10,6 @@ Letters: B rows, T tokens, V vocabulary.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from itertools import groupby
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from warmstart.backbone import Cache
@@ -71,16 +71,16 @@ def write(
     A row's continuation does not depend on the rows beside it. Chance is drawn for each row by its place in ``rows``.
     """
     model.eval()
-    if config.precision == "bfloat16":
-        model = copy.deepcopy(model).bfloat16()
     done: dict[int, Written] = {}
-    for batch in _batches(model, rows, config):
-        made = [_Row(place, list(rows[place]), np.random.default_rng(derive(config.seed, "generate", place))) for place in batch]
-        with packed(model, len(made)):
+    with packed(model, half=config.precision == "bfloat16"):
+        for batch in _batches(model, rows, config):
+            made = [
+                _Row(place, list(rows[place]), np.random.default_rng(derive(config.seed, "generate", place))) for place in batch
+            ]
             _continue(model, made, config, banned, stop, watch)
-        for row in made:
-            new = row.ids[len(rows[row.place]) :]
-            done[row.place] = Written(tuple(new), tuple(row.log_probabilities), row.stopped)
+            for row in made:
+                new = row.ids[len(rows[row.place]) :]
+                done[row.place] = Written(tuple(new), tuple(row.log_probabilities), row.stopped)
     return [done[place] for place in range(len(rows))]
 
 
@@ -104,37 +104,44 @@ def _continue(
 ) -> None:
     """Write all rows to their end, in place."""
     device, depth, window = next(model.parameters()).device, model.backbone.config.depth, model.backbone.config.max_tokens
-    unread, mask = _padded([row.ids[-window:] for row in rows])
-    cache = Cache.empty(depth, window)
-    for _ in range(config.tokens):
-        if cache.tokens + unread.shape[1] > window:
-            unread, mask = _padded([row.ids[-(window // 2 or 1) :] for row in rows])
-            cache = Cache.empty(depth, window)
-        here = None if mask.all() else mask.to(device)
-        states = model.backbone(unread.to(device), mask=here, causal=True, cache=cache).last  # (B, T, D)
-        logits = model.head(states[:, -1:])[:, -1].float().cpu().index_fill(1, banned, -math.inf)  # (B, V)
+    (unread, mask), cache = _padded([row.ids[-window:] for row in rows], device), None
+    for left in range(config.tokens, 0, -1):
+        if cache and cache.tokens == window:
+            (unread, mask), cache = _padded([row.ids[-(window // 2 or 1) :] for row in rows], device), None
+        cache = cache or Cache.empty(depth, min(window, unread.shape[1] + left))
+        states = model.backbone(unread, mask=mask, causal=True, cache=cache).last  # (B, T, D)
+        logits = model.head(states[:, -1:])[:, -1].float().cpu().index_fill_(1, banned, -math.inf)  # (B, V)
         said = logits.log_softmax(dim=-1)
-        for row, score, log_probability in zip(rows, logits, said, strict=True):
-            chosen = int(score.argmax()) if config.greedy else pick(keep_likeliest(score, config), row.draw)
-            row.log_probabilities.append(float(log_probability[chosen]))
+        chosen = _choose(logits, rows, config)
+        for row, log_probability, token, sure in zip(rows, said, chosen, said[range(len(rows)), chosen].tolist(), strict=True):
+            row.log_probabilities.append(sure)
             if watch:
-                watch(row.place, log_probability, chosen)
-            row.stopped = chosen in stop
+                watch(row.place, log_probability, token)
+            row.stopped = token in stop
             if not row.stopped:
-                row.ids.append(chosen)
-        going = torch.tensor([not row.stopped for row in rows])
-        if not going.all():
+                row.ids.append(token)
+        if any(row.stopped for row in rows):
+            going = torch.tensor([not row.stopped for row in rows], device=device)
             rows = [row for row in rows if not row.stopped]
             if not rows:
                 return
-            cache.keep(going.to(device))
-            mask = mask[going]
-        unread = torch.tensor([[row.ids[-1]] for row in rows])
-        mask = torch.cat([mask, torch.ones(len(rows), 1, dtype=torch.bool)], dim=1)
+            cache.keep(going)
+            mask = None if mask is None else mask[going]
+        unread = torch.tensor([row.ids[-1:] for row in rows], device=device)
+        mask = None if mask is None else F.pad(mask, (0, 1), value=True)
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Rows side by side, padded on the left: ids and mask, each (B, T). What the padding's id is does not matter."""
+def _choose(logits: Tensor, rows: Sequence[_Row], config: GenerateConfig) -> list[int]:
+    """The next token of each row, from logits (B, V); of equals the first wins."""
+    if config.greedy:
+        return logits.numpy().argmax(axis=1).tolist()  # ten times as fast as torch's
+    return [pick(keep_likeliest(score, config), row.draw) for score, row in zip(logits, rows, strict=True)]
+
+
+def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Rows side by side, padded on the left: ids (B, T), and a mask (B, T) if any is padded. The padding may be any id."""
     wide = max(map(len, rows))
-    ids = torch.tensor([[0] * (wide - len(row)) + list(row) for row in rows])
-    return ids, torch.tensor([[False] * (wide - len(row)) + [True] * len(row) for row in rows])
+    ids = torch.tensor([[0] * (wide - len(row)) + list(row) for row in rows], device=device)
+    if all(len(row) == wide for row in rows):
+        return ids, None
+    return ids, torch.tensor([[False] * (wide - len(row)) + [True] * len(row) for row in rows], device=device)
