@@ -16,6 +16,7 @@ import warmstart as ws
 from conftest import make_backbone
 from warmstart.backbone import PRESETS, BackboneConfig
 from warmstart.cli import main
+from warmstart.config import read_yaml
 from warmstart.errors import ConfigError, ModelError
 from warmstart.heads import HEADS, ClassifyHeadConfig, LanguageHeadConfig
 from warmstart.model import Bundle, Load, Model, account_for, fresh_head, save, skeleton
@@ -319,6 +320,17 @@ def test_the_settings_of_a_pretraining_run_are_read(tmp_path: Path, tokenizer: T
     assert make_model(own, real=False)[0].backbone.vocab_size == tokenizer.vocab_size
     with pytest.raises(ConfigError, match="unknown key 'bakcbone'; did you mean 'backbone'"):
         AccountConfig.build({"bakcbone": {}})
+
+
+def test_what_a_pretraining_run_leaves_unsaid_is_its_own(tmp_path: Path) -> None:
+    """Its own optimiser and rows, in the account as in the run; settings that are whole are taken as they are."""
+    file = tmp_path / "pretrain.yaml"
+    file.write_text("text: [books]\ntokenizer: {vocab_size: 300}\ntrain: {steps: 3}\n")
+    read = AccountConfig.build(read_yaml(file)).train
+    unsaid = ws.PretrainConfig(text=("books",)).train
+    assert (read.optimizer, read.batch) == (unsaid.optimizer, unsaid.batch) == ("muon", 8)
+    whole = ws.PretrainConfig(text=("books",), train=ws.TrainConfig(steps=3)).train
+    assert (whole.optimizer, whole.batch, whole.schedule) == ("adamw", 16, "cosine")
 
 
 def test_a_saved_model_has_its_account(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:

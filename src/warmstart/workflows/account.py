@@ -28,7 +28,7 @@ from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.schemes import apply_scheme, known_scheme, make_scheme
 from warmstart.tokenizer import TokenizerConfig, load_tokenizer
 from warmstart.workflows.measure import measure, take
-from warmstart.workflows.pretrain import PretrainConfig
+from warmstart.workflows.pretrain import PretrainConfig, PretrainTrainConfig
 from warmstart.workflows.run import load_model, print_table
 
 
@@ -67,6 +67,8 @@ class AccountConfig(Config):
             return values
         idle = PretrainConfig.model_fields.keys() - cls.model_fields.keys()
         kept = {name: value for name, value in values.items() if name not in idle}
+        if "text" in values:  # what a pretraining run leaves unsaid is as that command has it
+            kept["train"] = PretrainTrainConfig.build(values.get("train") or {}, "train").plain()
         return {"model": values["start"], **kept} if values.get("start") else kept
 
     @model_validator(mode="after")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from tyro.conf import Positional, arg
 
 from warmstart.backbone import Backbone, BackboneConfig
@@ -80,6 +80,12 @@ class PretrainConfig(Config):
     """start of every random choice"""
     cache: str | None = None
     """folder that keeps prepared text; default: the run's own folder"""
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _all_said(cls, value: Any) -> Any:
+        """Settings that are whole, of any training, are taken as they are."""
+        return value.plain() if isinstance(value, TrainConfig) else value
 
     @model_validator(mode="after")
     def _known(self) -> PretrainConfig:
