@@ -186,7 +186,7 @@ def told(goals: Sequence[Reached], ours: Sequence[Sequence[Reached]], rates: Seq
             "ours, to the same loss",
             said(tokens, ",.0f"),
             "the same",
-            said([t / rates[1] for t in tokens], ".0f"),
+            ours_took,
             said(gains, ".2f"),
         ),
     ]
