@@ -8,7 +8,7 @@ from benchmarks.reaching import OURS, SEEDS, compared, reach
 
 from warmstart.objectives import ObjectiveConfig
 
-TOKENS = 500_000
+TOKENS = 300_000
 RATES = (0.15, 0.3, 0.4)
 
 
