@@ -13,8 +13,8 @@ import torch
 from warmstart.engine import describe_machine
 
 TABLES = (
-    "training", "limit", "profile", "sizes", "threads", "finetuning", "reading", "scoring", "writing", "preparing", "starting",
-    "reaching", "recipe", "hiding",
+    "training", "compiling", "limit", "profile", "sizes", "threads", "finetuning", "reading", "scoring", "writing", "preparing",
+    "starting", "reaching", "recipe", "hiding",
 )  # fmt: skip
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 

@@ -20,6 +20,7 @@ from benchmarks.peers import PlainGPT, TutorialBackbone, transformers_bert, tran
 
 from warmstart.backbone import Backbone, BackboneConfig
 from warmstart.engine import Group, TrainConfig
+from warmstart.engine.compiled import compile_all, compiled
 from warmstart.engine.device import arithmetic
 from warmstart.engine.heap import kept
 from warmstart.engine.optim import Optimizer
@@ -55,16 +56,17 @@ CPU = torch.device("cpu")
 AS_LONG_AS_IT_LIVES = ExitStack()
 
 
-def ours(size: Size, batch: Batch) -> Step:
+def ours(size: Size, batch: Batch, *, compile: bool = False) -> Step:
     """One step as the training loop makes it."""
     config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_tokens=size.length)
     backbone = Backbone(config, size.vocab)
     model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=batch.causal).train()
     optimizer = Optimizer([Group(dict(model.named_parameters()))], TrainConfig())
     AS_LONG_AS_IT_LIVES.enter_context(kept(CPU))  # the training loop holds it open for a whole run
+    forwards = compile_all(list(backbone.blocks) if compile else [], CPU)
 
     def step() -> None:
-        with arithmetic("auto", CPU):
+        with arithmetic("auto", CPU), compiled(forwards):
             loss = model.loss(batch)
         (loss / batch.count).backward()
         optimizer.step(1.0)
@@ -114,8 +116,8 @@ PEERS = {
 def build(name: str, size: Size, objective: str) -> Step:
     """One contender of one objective."""
     batch = batches(size)[objective]
-    if name == "warmstart":
-        return ours(size, batch)
+    if name.startswith("warmstart"):
+        return ours(size, batch, compile=name.endswith("compiled"))
     ids, targets, half = batch.ids, batch.targets, name.endswith("bfloat16")
     assert targets is not None
     if name.startswith("plain"):

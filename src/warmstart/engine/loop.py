@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from warmstart.engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from warmstart.engine.compiled import compile_all, compiled
 from warmstart.engine.config import TrainConfig
 from warmstart.engine.device import arithmetic
 from warmstart.engine.heap import kept
@@ -63,6 +64,8 @@ class Work:
     """the summed loss of a batch's targets; None for the model's own"""
     penalty: Callable[[], Tensor] | None = None
     """what is added to the mean loss once a step, whatever the batch: a pull on the weights themselves"""
+    compile: Sequence[nn.Module] = ()
+    """parts of the model that torch compiles for the run's steps"""
     enough: Callable[[float], bool] | None = None
     """asked after each evaluation, with the share of the budget that is spent: stop here?"""
     observers: Sequence[Callable[[int, dict[str, Any]], None]] = ()
@@ -107,6 +110,7 @@ class _Run:
         self.optimizer = Optimizer(work.groups or [Group(named)], config)
         self.device = next(model.parameters()).device
         self.loss = work.loss or self.trainable.loss
+        self.forwards = compile_all(work.compile, self.device)
         self.stopped = False
         self.out = Trained()
         self._resume()
@@ -148,7 +152,7 @@ class _Run:
         count = sum(batch.count for batch in batches)
         total = torch.zeros((), device=self.device)
         for batch in batches:
-            with arithmetic(self.config.precision, self.device):
+            with arithmetic(self.config.precision, self.device), compiled(self.forwards):
                 loss = self.loss(batch.to(self.device))
             (loss / max(1, count)).backward()
             total = total + loss.detach()

@@ -51,6 +51,8 @@ class PretrainTrainConfig(TrainConfig):
     """Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for all; AdamW alone wants a rate of 1e-3 to 3e-3"""
     schedule: Annotated[str, AfterValidator(SCHEDULES.known)] = "trapezoid"
     """cosine, linear, trapezoid or constant"""
+    compile: bool = False
+    """let torch compile the blocks: a minute or more before the first step, a tenth less time for each (docs/performance.md)"""
 
 
 class PretrainConfig(Config):
@@ -203,6 +205,7 @@ def pretrain_on(
         title="pretraining",
         identity=sha256("/".join([settings, text.digest, tokenizer.digest]).encode()),
         evaluate=None if held is None else lambda: held_out(model, held, QUICK_TOKENS),
+        compile=tuple(model.backbone.blocks) if config.train.compile else (),
     )
     trained = train(model, work, config.train, folder)
     figures = {} if held is None else held_out(model, held)

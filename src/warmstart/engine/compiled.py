@@ -1,0 +1,46 @@
+"""Modules as torch compiles them, while a training step runs.
+
+Only steps see the compiled code: evaluation, taps and saving meet the modules as they are. What was compiled serves
+all steps of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from warmstart.errors import ConfigError
+
+Forward = Callable[..., Any]
+
+
+def compile_all(modules: Sequence[nn.Module], device: torch.device) -> list[tuple[nn.Module, Forward]]:
+    """Each module with its compiled ``forward``; it is compiled when it is first called, once for every form of its input.
+
+    Raises ``ConfigError`` where a processor's code cannot be compiled for want of a C++ compiler.
+    """
+    if modules and device.type == "cpu":
+        from torch._inductor import exc  # takes seconds to import
+        from torch._inductor.cpp_builder import get_cpp_compiler
+
+        try:
+            get_cpp_compiler()
+        except exc.InvalidCxxCompiler as error:
+            raise ConfigError("compile needs a C++ compiler, and none was found; install g++, or leave --compile out") from error
+    return [(module, torch.compile(module.forward)) for module in modules]
+
+
+@contextmanager
+def compiled(forwards: Sequence[tuple[nn.Module, Forward]]) -> Iterator[None]:
+    """While this is open, the modules run their compiled ``forward``."""
+    for module, forward in forwards:
+        module.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        for module, _ in forwards:
+            del module.__dict__["forward"]
