@@ -1,11 +1,14 @@
-"""Reading texts that nothing is learned from: labels for short texts, and features, against transformers' pipeline and plain loops.
+"""Reading texts that nothing is learned from: labels against transformers' pipeline, vectors against sentence-transformers.
 
-The same BERT in all: random weights, a tokenizer of its own, texts as long as TREC's questions.
+The same BERT in all: random weights, a tokenizer of its own, texts as long as TREC's questions. Vectors are left out where
+sentence-transformers is not installed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import statistics
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -13,9 +16,9 @@ from typing import Any
 
 import torch
 from benchmarks.finetuning import lengths_of
-from benchmarks.pairs import Step, in_turn, ratio, table
+from benchmarks.pairs import Build, Step, in_turn, ratio, table
 
-from warmstart.evaluate import predict
+from warmstart.evaluate import embed, predict
 from warmstart.interop import from_huggingface
 from warmstart.seeding import rng
 
@@ -66,12 +69,35 @@ def _theirs(place: Path, given: list[str], batch: int) -> Step:
     return lambda: pipe(given, batch_size=batch)
 
 
+def embedding(name: str) -> Step:
+    """One way to turn all texts into vectors: the mean of the last states."""
+    from sentence_transformers import SentenceTransformer
+
+    place, given = Path(tempfile.mkdtemp(prefix="benchmark")), texts()
+    theirs = SentenceTransformer(str(folder_of(place / "bert")))
+    theirs.save(str(place / "sentences"))
+    if name == "warmstart":
+        bundle = from_huggingface(place / "sentences")
+        return lambda: embed(bundle, given)
+    return lambda: theirs.encode(given, batch_size=int(name.rsplit(" ", 1)[1]))
+
+
 def run(rounds: int = 5) -> str:
-    """Labels for a thousand texts."""
-    names = ("warmstart", "transformers pipeline, batches of 1", "transformers pipeline, batches of 32")
-    timed = in_turn({name: partial(build, name) for name in names}, rounds, warm=1)
-    rows = [(t.name, str(t), f"{TEXTS / sorted(t.seconds)[len(t.seconds) // 2]:,.0f}", f"{ratio(t, timed[0]):.2f}") for t in timed]
-    said = f"{TEXTS:,} short texts, BERT of width 384 and 6 layers, float32"
+    """Labels and vectors for a thousand texts."""
+    pipelines = ("warmstart", "transformers pipeline, batches of 1", "transformers pipeline, batches of 32")
+    parts = [_told("labels", {name: partial(build, name) for name in pipelines}, rounds)]
+    if importlib.util.find_spec("sentence_transformers") is None:
+        print("vectors are left out: sentence-transformers is not installed; `pip install sentence-transformers`")
+    else:
+        encoders = ("warmstart", "sentence-transformers, batches of 32", "sentence-transformers, batches of 128")
+        parts.append(_told("vectors", {name: partial(embedding, name) for name in encoders}, rounds))
+    return "\n\n".join(parts)
+
+
+def _told(what: str, contenders: dict[str, Build], rounds: int) -> str:
+    timed = in_turn(contenders, rounds, warm=1)
+    rows = [(t.name, str(t), f"{TEXTS / statistics.median(t.seconds):,.0f}", f"{ratio(t, timed[0]):.2f}") for t in timed]
+    said = f"{what} for {TEXTS:,} short texts, BERT of width 384 and 6 layers, float32"
     return table((said, "seconds", "texts/s", "times ours"), rows)
 
 

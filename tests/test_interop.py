@@ -558,6 +558,38 @@ def test_pooling_is_told_as_sentence_transformers_does(pooling: str, normalise: 
         odd.model.loss(Batch(torch.tensor([[1, 2]]), torch.tensor([0])))
 
 
+@pytest.mark.parametrize(
+    ("told", "pooling"),
+    [
+        ({"embedding_dimension": 32, "pooling_mode": "mean", "include_prompt": True}, "mean"),  # as version 6 writes it
+        ({"pooling_mode": ["cls"]}, "first"),
+        ({"pooling_mode": "lasttoken"}, "last"),
+        ({"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "include_prompt": True}, "first"),  # before that
+        ({"word_embedding_dimension": 32, "include_prompt": True}, "mean"),
+        ({"pooling_mode": "max"}, None),
+        ({"pooling_mode": ["mean", "cls"]}, None),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, None),
+        ({"pooling_mode_max_tokens": True}, None),
+    ],
+)
+def test_pooling_is_read_in_every_form_of_sentence_transformers(told: dict[str, Any], pooling: str | None, tmp_path: Path) -> None:
+    """One way that we have is taken, of either form of its settings; any other is refused, and so is what changes the vector."""
+    folder = folder_of("bert-bare", tmp_path)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(told))
+    modules = [{"type": "sentence_transformers.base.modules.transformer.Transformer", "path": ""}]
+    modules.append({"type": "sentence_transformers.sentence_transformer.modules.pooling.Pooling", "path": "1_Pooling"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    if pooling is None:
+        with pytest.raises(ModelError, match="must be pooled in one way"):
+            from_huggingface(folder)
+        return
+    assert from_huggingface(folder).model.head.config.pooling == pooling
+    (folder / "modules.json").write_text(json.dumps([*modules, {"type": "x.dense.Dense", "path": "2_Dense"}]))
+    with pytest.raises(ModelError, match="changes it by Dense"):
+        from_huggingface(folder)
+
+
 @pytest.mark.parametrize("name", ["GPT2ForSequenceClassification", "LlamaForSequenceClassification"])
 def test_other_classifiers_are_refused(name: str, tmp_path: Path) -> None:
     """A head that is not of our kind is no head to guess."""

@@ -22,7 +22,9 @@ from warmstart.tokenizer import Tokenizer, load_tokenizer
 
 WEIGHTS = "model.safetensors"
 POOLED = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
-"""our poolings by the words of sentence-transformers"""
+"""our poolings by the words of sentence-transformers, which it reads in every version"""
+MODES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
+"""our poolings by the words that it writes from version 6 on"""
 
 
 def free_place(folder: str | Path) -> Path:
@@ -115,12 +117,26 @@ def read_pooling(folder: Path) -> tuple[str, bool]:
         raise ModelError(
             f"cannot read what {folder / 'modules.json'} says of pooling: {error}; copy it again, or remove it"
         ) from None
-    chosen = [name for name, key in POOLED.items() if told.get(key)] or ["mean"] * (
-        not any(value is True for value in told.values())
-    )
-    if len(chosen) != 1:
-        raise ModelError(f"a text's vector must be pooled in one way ({', '.join(POOLED)}), but {folder} asks for another")
-    return chosen[0], "Normalize" in paths
+    others = [name for name in paths if name not in ("Transformer", "Pooling", "Normalize", "Dropout")]
+    if others:
+        raise ModelError(
+            f"a text's vector must be a pooled state, but {folder} changes it by {', '.join(others)}; "
+            "remove modules.json to take the mean of the states"
+        )
+    return _pooling(told, folder), "Normalize" in paths
+
+
+def _pooling(told: Mapping[str, Any], folder: Path) -> str:
+    """Our word for how states are pooled, from either form of the settings."""
+    if "pooling_mode" in told:
+        said = told["pooling_mode"] if isinstance(told["pooling_mode"], list) else [told["pooling_mode"]]
+        chosen = [MODES.get(mode, "") for mode in said]
+    else:
+        nothing = not any(value is True for key, value in told.items() if key.startswith("pooling_mode"))
+        chosen = ["mean"] if nothing else [name for name, key in POOLED.items() if told.get(key)]
+    if len(chosen) != 1 or not chosen[0]:
+        raise ModelError(f"a text's vector must be pooled in one way ({', '.join(POOLED)}), but {folder} says {dict(told)}")
+    return chosen[0]
 
 
 def pooling_files(head: EmbedHeadConfig, width: int) -> dict[str, bytes]:

