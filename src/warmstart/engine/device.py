@@ -49,7 +49,8 @@ def arithmetic(precision: str, device: torch.device) -> AbstractContextManager[o
 def describe_machine(device: torch.device) -> str:
     """One line for reports: processor or GPU, cores, threads, torch's version."""
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    return f"{where}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    threads = torch.get_num_threads()
+    return f"{where}, {os.cpu_count()} cores, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
 
 
 def busy() -> str | None:

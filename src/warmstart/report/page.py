@@ -23,6 +23,7 @@ import jinja2
 import vl_convert
 
 from warmstart.report.charts import Chart
+from warmstart.report.joined import filled, told
 from warmstart.storage import whole_folder, write_forced
 
 DRAW = """
@@ -121,7 +122,8 @@ def write_report(report: Report, folder: Path) -> Path:
     with whole_folder(folder / "figures") as aside:
         for name, picture in pictures.items():
             (aside / f"{name}.svg").write_text(picture, encoding="utf-8")
-    write_forced(page, render(report, specs, pictures).encode(errors="replace"))  # a command line may hold what is no text
+    html = filled(render(report, specs, pictures), told(folder))
+    write_forced(page, html.encode(errors="replace"))  # a command line may hold what is no text
     return page
 
 

@@ -82,7 +82,7 @@ def ablate(config: AblateConfig) -> Found:
     found = Found(stick, whole, _ranked(parts, judged, whole, stick), total + 1, time.perf_counter() - start)
     if config.prune:
         found = replace(found, pruned=_prune(bundle, found, config, means, folder))
-    conclude(_study(found, config), config, folder)
+    conclude(_study(found, config), config, folder, [config.model])
     return found
 
 

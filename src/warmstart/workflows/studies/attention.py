@@ -189,6 +189,7 @@ def attention(config: AttentionConfig) -> Heads:
         ),
         config,
         folder,
+        [config.model],
     )
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,12 @@ import polars as pl
 from warmstart.config import Config
 from warmstart.engine import console
 from warmstart.report import Report, Section, write_report
+from warmstart.report.joined import PAGE, Told, join
 from warmstart.workflows.pages import as_sentence, closing_sections, footer
 from warmstart.workflows.run import print_table
+
+SHORT = 3
+"""sentences of a study that the page of a run tells"""
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,11 @@ class Study:
     """rows and header of the table that the terminal shows"""
 
 
-def conclude(study: Study, config: Config, folder: Path) -> Path:
-    """Print, write the tables and the page; returns the page's path."""
+def conclude(study: Study, config: Config, folder: Path, models: Sequence[str] = ()) -> Path:
+    """Print, write the tables and the page, and tell of it on the pages of the runs whose ``models`` it looked into.
+
+    Returns the page's path.
+    """
     if study.shown is not None:
         print_table(study.title, *study.shown)
     for sentence in study.findings:
@@ -46,4 +54,14 @@ def conclude(study: Study, config: Config, folder: Path) -> Path:
     sections = [found, *study.sections] if found.text else list(study.sections)
     page = write_report(Report(study.title, first, study.tiles, (*sections, *closing_sections(config)), footer()), folder)
     console.print(f"report: {page}", markup=False, highlight=False)
+    for run in {run: None for model in models if (run := _run_of(model)) is not None}:
+        short = [as_sentence(sentence) for sentence in study.findings[:SHORT]]
+        join(run, Told(study.title, short, Path(os.path.relpath(page, run)).as_posix()))
+        console.print(f"told in: {run / PAGE}", markup=False, highlight=False)
     return page
+
+
+def _run_of(model: str) -> Path | None:
+    """The folder of the run that made a model, where it has a page."""
+    place = Path(model)
+    return next((run for run in (place, place.parent) if (run / PAGE).exists() and (run / "bundle").is_dir()), None)

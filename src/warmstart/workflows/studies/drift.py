@@ -75,7 +75,7 @@ def drift(config: DriftConfig) -> Study:
         [tile for part in parts for tile in part.tiles],
         parts[0].shown,
     )
-    conclude(study, config, folder)
+    conclude(study, config, folder, [config.before, config.after])
     return study
 
 

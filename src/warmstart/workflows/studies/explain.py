@@ -106,7 +106,7 @@ def explain(config: ExplainConfig) -> tuple[Explained | None, dict[str, Interval
         data["faithfulness"] = pl.DataFrame(
             [{"method": n, "mean": i.mean, "low": i.low, "high": i.high} for n, i in tested.items()]
         )
-    conclude(Study("Why it said so", findings, sections, data), config, folder)
+    conclude(Study("Why it said so", findings, sections, data), config, folder, [config.model])
     return one, tested
 
 

@@ -87,7 +87,7 @@ def study_map(config: MapConfig) -> Study:
     answered = analogies_part(view, plan.questions, plan.all_questions, config.seed)
     contexts, drawn = word_part(view, config.seed), map_part(view, config.seed)
     study = _joined(f"Map: {Path(config.model).name}", [near, answered, contexts, drawn], drawn)
-    conclude(study, config, folder)
+    conclude(study, config, folder, [config.model])
     return study
 
 

@@ -90,7 +90,7 @@ def neurons(config: NeuronsConfig) -> Neurons:
     tiles = [("neurons", f"{len(correlated.r):,}"), ("passages", f"{len(told.values):,}"), ("tokens", f"{correlated.n:,}")]
     data = {"correlations": found.table(), "passages": passages}
     title = f"Neurons of {Path(config.model).name}"
-    conclude(Study(title, found.sentences(), sections, data, tiles, (found.rows(), HEADER)), config, folder)
+    conclude(Study(title, found.sentences(), sections, data, tiles, (found.rows(), HEADER)), config, folder, [config.model])
     return found
 
 

@@ -15,12 +15,11 @@ from warmstart.analysis.pairs import Judgement, judge, overall, score
 from warmstart.config import Config
 from warmstart.data import Source, documents_of
 from warmstart.data.pairs import Pair, read_pairs
-from warmstart.engine import console
 from warmstart.model import Bundle
-from warmstart.report import Figure, Report, Section, Table, write_report
+from warmstart.report import Figure, Section, Table
 from warmstart.report.pairs import pairs_chart
-from warmstart.workflows.pages import closing_sections, footer
-from warmstart.workflows.run import load_model, open_run, print_table
+from warmstart.workflows.run import load_model, open_run
+from warmstart.workflows.studies.conclude import Study, conclude
 
 MODEL, FLOOR = "model", "trigram"
 HEADER = ("group", "pairs", "right (95 % interval over pairs)", "trigram")
@@ -86,14 +85,10 @@ def pairs(config: PairsConfig) -> Found:
     scored = score(bundle, sentences)
     groups = judge(given, scored.by(per_token=config.per_token))
     found = Found(groups, _floor(bundle, given, config), bundle.model.causal)
-    print_table(f"{Path(config.pairs).name}: pairs judged rightly", rows_of(found), HEADER)
-    for sentence in found.sentences():
-        console.print(sentence, markup=False)
     values = scored.by(per_token=config.per_token)
     columns = {"group": [p.group for p in given], "good": [p.good for p in given], "bad": [p.bad for p in given]}
     table = pl.DataFrame(columns | {"score_good": values[: len(given)], "score_bad": values[len(given) :]})
-    table.write_csv(folder / "pairs.csv")
-    console.print(f"every pair: {folder / 'pairs.csv'}\nreport: {write_report(_page(found, config), folder)}")
+    conclude(_study(found, table, config), config, folder, [config.model])
     return found
 
 
@@ -121,17 +116,17 @@ def _floor(bundle: Bundle, given: list[Pair], config: PairsConfig) -> list[Judge
     return judge(given, values / lengths if config.per_token else values)
 
 
-def _page(found: Found, config: PairsConfig) -> Report:
+def _study(found: Found, table: pl.DataFrame, config: PairsConfig) -> Study:
     mean, low, high = overall(found.groups)
     methods = {MODEL: found.groups} | ({FLOOR: found.floor} if found.floor else {})
     points = [(name, one.name, one.share, *one.ends()) for name, groups in methods.items() for one in groups]
     caption = "Share of pairs of which the right sentence is likelier; dashed: chance."
-    figure = Figure("pairs", caption, pairs_chart(points))
-    top = [("right", f"{100 * mean:.1f} %"), ("interval", f"{100 * low:.1f} to {100 * high:.1f}")]
-    return Report(
+    about = "Of two sentences that differ in one thing, the right one should be likelier."
+    return Study(
         f"Minimal pairs: {Path(config.pairs).name}",
-        "Of two sentences that differ in one thing, the right one should be likelier.",
-        tuple(top),
-        (Section("Groups", tuple(found.sentences()), (figure, Table(HEADER, rows_of(found)))), *closing_sections(config)),
-        footer(),
+        found.sentences(),
+        (Section("Groups", (about,), (Figure("pairs", caption, pairs_chart(points)), Table(HEADER, rows_of(found)))),),
+        {"pairs": table},
+        (("right", f"{100 * mean:.1f} %"), ("interval", f"{100 * low:.1f} to {100 * high:.1f}")),
+        (rows_of(found), HEADER),
     )

@@ -119,7 +119,7 @@ def study_probe(config: ProbeConfig) -> list[Found]:
         tuple((f"{one.task.name}, {one.model}", f"{100 * one.best.share[0]:.1f} %") for one in found),
         ([(row[0], *row[1:3], row[3].split(" (")[0], *row[4:]) for row in (one.row() for one in found)], SHORT),
     )
-    conclude(study, config, folder)
+    conclude(study, config, folder, config.models)
     return found
 
 
