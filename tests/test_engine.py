@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import make_language_model
-from warmstart.engine import TrainConfig, Work, read_metrics, train
+from warmstart.engine import TrainConfig, Work, device, read_metrics, train
 from warmstart.engine.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from warmstart.engine.optim import Group, Optimizer
 from warmstart.engine.schedule import SCHEDULES, rate_at
@@ -236,3 +236,20 @@ def test_weights_that_are_no_numbers_are_never_kept(tmp_path: Path) -> None:
     assert found is not None
     assert found.step == 3
     assert all(tensor.isfinite().all() for tensor in found.tensors.values())
+
+
+def test_a_busy_machine_is_told_with_the_threads_that_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads beside a busy core wait for each other; one thread has a core of its own, and nothing is said."""
+    monkeypatch.setattr(device, "_allowed", lambda: {0, 1})
+    ticks = iter([(0, 0), (20, 10), (20, 10), (40, 20), (40, 20), (60, 40)])  # all, idle: half of them busy, twice, then none
+    monkeypatch.setattr(device, "_ticks", lambda: next(ticks))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert "keep 1.0 of 2 cores busy, and this one runs 2 threads" in str(device.busy())
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert device.busy() is None
+    assert device.used_by_others() == 0
+
+
+def test_busy_cores_are_counted_where_the_system_tells() -> None:
+    """Never fewer than none, nor more than there are."""
+    assert 0 <= device.used_by_others(0.05) <= len(device._allowed())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -55,10 +56,39 @@ def describe_machine(device: torch.device) -> str:
 
 def busy() -> str | None:
     """A warning when other programs use the cores: two threads that wait for each other run several times slower."""
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    if load < cores + 0.5:
+    cores, threads, others = len(_allowed()), torch.get_num_threads(), used_by_others()
+    if others + threads < cores + 0.5:
         return None
-    return f"the machine is busy (load {load:.1f} on {cores} cores): training may be several times slower, and times mean little"
+    fewer = max(1, cores - round(others))
+    advice = f"; OMP_NUM_THREADS={fewer} makes it wait less" if fewer < threads else ""
+    return (
+        f"other programs keep {others:.1f} of {cores} core{'s' * (cores > 1)} busy, and this one runs {threads} "
+        f"thread{'s' * (threads > 1)}: it may be several times slower, and times mean little{advice}"
+    )
+
+
+def used_by_others(seconds: float = 0.1) -> float:
+    """How many of the cores that this process may use are busy while it sleeps; 0 where the system does not tell."""
+    before = _ticks()
+    time.sleep(seconds)
+    spent = [after - start for after, start in zip(_ticks(), before, strict=True)]
+    return len(_allowed()) * (1 - spent[1] / spent[0]) if spent[0] else 0.0
+
+
+def _ticks() -> tuple[int, int]:
+    """All the clock ticks of these cores since the machine started, and the idle ones."""
+    try:
+        lines = [line.split() for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return 0, 0
+    names = {f"cpu{core}" for core in _allowed()}
+    counts = [[int(count) for count in line[1:9]] for line in lines if line[0] in names]
+    return sum(map(sum, counts)), sum(count[3] + count[4] for count in counts)  # idle, and idle until a disk answers
+
+
+def _allowed() -> set[int]:
+    """The cores that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def _processor() -> str:
