@@ -68,6 +68,18 @@ def test_the_same_seed_gives_the_same_model(make: Callable[..., TextClassifier])
     assert not hasattr(clone(one), "bundle_")
 
 
+def test_random_state_is_what_scikit_learn_means_by_it(make: Callable[..., TextClassifier]) -> None:
+    """A generator gives the seed, the same one from the same state; None gives any; what is neither is refused."""
+    seeds = [
+        make(epochs=1, random_state=state).fit(TEXTS, Y).bundle_.history[-1]["seed"]
+        for state in (np.random.RandomState(3), np.random.RandomState(3), None, np.int64(5))
+    ]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert seeds[3] == 5
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        make(random_state="x").fit(TEXTS, Y)
+
+
 def test_the_best_of_several_seeds_is_kept(make: Callable[..., TextClassifier]) -> None:
     """Chosen on the share held out, of which no text is trained on."""
     model = make(seeds=3, epochs=1).fit(TEXTS, Y)

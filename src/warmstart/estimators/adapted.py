@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from warmstart.data import Split, Task, stratified
@@ -36,7 +37,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     - ``learning_rate``, ``epochs``, ``batch``: of a run; without ``epochs`` it is ten, and at least 200 steps
     - ``pooling``: which state of a text the head reads
     - ``validation``: the share of the texts that chooses the kept weights; it is not trained on
-    - ``seeds``: so many runs, of which the one that is best on validation is kept; ``random_state`` is the first seed
+    - ``seeds``: so many runs, of which the one that is best on validation is kept; ``random_state`` is the first seed, or
+      where it is drawn from
     - ``settings``: any other field of ``FineTuneConfig``, as nested dictionaries
 
     After ``fit``: ``bundle_``, and ``validation_scores_``, one for each seed.
@@ -58,7 +60,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         pooling: str = "mean",
         validation: float = 0.1,
         seeds: int = 1,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         settings: dict[str, Any] | None = None,
     ) -> None:
         self.backbone = backbone
@@ -95,21 +97,27 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, examples: Split, labels: tuple[str, ...], unlabelled: Sequence[str] | None = None) -> None:
         """Fit: cut off what chooses, go on with pretraining where it is asked for, run every seed, keep the best."""
-        origin, config = as_bundle(self.backbone), self._config()
-        task = self._task(examples, labels)
+        origin, config, first = as_bundle(self.backbone), self._config(), self._first_seed()
+        task = self._task(examples, labels, first)
         if unlabelled is not None or make_scheme(config.scheme, config.options).continued:
             more = as_texts(unlabelled) if unlabelled is not None else []
             text = Split((*task.train.texts, *more), np.zeros(len(task.train) + len(more), dtype=np.int64))
-            origin = continue_pretraining(origin, task, config.options, self.random_state, text).bundle
-        runs = [self._run(origin, task, config, seed) for seed in range(self.random_state, self.random_state + self.seeds)]
+            origin = continue_pretraining(origin, task, config.options, first, text).bundle
+        runs = [self._run(origin, task, config, seed) for seed in range(first, first + self.seeds)]
         best = max(runs, key=lambda run: run.validation)
         self.validation_scores_ = np.array([run.validation for run in runs])
         entry = {"command": type(self).__name__, "tune": config.plain(), "seed": best.seed, "task": task.summary()}
         self.bundle_ = Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, entry))
 
-    def _task(self, examples: Split, labels: tuple[str, ...]) -> Task:
+    def _first_seed(self) -> int:
+        """``random_state`` as scikit-learn means it: a number is itself, a generator or None gives one, another at every fit."""
+        generator = check_random_state(self.random_state)  # refuses what is neither
+        drawn = self.random_state is None or isinstance(self.random_state, np.random.RandomState)
+        return int(generator.randint(2**31 - 1) if drawn else self.random_state)  # type: ignore[arg-type]
+
+    def _task(self, examples: Split, labels: tuple[str, ...], seed: int) -> Task:
         """What trains and what chooses. Nothing is tested: what chooses stands in for a test split, unreported."""
-        kept, held_out = stratified(strata(examples.labels), self.validation, self.random_state)
+        kept, held_out = stratified(strata(examples.labels), self.validation, seed)
         held = examples.take(held_out)
         return Task("texts", labels, examples.take(kept), held, held, metric=self.metric, kind=self.kind)  # type: ignore[arg-type]
 
