@@ -14,7 +14,7 @@ from warmstart.engine import describe_machine
 
 TABLES = (
     "training", "compiling", "limit", "profile", "sizes", "threads", "finetuning", "reading", "scoring", "writing", "preparing",
-    "starting", "reaching", "recipe", "hiding",
+    "starting", "fewshot", "reaching", "recipe", "hiding",
 )  # fmt: skip
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
