@@ -63,7 +63,7 @@ def ours(size: Size, batch: Batch, *, compile: bool = False) -> Step:
     model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=batch.causal).train()
     optimizer = Optimizer([Group(dict(model.named_parameters()))], TrainConfig())
     AS_LONG_AS_IT_LIVES.enter_context(kept(CPU))  # the training loop holds it open for a whole run
-    forwards = compile_all(list(backbone.blocks) if compile else [], CPU)
+    forwards = compile_all(list(backbone.blocks) if compile else [])
 
     def step() -> None:
         with arithmetic("auto", CPU), compiled(forwards):

@@ -169,6 +169,22 @@ def test_losses_are_those_of_a_plain_loop(causal: bool, tokenizer: Tokenizer) ->
     assert len(passages_of(bundle, SENTENCES, 2, 0).encoded) == 2
 
 
+def test_a_model_is_asked_for_language_as_it_learned_it(tokenizer: Tokenizer) -> None:
+    """A hybrid model token after token, as one that only looks back; one that learned spans behind sentinels not at all."""
+    hybrid = {"objective": {"name": "hybrid"}, "generates": True}
+    backward, both = (make_language_model(vocab_size=tokenizer.vocab_size, causal=causal) for causal in (True, False))
+    bundle = Bundle(both, tokenizer, history=(hybrid,))
+    passages = passages_of(bundle, SENTENCES, 99, 0)
+    plain = passages_of(Bundle(backward, tokenizer), SENTENCES, 99, 0)
+    pad = tokenizer.specials.pad
+    np.testing.assert_array_equal(losses(both, passages, pad), losses(backward, plain, pad))
+    assert bundle.likelihood == "causal"
+    assert Bundle(both, tokenizer).likelihood == "masked"
+    spans = Bundle(backward, tokenizer, history=({"objective": {"name": "span"}, "generates": False},))
+    with pytest.raises(ModelError, match="learned only spans behind sentinels"):
+        passages_of(spans, SENTENCES, 99, 0)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_pruned_model_is_the_whole_one_with_heads_at_zero(shape: str, causal: bool) -> None:

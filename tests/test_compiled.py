@@ -12,9 +12,10 @@ from torch import nn
 from conftest import make_language_model
 from test_engine import ragged_batch, work
 from warmstart.engine import TrainConfig, train
-from warmstart.engine.compiled import compile_all, compiled
+from warmstart.engine.compiled import check_compiler, compiled
 from warmstart.errors import ConfigError
 from warmstart.types import Batch
+from warmstart.workflows.pretrain import PretrainConfig
 
 CPU = torch.device("cpu")
 
@@ -69,5 +70,10 @@ def test_a_missing_compiler_is_said_before_the_run(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(config.cpp, "cxx", (None, "/nowhere/c++"))
     with pytest.raises(ConfigError, match=r"install g\+\+"):
-        compile_all([nn.Linear(1, 1)], CPU)
-    assert compile_all([], CPU) == []
+        check_compiler(CPU)
+
+
+def test_a_budget_in_minutes_does_not_go_with_compiling() -> None:
+    """The minutes would be spent on compiling."""
+    with pytest.raises(ConfigError, match="name tokens"):
+        PretrainConfig.build({"text": ["x"], "train": {"compile": True, "minutes": 1}})

@@ -310,7 +310,7 @@ def test_the_command_leaves_out_what_it_cannot_tell(
     assert "No layer changed" in said
     assert "No weight changed" in said
     assert "neighbours are not compared" in said.lower()
-    assert "has no language head" in said
+    assert "never learned to predict plain text" in said
     assert "apart" not in said
     words[-1] = str(tmp_path / "no")
     assert run(tmp_path / "one", tmp_path / "one", *words, "--held-out", str(tmp_path / "t.txt")) == 2

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from warmstart.backbone import Backbone, BackboneConfig, tapped
 from warmstart.data.batch import Encoded, padded
 from warmstart.engine import read
-from warmstart.errors import DataError
+from warmstart.errors import DataError, ModelError
 from warmstart.model import Bundle, Model
 from warmstart.objectives import ObjectiveConfig
 from warmstart.objectives.masked import hide
@@ -195,6 +195,8 @@ class Passages:
     encoded: Encoded
     targets: tuple[np.ndarray, ...]
     """each (T,) int64: the token to be predicted at this place, or ``IGNORE``"""
+    causal: bool
+    """every token is predicted from those before it, and not hidden ones from both sides"""
 
     @property
     def counts(self) -> np.ndarray:
@@ -202,14 +204,19 @@ class Passages:
         return np.array([int((row != IGNORE).sum()) for row in self.targets])
 
 
-def passages_of(bundle: Bundle, documents: Iterable[str], first: int, seed: int) -> Passages:
-    """The ``first`` passages of documents: each is a document, or so much of it as the model reads at once.
+def passages_of(bundle: Bundle, documents: Iterable[str], first: int, seed: int, longest: int | None = None) -> Passages:
+    """The ``first`` passages of documents: each is a document, or so much of it as the model reads at once, or as ``longest`` says.
 
-    A causal model predicts every token of the text; for a masked one 15 % of each passage are hidden once, at least one token.
-    Raises ``DataError`` where there is nothing to predict.
+    A model that writes predicts every token of the text; for a masked one 15 % of each passage are hidden once, at least one token.
+    Raises ``DataError`` where there is nothing to predict, and ``ModelError`` for a model that never learned to predict plain text.
     """
+    if bundle.likelihood is None:
+        raise ModelError(
+            "a loss of text needs a model that learned to predict text, but this one has no language head, or learned only spans "
+            "behind sentinels; give it a task instead"
+        )
     specials, vocabulary = bundle.tokenizer.specials, bundle.tokenizer.vocabulary()
-    room, causal = bundle.model.backbone.config.max_tokens - 2, bundle.model.causal
+    room, causal = (longest or bundle.model.backbone.config.max_tokens) - 2, bundle.likelihood == "causal"
     spelled = (ids for text in documents for ids in bundle.tokenizer.encode([text]))
     pieces = (ids[start : start + room] for ids in spelled for start in range(0, len(ids), room))
     rows, targets = list[np.ndarray](), list[np.ndarray]()
@@ -226,7 +233,7 @@ def passages_of(bundle: Bundle, documents: Iterable[str], first: int, seed: int)
             targets.append(np.where(chosen, ids, IGNORE)[0])
     if len(rows) < 2:
         raise DataError(f"a loss needs at least two passages of text, but {len(rows)} came; give more text")
-    return Passages(Encoded(tuple(rows), np.zeros(len(rows), dtype=np.int64)), tuple(targets))
+    return Passages(Encoded(tuple(rows), np.zeros(len(rows), dtype=np.int64)), tuple(targets), causal)
 
 
 def losses(model: Model, passages: Passages, pad_id: int) -> np.ndarray:
@@ -235,7 +242,8 @@ def losses(model: Model, passages: Passages, pad_id: int) -> np.ndarray:
     def asked(batch: Batch, places: np.ndarray) -> Tensor:
         targets = torch.from_numpy(padded([passages.targets[place] for place in places], IGNORE)).to(batch.ids.device)
         wanted = targets != IGNORE
-        logits = model.head(_last(model, batch)[wanted]).float()  # (M, V)
+        states = _last(model, batch, causal=passages.causal)
+        logits = model.head(states[wanted]).float()  # (M, V)
         lost = logits.logsumexp(dim=-1) - logits.gather(-1, targets[wanted][:, None])[:, 0]
         return torch.zeros(targets.shape, device=lost.device).masked_scatter(wanted, lost).sum(dim=1)
 
@@ -247,13 +255,19 @@ def losses(model: Model, passages: Passages, pad_id: int) -> np.ndarray:
 
 def difference_from(model: Model, parts: Iterable[Part], pruned: Model, encoded: Encoded, pad_id: int) -> float:
     """How far ``pruned`` is from ``model`` with ``parts`` at zero, as a share of the largest of the states that heads read."""
-    found = [states for _, states in read(pruned, encoded, pad_id, ask=lambda batch, _: _last(pruned, batch))]
+    found = [states for _, states in read(pruned, encoded, pad_id, ask=lambda batch, _: _last(pruned, batch, causal=pruned.causal))]
     with erased(model, parts, zero):
-        wanted = [states for _, states in read(model, encoded, pad_id, ask=lambda batch, _: _last(model, batch))]
+        wanted = [
+            states for _, states in read(model, encoded, pad_id, ask=lambda batch, _: _last(model, batch, causal=model.causal))
+        ]
     gap = max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
     return gap / max(float(states.abs().max()) for states in wanted)
 
 
-def _last(model: Model, batch: Batch) -> Tensor:
+def _states(model: Model, encoded: Encoded, pad_id: int) -> list[Tensor]:
+    return [states for _, states in read(model, encoded, pad_id, ask=lambda batch, _: _last(model, batch, causal=model.causal))]
+
+
+def _last(model: Model, batch: Batch, *, causal: bool) -> Tensor:
     """(B, T, D): what heads read."""
-    return model.backbone(batch.ids, mask=batch.mask, causal=model.causal, types=batch.types).last
+    return model.backbone(batch.ids, mask=batch.mask, causal=causal, types=batch.types).last

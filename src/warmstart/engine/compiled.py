@@ -18,19 +18,20 @@ from warmstart.errors import ConfigError
 Forward = Callable[..., Any]
 
 
-def compile_all(modules: Sequence[nn.Module], device: torch.device) -> list[tuple[nn.Module, Forward]]:
-    """Each module with its compiled ``forward``; it is compiled when it is first called, once for every form of its input.
+def check_compiler(device: torch.device) -> None:
+    """Raise ``ConfigError`` where a processor's code cannot be compiled for want of a C++ compiler."""
+    from torch._inductor import exc  # takes seconds to import
+    from torch._inductor.cpp_builder import get_cpp_compiler
 
-    Raises ``ConfigError`` where a processor's code cannot be compiled for want of a C++ compiler.
-    """
-    if modules and device.type == "cpu":
-        from torch._inductor import exc  # takes seconds to import
-        from torch._inductor.cpp_builder import get_cpp_compiler
-
+    if device.type == "cpu":
         try:
             get_cpp_compiler()
         except exc.InvalidCxxCompiler as error:
             raise ConfigError("compile needs a C++ compiler, and none was found; install g++, or leave --compile out") from error
+
+
+def compile_all(modules: Sequence[nn.Module]) -> list[tuple[nn.Module, Forward]]:
+    """Each module with its compiled ``forward``; it is compiled when it is first called, once for every form of its input."""
     return [(module, torch.compile(module.forward)) for module in modules]
 
 

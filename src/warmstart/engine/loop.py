@@ -110,7 +110,7 @@ class _Run:
         self.optimizer = Optimizer(work.groups or [Group(named)], config)
         self.device = next(model.parameters()).device
         self.loss = work.loss or self.trainable.loss
-        self.forwards = compile_all(work.compile, self.device)
+        self.forwards = compile_all(work.compile)
         self.stopped = False
         self.out = Trained()
         self._resume()

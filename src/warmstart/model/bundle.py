@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from warmstart.errors import ModelError
 from warmstart.heads import LanguageHead
@@ -40,6 +40,20 @@ class Bundle:
     def generates(self) -> bool:
         """It has a language head, and was trained to write from left to right."""
         return isinstance(self.model.head, LanguageHead) and bool(self.history and self.history[-1].get("generates"))
+
+    @property
+    def likelihood(self) -> Literal["causal", "masked"] | None:
+        """How it is to be asked how likely a text is: token after token, or gap by gap; None where it never learned that.
+
+        A hybrid model learned both, its gaps one place early, and is asked token after token. One that learned spans behind
+        sentinels has predicted nothing but what was hidden, and never plain text.
+        """
+        if not isinstance(self.model.head, LanguageHead):
+            return None
+        objective = self.history[-1].get("objective") if self.history else None
+        if objective and objective["name"] == "span" and not self.generates:
+            return None
+        return "causal" if self.generates or self.model.causal else "masked"
 
     @property
     def answers(self) -> bool:

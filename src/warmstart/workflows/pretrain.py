@@ -17,6 +17,7 @@ from warmstart.data import Document, Part, Source, documents_of, prepare
 from warmstart.data.batch import Rows, pretraining_batches
 from warmstart.data.read import source_files
 from warmstart.engine import TrainConfig, Work, console, pick_device, train
+from warmstart.engine.compiled import check_compiler
 from warmstart.engine.schedule import SCHEDULES
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.evaluate.language import held_out
@@ -53,6 +54,12 @@ class PretrainTrainConfig(TrainConfig):
     """cosine, linear, trapezoid or constant"""
     compile: bool = False
     """let torch compile the blocks: a minute or more before the first step, a tenth less time for each (docs/performance.md)"""
+
+    @model_validator(mode="after")
+    def _time_for_training(self) -> PretrainTrainConfig:
+        if self.compile and self.minutes is not None:
+            raise ValueError("compile takes minutes of its own, so a budget in minutes would not be one of training; name tokens")
+        return self
 
 
 class PretrainConfig(Config):
@@ -119,6 +126,8 @@ def pretrain(config: PretrainConfig) -> Pretrained:
         raise ConfigError("name at least one file or folder of text: `warmstart pretrain TEXT ...`")
     sources = [Source(path=path, document=config.document) for path in config.text]
     check_text(config, sources)
+    if config.train.compile:
+        check_compiler(pick_device())
     started = load_model(config.start) if config.start else None
     if started is not None and not config.resume:
         rates = (

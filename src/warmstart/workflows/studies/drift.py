@@ -15,7 +15,6 @@ from warmstart.config import Config
 from warmstart.data import Source, documents_of
 from warmstart.data.probing import read_probing
 from warmstart.errors import ModelError
-from warmstart.heads import LanguageHead
 from warmstart.model import Bundle
 from warmstart.workflows.run import load_model, open_run
 from warmstart.workflows.studies.conclude import Study, conclude
@@ -80,14 +79,16 @@ def drift(config: DriftConfig) -> Study:
 
 
 def _passages(shorter: Bundle, before: Bundle, config: DriftConfig) -> Passages | None:
-    """What language is measured on; nothing where the first model has no language head."""
-    if isinstance(before.model.head, LanguageHead):
+    """What language is measured on; nothing where the first model never learned to predict text."""
+    if before.likelihood is not None:
         sources = _sources((config.held_out,) if config.held_out else config.text)
-        return passages_of(shorter, documents_of(sources), config.passages, config.seed)
+        longest = shorter.model.backbone.config.max_tokens
+        return passages_of(before, documents_of(sources), config.passages, config.seed, longest)
     if config.held_out:
         raise ModelError(
-            f"--held-out needs a language head in {config.before}, but its head is of the kind '{before.model.head.config.kind}'; "
-            "leave it out, or give the language model that it came from"
+            f"--held-out needs a model in {config.before} that learned to predict text, but its head is of the kind "
+            f"'{before.model.head.config.kind}', or it learned only spans behind sentinels; leave it out, or give the "
+            "language model that it came from"
         )
     return None
 

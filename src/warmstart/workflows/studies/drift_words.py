@@ -126,7 +126,7 @@ def _readings(bundle: Bundle, task: Probing, seed: int) -> dict[str, Reading]:
 def language_part(before: Bundle, after: Bundle, passages: Passages | None, where: str) -> Part:
     """What the second model forgot of language: the loss of the same tokens of the same passages under both."""
     if passages is None:
-        return Part(["what was forgotten of language is not told: the model before has no language head"])
+        return Part(["what was forgotten of language is not told: the model before never learned to predict plain text"])
     pad, counts = before.tokenizer.specials.pad, passages.counts
     old, new = (losses(model, passages, pad) / counts for model in (before.model, speaking(before, after)))
     owners = np.repeat(np.arange(len(counts)), counts)
@@ -134,7 +134,7 @@ def language_part(before: Bundle, after: Bundle, passages: Passages | None, wher
     means = [float((one * counts).sum() / counts.sum()) for one in (old, new)]
     verb = "lost" if gap[1] > 0 else "gained" if gap[2] < 0 else "is not seen to have lost"
     head = "its own language head" if isinstance(after.model.head, LanguageHead) else "the language head from before"
-    causal = before.model.causal
+    causal = passages.causal
     findings = [
         f"on {where} the backbone {verb} {abs(gap[0]):.3f} nats per {'token' if causal else 'hidden token'} under {head}: "
         f"{means[0]:.3f} before, {means[1]:.3f} after, a difference of {around(*gap)} over {len(counts):,} passages"

@@ -108,5 +108,5 @@ def _by_loss(bundle: Bundle, text: Sequence[str], first: int, seed: int) -> Yard
         found = losses(model, passages, bundle.tokenizer.specials.pad)
         return float(found.sum() / counts.sum()), (drawn @ found) / (drawn @ counts)
 
-    name = "loss" if bundle.model.causal else "loss of hidden tokens"
+    name = "loss" if passages.causal else "loss of hidden tokens"
     return Yardstick(name, "nats per token", 4, rising=True, encoded=passages.encoded, ask=ask)
