@@ -314,7 +314,7 @@ def test_the_command_leaves_out_what_it_cannot_tell(
     assert "apart" not in said
     words[-1] = str(tmp_path / "no")
     assert run(tmp_path / "one", tmp_path / "one", *words, "--held-out", str(tmp_path / "t.txt")) == 2
-    assert "--held-out needs a language head" in capsys.readouterr().err.replace("\n", " ")
+    assert "--held-out needs a model" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "no").exists()
 
 
