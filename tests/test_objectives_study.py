@@ -11,22 +11,25 @@ import pytest
 
 import warmstart as ws
 from conftest import SENTENCES
+from warmstart.analysis.attention import KINDS
 from warmstart.analysis.pairs import Judgement
 from warmstart.analysis.probing import Reading, together
 from warmstart.cli import main
+from warmstart.data import Part, Source, documents_of
+from warmstart.workflows.studies.objectives import ObjectivesConfig, _passages
 from warmstart.workflows.studies.side_by_side import Insight, Side, study_of
 
 
-def insight(share: float, previous: float = 0.0) -> Insight:
-    right = np.arange(100) < 100 * share
-    return Insight(["embedding", "1"], {"loss": 2.0}, 1.0, 10, [Judgement("all", "", right.astype(float))], 0.5, dict.fromkeys(
-        ("previous", "next", "same", "first"), previous
-    ))  # fmt: skip
+def insight(share: float, **looking: float) -> Insight:
+    """A made-up model; a negative share: it cannot be asked for pairs."""
+    right = (np.arange(100) < 100 * share).astype(float)
+    pairs = [Judgement("all", "", right)] if share >= 0 else []
+    return Insight(["embedding", "1"], {"loss": 2.0}, 1.0, 10, pairs, 0.5, dict.fromkeys(KINDS, 0.0) | looking)
 
 
 def test_the_next_best_is_named_with_the_doubt_of_seeds() -> None:
     """A gap that holds on every seed is claimed, one that does not is called unsure; heads are told where there are any."""
-    one = Side("causal", [insight(0.80, 0.5), insight(0.82, 0.5), insight(0.81, 0.5)], [])
+    one = Side("causal", [insight(share, previous=0.5) for share in (0.80, 0.82, 0.81)], [])
     other = Side("masked", [insight(0.60), insight(0.62), insight(0.61)], [])
     sure = study_of([other, one]).findings
     assert sure[0].startswith("minimal pairs: causal is best with 81.0 %, 20.0 points before masked")
@@ -34,6 +37,60 @@ def test_the_next_best_is_named_with_the_doubt_of_seeds() -> None:
     assert any(said.startswith("causal: 50 % of the heads") for said in sure)
     near = Side("masked", [insight(0.86), insight(0.76), insight(0.80)], [])
     assert study_of([near, one]).findings[0].endswith("no sure difference")
+
+
+def test_only_what_heads_look_at_most_is_told() -> None:
+    """By its name, and not where two kinds are looked at by as many, or none by any."""
+    sides = [Side("causal", [insight(0.5, same=0.4, first=0.1)], []), Side("masked", [insight(0.5, first=0.4, last=0.4)], [])]
+    said = [one for one in study_of([*sides, Side("span", [insight(0.5)], [])]).findings if "heads look" in one]
+    assert said == ["causal: 40 % of the heads look at another of the same token, more than at any other kind"]
+
+
+def test_objectives_that_never_learned_to_predict_text_are_not_ranked_by_it() -> None:
+    """They are named; their cell is empty; one that is left over is not called best."""
+    spans, causal = Side("span", [insight(-1.0)], []), Side("causal", [insight(0.7)], [])
+    study = study_of([spans, causal, Side("masked", [insight(0.6)], [])])
+    assert study.findings[0].startswith("minimal pairs: causal is best with 70.0 %")
+    assert any("minimal pairs: span is not asked" in one for one in study.findings)
+    assert study.shown is not None
+    assert next(row for row in study.shown[0] if row[0] == "minimal pairs, %")[1] == "-"
+    assert study_of([spans, causal]).findings[0] == "minimal pairs: causal has 70.0 %, and no other objective can be asked"
+
+
+def test_passages_are_those_that_no_model_learned_from(text: Path) -> None:
+    """Of a share that is held out, none is training text."""
+    config = ObjectivesConfig(text=(str(text),), held_out="0.3", passages=1000)
+    sources = [Source(path=str(text))]
+    passages = _passages(config, sources)
+    assert passages == list(documents_of(sources, Part(share=0.3, held_out=True)))
+    assert len(passages) < len(_passages(ObjectivesConfig(text=(str(text),), held_out="none", passages=1000), sources))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--objectives", "causal", "masked", "causal"], "at least two different --objectives"),
+        (["--depth", "0"], "at least one block"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_before_anything_is_trained(
+    words: list[str], why: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing is written."""
+    assert main(["study", "objectives", str(text), "--out", str(tmp_path / "out"), *words]) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_pairs_that_do_not_fit_are_said_before_anything_is_trained(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not when all models are."""
+    (tmp_path / "pairs.csv").write_text(f"good,bad\n{'She holds the cat. ' * 40},She hold.\n")
+    words = ["--max-tokens", "16", "--tokenizer.vocab-size", "320", "--pairs", str(tmp_path / "pairs.csv")]
+    assert main(["study", "objectives", str(text), "--out", str(tmp_path / "out"), *words]) == 2
+    assert "must fit into 16 tokens" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out" / "models").exists()
 
 
 def test_readings_of_several_models_count_alike() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,17 +15,19 @@ from warmstart.analysis.activations import with_random_weights
 from warmstart.analysis.probing import Reading, probe, together
 from warmstart.backbone import BackboneConfig
 from warmstart.config import Config, read_yaml
-from warmstart.data import Document, Source, documents_of
+from warmstart.data import Document, Part, Source, documents_of
 from warmstart.data.conllu import read_conllu
 from warmstart.data.pairs import Pair, read_pairs
 from warmstart.data.probing import Probing, read_probing, word_tasks
-from warmstart.engine import console
-from warmstart.errors import ConfigError
+from warmstart.engine import console, pick_device
+from warmstart.engine.compiled import check_compiler
+from warmstart.errors import ConfigError, DataError
 from warmstart.model import Bundle, load, save
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.tokenizer import Tokenizer, TokenizerConfig
 from warmstart.workflows.outcome import Corpora
 from warmstart.workflows.pretrain import (
+    NOTHING,
     PretrainConfig,
     PretrainTrainConfig,
     check_text,
@@ -72,7 +75,7 @@ class ObjectivesConfig(Config):
     first: int = Field(50, gt=0)
     """so many pairs of each group"""
     passages: int = Field(100, gt=1)
-    """held-out passages over which attention is measured"""
+    """held-out passages over which attention is measured; of the text itself where nothing is held out"""
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,7 @@ class Asked:
 def objectives(config: ObjectivesConfig) -> list[Side]:
     """Pretrain, look, compare, write the page; the ``study objectives`` command."""
     settings = {name: _pretraining(config, name, config.seed) for name in config.objectives}
-    if len(settings) < 2 or not config.text:
-        raise ConfigError("name some text, and at least two --objectives to compare")
+    _check(config)
     sources = [Source(path=path, document=config.document) for path in config.text]
     check_text(next(iter(settings.values())), sources)
     tasks = [task for path in config.tasks for task in read_probing(path)]
@@ -99,9 +101,31 @@ def objectives(config: ObjectivesConfig) -> list[Side]:
     tokenizer = make_tokenizer(settings[config.objectives[0]], sources, folder)
     corpora = split_corpora(settings[config.objectives[0]], sources, tokenizer, folder / "text")
     asked = Asked(tasks, pairs, _passages(config, sources))
+    _check_lengths(pairs, tokenizer, config.backbone.max_tokens)
     sides = [_side(name, config, corpora, tokenizer, asked) for name in config.objectives]
     conclude(study_of(sides), config, folder)
     return sides
+
+
+def _check(config: ObjectivesConfig) -> None:
+    """Before anything is trained. Raises ``ConfigError``."""
+    if len(set(config.objectives)) < max(2, len(config.objectives)) or not config.text:
+        raise ConfigError(f"name some text, and at least two different --objectives, but {list(config.objectives)} came")
+    if config.backbone.depth < 1:
+        raise ConfigError(f"attention is looked at in at least one block, but --depth is {config.backbone.depth}")
+    if config.train.compile:
+        check_compiler(pick_device())
+
+
+def _check_lengths(pairs: Sequence[Pair], tokenizer: Tokenizer, longest: int) -> None:
+    """Raises ``DataError`` where a sentence of the pairs does not fit: better now than when all models are trained."""
+    sentences = [text for pair in pairs for text in (pair.good, pair.bad)]
+    for sentence, ids in zip(sentences, tokenizer.encode(sentences), strict=True):
+        if len(ids) + 2 > longest:
+            raise DataError(
+                f"every sentence of --pairs must fit into {longest} tokens, but this takes {len(ids) + 2}: '{sentence[:60]}'; "
+                "take it out, or give a larger --max-tokens"
+            )
 
 
 def _pretraining(config: ObjectivesConfig, objective: str, seed: int) -> PretrainConfig:
@@ -125,9 +149,11 @@ def _begun(config: ObjectivesConfig) -> bool:
 
 
 def _passages(config: ObjectivesConfig, sources: list[Source]) -> list[str]:
-    """Held-out passages where a file is held out; else some of the text."""
-    own = [Source(path=config.held_out, document=config.document)] if Path(config.held_out).exists() else sources
-    return list(islice(documents_of(own), config.passages))
+    """Passages that no model learned from, where any are held out."""
+    plan = _pretraining(config, config.objectives[0], config.seed)
+    share, whole = plan.held_out_share(), plan.held_out == NOTHING
+    own = sources if share or whole else [Source(path=config.held_out, document=config.document)]
+    return list(islice(documents_of(own, Part(share=share, held_out=True) if share else None), config.passages))
 
 
 def _side(name: str, config: ObjectivesConfig, corpora: Corpora, tokenizer: Tokenizer, asked: Asked) -> Side:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from warmstart.analysis.activations import layer_names
-from warmstart.analysis.attention import MEASURES, looks_of
+from warmstart.analysis.attention import KINDS, MEASURES, looks_of
 from warmstart.analysis.pairs import Judgement, judge, overall, score
 from warmstart.analysis.probing import MIX
 from warmstart.data.pairs import Pair
@@ -21,13 +21,12 @@ from warmstart.evaluate.seeds import interval
 from warmstart.model import Bundle
 from warmstart.report import Figure, Section, Table
 from warmstart.report.pairs import pairs_chart
+from warmstart.workflows.studies.attention import SAID
 from warmstart.workflows.studies.conclude import Study
 from warmstart.workflows.studies.probe import Found, by_layer, readings_of
 
 BAR = 0.2
 """a head looks at something if it puts so much more weight there than uniform attention does"""
-LOOKED = ("previous", "next", "same", "first")
-"""what heads are counted by"""
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,7 @@ class Insight:
     seconds: float
     tokens: int
     pairs: list[Judgement]
+    """empty where there were none, or the model never learned to predict plain text"""
     evenness: float
     """of attention, 0 to 1, mean over heads"""
     heads: dict[str, float]
@@ -65,9 +65,9 @@ def insight_into(bundle: Bundle, pairs: Sequence[Pair], passages: Sequence[str])
     """Measure a model just pretrained."""
     made = bundle.history[-1]
     sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
-    judged = judge(pairs, score(bundle, sentences).by(per_token=False)) if pairs else []
+    judged = judge(pairs, score(bundle, sentences).by(per_token=False)) if pairs and bundle.likelihood else []
     looks, _ = looks_of(bundle, passages)
-    heads = {kind: float((np.nan_to_num(looks.difference[:, :, MEASURES.index(kind)]) >= BAR).mean()) for kind in LOOKED}
+    heads = {kind: float((np.nan_to_num(looks.difference[:, :, MEASURES.index(kind)]) >= BAR).mean()) for kind in KINDS}
     even = float(np.nanmean(looks.means[:, :, MEASURES.index("evenness")]))
     return Insight(layer_names(bundle), made["held_out"], made["seconds"], made["tokens"], judged, even, heads)
 
@@ -92,8 +92,8 @@ def study_of(sides: Sequence[Side]) -> Study:
     if found:
         layers = [*sides[0].models[0].layers, MIX]
         sections.append(by_layer(found, layers))
-    if sides[0].models[0].pairs:
-        points = [(side.name, one.name, one.share, *one.ends()) for side in sides for one in side.judged()]
+    if asked := _with_pairs(sides):
+        points = [(side.name, one.name, one.share, *one.ends()) for side in asked for one in side.judged()]
         caption = "Share of pairs of which the right sentence is likelier; mean over seeds; dashed: chance."
         sections.append(Section("Minimal pairs", (), (Figure("pairs", caption, pairs_chart(points)),)))
     tables = {"models": _table(sides)} | ({"probes": readings_of(found)} if found else {})
@@ -110,10 +110,10 @@ def _measures(sides: Sequence[Side]) -> dict[str, Measure]:
     told = dict.fromkeys(key for side in sides for key in side.models[0].held_out if key.endswith(("loss", "word_perplexity")))
     for name in told:
         found[f"held out, {name}"] = partial(_told, name), ".1f" if "perplexity" in name else ".3f"
-    if sides[0].models[0].pairs:
-        found["minimal pairs, %"] = (lambda one: 100 * overall(one.pairs)[0], ".1f")
+    if _with_pairs(sides):
+        found["minimal pairs, %"] = (lambda one: 100 * overall(one.pairs)[0] if one.pairs else np.nan, ".1f")
     found["evenness of attention"] = (lambda one: one.evenness, ".2f")
-    for kind in LOOKED:
+    for kind in KINDS:
         found[f"heads on '{kind}', %"] = partial(_looking, kind), ".0f"
     return found
 
@@ -142,16 +142,13 @@ def _share(found: tuple[float, float, float]) -> str:
 def _findings(sides: Sequence[Side]) -> list[str]:
     """For every question that all were asked, which objective answers best, and whether the next one is surely behind."""
     said = []
-    if sides[0].models[0].pairs:
-        shares = {side.name: [overall(one.pairs)[0] for one in side.models] for side in sides}
-        first, second, *_ = sorted(shares, key=lambda name: -float(np.mean(shares[name])))
-        gap = interval([a - b for a, b in zip(shares[first], shares[second], strict=True)])
-        sure = "" if gap.low > 0 else ", which is no sure difference"
-        around = f" ({100 * gap.low:+.1f} to {100 * gap.high:+.1f} over {gap.count} seeds)" if gap.count > 1 else " on one seed"
-        said.append(
-            f"minimal pairs: {first} is best with {100 * np.mean(shares[first]):.1f} %, {100 * gap.mean:.1f} points before "
-            f"{second}{around}{sure}"
-        )
+    if asked := _with_pairs(sides):
+        said.append(_best_of_pairs(asked))
+    said += [
+        f"minimal pairs: {side.name} is not asked; it learned only what stands behind sentinels, and never to predict plain text"
+        for side in sides
+        if asked and side not in asked
+    ]
     for place, one in enumerate(sides[0].probes):
         ranked = sorted(sides, key=lambda side: -side.probes[place].best.validation)
         best, second_best = (side.probes[place].best for side in ranked[:2])
@@ -161,12 +158,33 @@ def _findings(sides: Sequence[Side]) -> list[str]:
             f"{one.task.name}: {ranked[0].name} tells most by validation, {_share(best.share)}; {100 * mean:+.1f} points against "
             f"{ranked[1].name} ({100 * low:+.1f} to {100 * high:+.1f} over test sentences){sure}"
         )
-    for side in sides:
-        kind = max(LOOKED, key=lambda kind: np.mean([one.heads[kind] for one in side.models]))
-        share = float(np.mean([one.heads[kind] for one in side.models]))
-        if share > 0:
-            said.append(f"{side.name}: {100 * share:.0f} % of the heads look at the {kind} token, more than at any other kind")
+    said += [sentence for side in sides if (sentence := _mostly_looked_at(side))]
     return said or ["nothing was asked that all objectives can answer: give --tasks, --words or --pairs"]
+
+
+def _with_pairs(sides: Sequence[Side]) -> list[Side]:
+    return [side for side in sides if side.models[0].pairs]
+
+
+def _best_of_pairs(sides: Sequence[Side]) -> str:
+    shares = {side.name: [overall(one.pairs)[0] for one in side.models] for side in sides}
+    first, *others = sorted(shares, key=lambda name: -float(np.mean(shares[name])))
+    best = f"minimal pairs: {first} is best with {100 * np.mean(shares[first]):.1f} %"
+    if not others:
+        return best.replace("is best with", "has") + ", and no other objective can be asked"
+    gap = interval([a - b for a, b in zip(shares[first], shares[others[0]], strict=True)])
+    sure = "" if gap.low > 0 else ", which is no sure difference"
+    around = f" ({100 * gap.low:+.1f} to {100 * gap.high:+.1f} over {gap.count} seeds)" if gap.count > 1 else " on one seed"
+    return f"{best}, {100 * gap.mean:.1f} points before {others[0]}{around}{sure}"
+
+
+def _mostly_looked_at(side: Side) -> str:
+    """What more heads look at than at anything else; nothing where none does, or two kinds have as many."""
+    shares = {kind: float(np.mean([one.heads[kind] for one in side.models])) for kind in KINDS}
+    first, second, *_ = sorted(shares, key=lambda kind: -shares[kind])
+    if shares[first] <= shares[second]:
+        return ""
+    return f"{side.name}: {100 * shares[first]:.0f} % of the heads look at {SAID.get(first, first)}, more than at any other kind"
 
 
 def _table(sides: Sequence[Side]) -> pl.DataFrame:
