@@ -3,8 +3,8 @@
 A share of weight says little by itself: over a row of four tokens, a head that has learned nothing puts a quarter on each. So every
 figure stands beside that of uniform attention over the same tokens in view (causal or not, local windows and padding heeded), and
 counts only tokens that have a choice: a second token in view, and one of the kind in question (no token before the first has a
-previous one). Figures are sums and counts per passage, so that batches change nothing and passages can be drawn again. Doubt is that of
-the passages that hold what is asked about, however many more were read.
+previous one). Figures are sums and counts per passage, so that batches change nothing and passages can be drawn again. Doubt is
+that of the passages that hold what is asked about, however many more were read.
 
 Sources: Clark et al. 2019, "What does BERT look at?"; Vig and Belinkov 2019, "Analyzing the structure of attention".
 
