@@ -25,7 +25,7 @@ from warmstart.cli import main
 from warmstart.data.batch import encode
 from warmstart.errors import DataError, ModelError
 from warmstart.model import Bundle, save
-from warmstart.report.attention import CELLS, _picture, _strongest, close_up
+from warmstart.report.attention import CELLS, _picture, _strongest, close_up, grid
 from warmstart.tokenizer import Tokenizer
 from warmstart.types import Batch
 from warmstart.workflows.studies.attention import AttentionConfig, judged
@@ -45,7 +45,9 @@ def bundle_of(tokenizer: Tokenizer, **switches: object) -> Bundle:
     return Bundle(make_language_model(vocab_size=tokenizer.vocab_size, **({"max_tokens": 64} | switches)), tokenizer)  # type: ignore[arg-type]
 
 
-def by_hand(weights: np.ndarray, ids: list[int], marks: set[int], *, causal: bool, window: int | None) -> list[list[float]]:
+def by_hand(
+    weights: np.ndarray, ids: list[int], marks: set[int], specials: frozenset[int], *, causal: bool, window: int | None
+) -> list[list[float]]:
     """For each measure: the sum of one head's values (T, S), the same of uniform attention, and how many tokens were asked."""
     sums = [[0.0, 0.0, 0.0] for _ in MEASURES]
     last = len(ids) - 1
@@ -62,7 +64,7 @@ def by_hand(weights: np.ndarray, ids: list[int], marks: set[int], *, causal: boo
             lambda s, t=t: s == t + 1,
             lambda s, t=t: s == 0 != t,
             lambda s, t=t: s == last != t,
-            lambda s, t=t: s != t and ids[s] == ids[t],
+            lambda s, t=t: s != t and ids[s] == ids[t] and ids[s] not in specials,
             lambda s, t=t: s != t and ids[s] in marks,
         )
         for place, kind in enumerate(kinds, 3):
@@ -79,14 +81,16 @@ def test_figures_are_those_of_a_plain_loop(kind: str, tokenizer: Tokenizer) -> N
     bundle = bundle_of(tokenizer, **KINDS_OF_MODEL[kind])
     config, causal = bundle.model.backbone.config, bundle.model.causal
     looks, encoded = looks_of(bundle, TEXTS)
-    marks = {i for i in range(tokenizer.vocab_size) if is_punctuation(tokenizer.token(i))} - tokenizer.specials.all()
+    specials = tokenizer.specials.all()
+    marks = {i for i in range(tokenizer.vocab_size) if is_punctuation(tokenizer.token(i))} - specials
     for place, row in enumerate(encoded.rows):
         with torch.inference_mode():
             weights = bundle.model.backbone(torch.from_numpy(row)[None], causal=causal, weights=True).weights
         for layer, found in enumerate(weights):
             window = config.window if config.is_local(layer) else None
             for head in range(config.heads):
-                wanted = np.array(by_hand(found[0, head].numpy(), row.tolist(), marks, causal=causal, window=window))
+                of_head = found[0, head].numpy()
+                wanted = np.array(by_hand(of_head, row.tolist(), marks, specials, causal=causal, window=window))
                 np.testing.assert_allclose(looks.sums[place, layer, head], wanted[:, 0], atol=1e-4)
                 np.testing.assert_allclose(looks.uniform[place, layer], wanted[:, 1], atol=1e-4)
                 np.testing.assert_array_equal(looks.counts[place, layer], wanted[:, 2])
@@ -111,19 +115,21 @@ def test_uniform_attention_differs_in_nothing(ids: list[int], causal: bool) -> N
     seen = mask[:, None] & mask[:, :, None]
     seen = seen.tril() if causal else seen
     weights = seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
-    found = measured(Batch(row, mask=mask), [weights[:, None].float()], [seen], torch.tensor([1, 2]))[0, 0].numpy()
+    marks, specials = torch.tensor([1, 2]), torch.tensor([0])
+    found = measured(Batch(row, mask=mask), [weights[:, None].float()], [seen], marks, specials)[0, 0].numpy()
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)
 
 
 def test_a_head_that_looks_back_one_token_is_found(tokenizer: Tokenizer) -> None:
     """By hand: all weight on the token before has the share 1, distance 1 and no entropy; no interval doubts it."""
-    wide, passages = 8, []
+    wide, passages, none = 8, [], torch.tensor([])
     for _ in range(5):
         weights = torch.eye(wide).roll(-1, dims=1)
         weights[0] = 0
         weights[0, 0] = 1
         batch = Batch(torch.arange(wide)[None])
-        passages.append(measured(batch, [weights[None, None]], [torch.ones(1, wide, wide).tril().bool()], torch.tensor([])).numpy())
+        seen = torch.ones(1, wide, wide).tril().bool()
+        passages.append(measured(batch, [weights[None, None]], [seen], none, none).numpy())
     out = np.concatenate(passages).astype(float)
     looks = Looks(out[:, :, :-2], out[:, :, -2], out[:, :, -1])
     found = dict(zip(MEASURES, looks.means[0, 0], strict=True))
@@ -151,6 +157,53 @@ def test_doubt_is_that_of_passages() -> None:
     heads = judged(looks, AttentionConfig(model="m", sentence="a"))
     assert "0 of 40 heads surely differ" in heads.sentences()[0]
     assert np.isnan(heads.p[:, :, : len(MEASURES) - len(KINDS)]).all(), "only what is looked at is tested"
+
+
+@pytest.mark.parametrize("holding", [0, 1])
+def test_nothing_is_sure_of_what_fewer_than_two_passages_hold(holding: int, tokenizer: Tokenizer) -> None:
+    """Of a random model: punctuation in one passage of many, or in none, makes no head differ surely, whatever it does there."""
+    bundle = bundle_of(tokenizer, heads=4, width=32)
+    looks, _ = looks_of(bundle, ["She holds the cat, the dog" if place < holding else "the dog and the cat" for place in range(20)])
+    (low, high), p, mark = looks.interval(0), looks.chances(), MEASURES.index("punctuation")
+    assert (looks.seen[:, mark] == holding).all()
+    for figure in (low, high, p):
+        assert np.isnan(figure[:, :, mark]).all()
+        assert not np.isnan(figure[:, :, MEASURES.index("itself")]).any()
+    heads = judged(looks, AttentionConfig(model="m", sentence="a", bar=0.01))
+    assert heads.past("punctuation") == []
+    assert sum("punctuation: only one passage" in said for said in heads.sentences()) == holding
+    rows = [row for row in heads.rows() if row[0] == "punctuation"]
+    assert [(row[4].split()[-1], row[5]) for row in rows] == [("(-)", "-")] * holding
+
+
+def test_few_passages_that_hold_something_are_doubted_as_few() -> None:
+    """Noise alone: of intervals over three passages among 60 about 95 % hold zero, as many as a test at 5 % lets through."""
+    draw = np.random.default_rng(0)
+    counts = np.zeros((60, 1, len(MEASURES)))
+    counts[:3] = 10.0
+    uniform = 0.2 * counts
+    sums = uniform[:, :, None] + counts[:, :, None] * draw.normal(0, 0.1, (60, 1, 200, len(MEASURES)))
+    looks = Looks(sums, uniform, counts)
+    low, high = looks.interval(0)
+    assert np.mean((low > 0) | (high < 0)) == pytest.approx(0.05, abs=0.02)
+    np.testing.assert_array_equal((low > 0) | (high < 0), looks.chances() < 0.05)
+
+
+def test_what_frames_a_text_is_not_the_same_token(tokenizer: Tokenizer) -> None:
+    """Where one id begins and ends a text, the end does not see another of the same; a word that comes twice does."""
+    places = [MEASURES.index(name) for name in ("same", "last")]
+    looks, encoded = looks_of(bundle_of(tokenizer, causal=False), ["She holds the cat", "I rub the cat, the dog"])
+    assert encoded.rows[0][0] == encoded.rows[0][-1]
+    assert looks.counts[0][:, places[0]].tolist() == [0, 0]
+    assert looks.counts[1][:, places[0]].tolist() != [0, 0]
+    assert (looks.counts[0][:, places[1]] > 0).all()
+
+
+def test_a_chart_tells_what_is_not_known_as_a_dash() -> None:
+    """An interval that is nan is no interval from 0 to 0."""
+    row = {"layer": 1, "head": 1, "measure": "same", "value": 0.5, "uniform": 0.2, "difference": 0.3, "low": np.nan, "high": np.nan}
+    drawn = grid([row, {**row, "head": 2, "low": 0.1, "high": 0.25}]).to_dict()["data"]["values"]
+    assert [(one["low"], one["high"]) for one in drawn] == [("-", "-"), ("0.100", "0.250")]
 
 
 def test_pictures_hold_the_weights() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -27,11 +28,14 @@ from warmstart.analysis.explain import (
 from warmstart.backbone import tapped
 from warmstart.cli import main
 from warmstart.errors import ModelError
+from warmstart.evaluate import predict
+from warmstart.generation import GenerateConfig, continue_prompts
 from warmstart.heads import ClassifyHeadConfig
-from warmstart.model import Bundle, Model, fresh_head, save
-from warmstart.report.explain import heat_text
+from warmstart.model import Bundle, Calibration, Model, fresh_head, save
+from warmstart.report.explain import heat_chart, heat_text
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from warmstart.types import Batch
+from warmstart.workflows.studies.explain import METHODS, ExplainConfig, Explained, _said_of_many, _said_of_one, _tested
 
 LABELS = ("animals", "rivers", "years")
 TEXT = SENTENCES[0]
@@ -73,6 +77,7 @@ def test_of_a_writer_the_next_token_is_explained(tokenizer: Tokenizer) -> None:
     asked = question(bundle, TEXT)
     with torch.no_grad():
         logits = bundle.model(torch.tensor([[tokenizer.specials.begin, *tokenizer.encode([TEXT])[0]]]))[0, -1]
+    logits[sorted(tokenizer.specials.all() - {tokenizer.specials.eos})] = -torch.inf  # these are never written
     assert asked.outcome == int(logits.argmax())
     assert asked.said([asked.row])[0] == pytest.approx(float(logits.log_softmax(dim=-1).max()), abs=1e-5)
     named = question(bundle, TEXT, tokenizer.token(asked.outcome))
@@ -159,6 +164,86 @@ def test_what_cannot_be_explained_is_said(tokenizer: Tokenizer, text: str, outco
         question(masked, TEXT)
 
 
+def test_a_model_that_fills_gaps_alone_is_refused(tokenizer: Tokenizer) -> None:
+    """Span corruption with sentinels looks back only, and yet never learned which token comes next: ``generate`` refuses it too."""
+    model = make_language_model(vocab_size=tokenizer.vocab_size, max_tokens=64)
+    with pytest.raises(ModelError, match="fill gaps"):
+        question(Bundle(model, tokenizer, history=({"command": "pretrain", "generates": False},)), TEXT)
+    assert question(Bundle(model, tokenizer, history=({"command": "pretrain", "generates": True},)), TEXT).words
+
+
+def test_of_a_hybrid_the_token_that_it_writes_is_explained(tokenizer: Tokenizer) -> None:
+    """It can read both ways, but writes from left to right: outcome and probability are those of ``generate``."""
+    model = make_language_model(vocab_size=tokenizer.vocab_size, causal=False, max_tokens=64)
+    bundle = Bundle(model, tokenizer, history=({"command": "pretrain", "generates": True},))
+    asked, (written,) = question(bundle, TEXT), continue_prompts(bundle, [TEXT], GenerateConfig(tokens=1, greedy=True))
+    assert asked.outcome == (*written.ids, tokenizer.specials.eos)[0]
+    assert asked.said([asked.row, asked.without([0])])[0] == pytest.approx(written.log_probabilities[0], abs=1e-5)
+    found, missing, _ = integrated(asked)
+    assert np.isfinite(found).all()
+    assert missing <= 0.01
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last", "appended"])
+def test_what_is_explained_is_what_predict_says(tokenizer: Tokenizer, pooling: str) -> None:
+    """With a temperature of 2: the probability is calibrated, words weigh in its nats, and integrated gradients sum up to it."""
+    bundle = replace(classifier_of(tokenizer, pooling, activation="gelu"), calibration=Calibration(temperature=2.0))
+    wanted = predict(bundle, [TEXT])[0]
+    for place, label in enumerate(LABELS):
+        asked = question(bundle, TEXT, label)
+        assert np.exp(asked.said([asked.row])[0]) == pytest.approx(wanted[place], abs=1e-6)
+        assert curves(asked, [np.arange(len(asked.words))])[0][0, 0] == pytest.approx(wanted[place], abs=1e-6)
+        assert integrated(asked)[1] <= 0.01
+    asked = question(bundle, "She holds the cat")
+    assert asked.outcome == int(predict(bundle, ["She holds the cat"]).argmax())
+    said = predict(bundle, ["She holds the cat", "She holds the"])[:, asked.outcome]
+    assert erasure(asked)[-1] == pytest.approx(np.log(said[0] / said[1]), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ([0.1, -0.7, 0.2, 0.0], "'holds', speaks against it: without this word it would be 0.403"),
+        ([0.1, -0.2, 0.0, 0.7], "'cat', speaks for it: without this word it would be 0.099"),
+        ([1e-6, -2e-6, 0.0, 0.0], "no single word matters"),
+    ],
+)
+def test_the_word_that_counts_most_may_speak_against(tokenizer: Tokenizer, weights: list[float], said: str) -> None:
+    """By its size, whatever its sign; roundings are no weights, neither of words nor of phrases."""
+    asked = question(classifier_of(tokenizer), "She holds the cat", "rivers")
+    values = dict.fromkeys(METHODS, np.array(weights))
+    one = Explained(asked, values, 0.0, 16, dict.fromkeys(METHODS, 0.1), np.zeros(3), (np.full((6, 5), 0.2), np.full((6, 5), 0.2)))
+    found = _said_of_one(one, [(0, 2, 2 * max(weights, key=abs))])
+    assert found[0].startswith("'rivers' has the probability 0.200; ")
+    assert said in found[0]
+    assert any("of phrases" in sentence for sentence in found) == (max(weights) > 0.01)
+
+
+def test_white_space_that_is_a_word_is_seen(tokenizer: Tokenizer) -> None:
+    """A line break prints as Python spells it, in the terminal, on the page and in sentences."""
+    asked = question(classifier_of(tokenizer), "the cat\n\nthe dog")
+    assert "\n" in "".join(asked.words)
+    assert "" not in asked.words
+    values = np.ones(len(asked.words))
+    assert "\\n" in heat_text(asked.words, values).plain
+    assert "\n" not in heat_text(asked.words, values).plain
+    rows = heat_chart(asked.words, values).to_dict()["data"]["values"]
+    assert all(row["word"].strip() == row["word"] != "" for row in rows)
+
+
+def test_texts_that_say_nothing_are_left_out_and_counted(tokenizer: Tokenizer) -> None:
+    """Empty ones, too long ones, and those of one word, which have one order alone: the interval is over the others."""
+    bundle, config = classifier_of(tokenizer), ExplainConfig(model="m", orders=2)
+    texts = ["", "cat " * 100, "She", "dog", *SENTENCES]
+    tested = _tested(bundle, texts, config)
+    assert {interval.count for interval in tested.values()} == {len(SENTENCES)}
+    assert tested == _tested(bundle, SENTENCES, config)
+    *said, left = _said_of_many(tested, len(texts))
+    assert all(sentence.endswith("over 4 of 8 texts") for sentence in said)
+    assert left.startswith("4 of 8 texts are left out: they are empty, of a single word, or too long")
+    assert [sentence[-12:] for sentence in _said_of_many(tested, 4)] == ["over 4 texts"] * 3
+
+
 @pytest.mark.slow
 def test_the_command_writes_a_page(
     tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
@@ -187,7 +272,7 @@ def _tokenizer() -> Tokenizer:
 def _through(asked: Question, x: torch.Tensor) -> torch.Tensor:
     ids = torch.from_numpy(asked.row).expand(len(x), -1)
     with tapped(asked.bundle.model.backbone, {"embedding": lambda _: x}):
-        return asked.outcomes(Batch(ids, causal=asked.bundle.model.causal))
+        return asked.outcomes(Batch(ids, causal=asked.causal))
 
 
 def _by_word(asked: Question, tokens: torch.Tensor) -> list[float]:

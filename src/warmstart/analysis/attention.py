@@ -3,7 +3,8 @@
 A share of weight says little by itself: over a row of four tokens, a head that has learned nothing puts a quarter on each. So every
 figure stands beside that of uniform attention over the same tokens in view (causal or not, local windows and padding heeded), and
 counts only tokens that have a choice: a second token in view, and one of the kind in question (no token before the first has a
-previous one). Figures are sums and counts per passage, so that batches change nothing and passages can be drawn again.
+previous one). Figures are sums and counts per passage, so that batches change nothing and passages can be drawn again. Doubt is
+that of the passages that hold what is asked about, however many more were read.
 
 Sources: Clark et al. 2019, "What does BERT look at?"; Vig and Belinkov 2019, "Analyzing the structure of attention".
 
@@ -31,10 +32,12 @@ from warmstart.types import Batch
 
 KINDS = ("itself", "previous", "next", "first", "last", "same", "punctuation")
 """what may be looked at: the token itself, or another one: the one before it, the one after it, the first or the last of the row
-(they frame the text), one of the same id, punctuation"""
+(they frame the text), one of the same id that is no special one, punctuation"""
 MEASURES = ("entropy", "evenness", "distance", *KINDS)
 """entropy in bits; evenness: entropy over that of uniform attention, 0 to 1; distance in tokens; shares of weight"""
 DRAWS = 1000
+FEW = 10
+"""passages with what is asked about: percentiles of the bootstrap are too narrow below, and Student's t stands in their place"""
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,34 @@ class Looks:
         """(L, H, M): what a head does more than uniform attention."""
         return self.means - self.baseline[:, None]
 
+    @cached_property
+    def seen(self) -> np.ndarray:
+        """(L, M) how many passages hold a token that was asked."""
+        return (self.counts > 0).sum(axis=0)
+
+    @cached_property
+    def error(self) -> np.ndarray:
+        """(L, H, M) standard error of the difference, a ratio over the passages that hold such tokens; nan for fewer than two."""
+        gaps = self.sums - self.uniform[:, :, None]
+        off = gaps - np.nan_to_num(self.difference) * self.counts[:, :, None]
+        seen = self.seen[:, None]
+        spread = np.sqrt((off**2).sum(axis=0) * seen / np.maximum(seen - 1, 1))
+        return np.where(seen < 2, np.nan, _ratio(spread, self.counts.sum(axis=0)[:, None]))
+
     def interval(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends (L, H, M) of the difference's 95 % bootstrap interval over passages; nan for a single one."""
-        if len(self.sums) < 2:
-            return np.full_like(self.means, np.nan), np.full_like(self.means, np.nan)
+        """Both ends (L, H, M) of the difference's 95 % interval over passages; nan where fewer than two have what is asked about.
+
+        Percentiles of the bootstrap; where fewer than ``FEW`` passages have it, Student's t.
+        """
+        from scipy import stats
+
+        low, high = self._drawn(seed)
+        half = stats.t.ppf(0.975, np.maximum(self.seen - 1, 1))[:, None] * self.error  # nan below two
+        few = np.broadcast_to((self.seen < FEW)[:, None], half.shape)
+        return np.where(few, self.difference - half, low), np.where(few, self.difference + half, high)
+
+    def _drawn(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends (L, H, M) by the bootstrap over passages."""
         count, flat = len(self.sums), (len(self.sums), -1)
         draws = rng(seed, "bootstrap").multinomial(count, np.full(count, 1 / count), DRAWS).astype(float)  # (R, N)
         over = (draws @ (self.sums - self.uniform[:, :, None]).reshape(flat)).reshape(-1, *self.means.shape)
@@ -76,18 +103,16 @@ class Looks:
         return low, high
 
     def chances(self) -> np.ndarray:
-        """(L, H, M): how likely a difference as large would be if there were none (t-test of a ratio over passages, two-sided)."""
+        """(L, H, M): how likely a difference as large would be if there were none (t-test of a ratio over passages, two-sided).
+
+        nan where fewer than two passages have what is asked about.
+        """
         from scipy import stats
 
-        if (count := len(self.sums)) < 2:
-            return np.full_like(self.means, np.nan)
-        gaps = self.sums - self.uniform[:, :, None]
-        off = gaps - np.nan_to_num(self.difference) * self.counts[:, :, None]
-        error = _ratio(np.sqrt((off**2).sum(axis=0) * count / (count - 1)), self.counts.sum(axis=0)[:, None])
         size = np.abs(self.difference)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = 2 * stats.t.sf(np.where(error > 0, size / error, np.inf), count - 1)
-        return np.where(np.isnan(size), np.nan, np.where(size < 1e-6, 1.0, found))  # below are roundings
+            found = 2 * stats.t.sf(np.where(self.error > 0, size / self.error, np.inf), np.maximum(self.seen - 1, 1)[:, None])
+        return np.where(np.isnan(self.error), np.nan, np.where(size < 1e-6, 1.0, found))  # below are roundings
 
 
 def looks_of(bundle: Bundle, texts: Sequence[str]) -> tuple[Looks, Encoded]:
@@ -97,12 +122,14 @@ def looks_of(bundle: Bundle, texts: Sequence[str]) -> tuple[Looks, Encoded]:
     """
     encoded = _encoded(bundle, texts)
     marks = np.array([one for one, piece in pieces_of(bundle.tokenizer, encoded).items() if is_punctuation(piece)], dtype=np.int64)
-    punctuation = torch.from_numpy(np.setdiff1d(marks, list(bundle.tokenizer.specials.all())))
+    frame = np.array(sorted(bundle.tokenizer.specials.all()), dtype=np.int64)
+    punctuation, specials = torch.from_numpy(np.setdiff1d(marks, frame)), torch.from_numpy(frame)
     config = bundle.model.backbone.config
     out = np.zeros((len(texts), config.depth, config.heads + 2, len(MEASURES)))
 
     def asked(batch: Batch, _: np.ndarray) -> Tensor:
-        return measured(batch, weights_of(bundle, batch), views_of(bundle, batch), punctuation.to(batch.ids.device))
+        device = batch.ids.device
+        return measured(batch, weights_of(bundle, batch), views_of(bundle, batch), punctuation.to(device), specials.to(device))
 
     for places, found in read(bundle.model, encoded, bundle.tokenizer.specials.pad, ask=asked):
         out[places] = found.numpy()
@@ -145,19 +172,19 @@ def views_of(bundle: Bundle, batch: Batch) -> list[Tensor]:
     return views
 
 
-def measured(batch: Batch, weights: Sequence[Tensor], views: Sequence[Tensor], punctuation: Tensor) -> Tensor:
+def measured(batch: Batch, weights: Sequence[Tensor], views: Sequence[Tensor], punctuation: Tensor, specials: Tensor) -> Tensor:
     """(B, L, H + 2, M): sums of every measure for each head, then those of uniform attention, then how many tokens were asked.
 
-    ``weights`` are L of (B, H, T, S), ``views`` L of (B, T, S) bool, ``punctuation`` ids of tokens.
+    ``weights`` are L of (B, H, T, S), ``views`` L of (B, T, S) bool, ``punctuation`` and ``specials`` ids of tokens.
     """
-    kinds = _kinds(batch, punctuation)  # (B, T, S, K)
+    kinds = _kinds(batch, punctuation, specials)  # (B, T, S, K)
     places = torch.arange(batch.ids.shape[1], device=batch.ids.device)
     apart = (places - places[:, None]).abs()[None, :, :, None].float()  # (1, T, S, 1)
     return torch.stack([_layer(w, seen, kinds, apart) for w, seen in zip(weights, views, strict=True)], dim=1)
 
 
-def _kinds(batch: Batch, punctuation: Tensor) -> Tensor:
-    """(B, T, S, K) bool: what token s is to token t."""
+def _kinds(batch: Batch, punctuation: Tensor, specials: Tensor) -> Tensor:
+    """(B, T, S, K) bool: what token s is to token t. Special ones are never the same: often one id begins and ends the text."""
     ids, wide = batch.ids, batch.ids.shape[1]
     places = torch.arange(wide, device=ids.device)
     step = (places - places[:, None])[None]  # (1, T, S): how far s stands after t
@@ -168,7 +195,7 @@ def _kinds(batch: Batch, punctuation: Tensor) -> Tensor:
         step == 1,
         (places == 0) & (step != 0),
         (places == ends[:, None])[:, None] & (step != 0),
-        (ids[:, :, None] == ids[:, None]) & (step != 0),
+        (ids[:, :, None] == ids[:, None]) & (step != 0) & ~torch.isin(ids, specials)[:, None],
         torch.isin(ids, punctuation)[:, None] & (step != 0),
     )
     return torch.stack([kind.expand(len(ids), wide, wide) for kind in found], dim=-1)

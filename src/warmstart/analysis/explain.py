@@ -1,7 +1,7 @@
 """Why a model said what it said of one text: how much each word counts, by three methods, and how far each method is right.
 
-What is explained is the log-probability of one outcome: a label of a classifier, or the token that a causal language model would
-write next.
+What is explained is the log-probability of one outcome: a label of a classifier, as ``predict`` gives it (calibrated), or the token
+that a language model would write next, as ``generate`` does (from left to right, and never a special token but the end).
 
 - *erasure*: by how much it falls when a word, or a phrase, is taken out (Li et al. 2016)
 - *gradient x input*: the slope along each token's embedding (Shrikumar et al. 2016)
@@ -17,7 +17,7 @@ Letters: B batch, T tokens, D width, W words, P points on the way, R orders by c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ from warmstart.engine import read
 from warmstart.errors import ModelError, suggest
 from warmstart.heads import ClassifyHead, LanguageHead
 from warmstart.model import Bundle
+from warmstart.tokenizer import Tokenizer
 from warmstart.types import Batch
 
 CLOSE, MOST = 0.01, 512
@@ -48,13 +49,18 @@ class Question:
     row: np.ndarray
     """(T,) token ids, with those that frame the text"""
     words: tuple[str, ...]
-    """the text's words as they print"""
+    """the text's words without the space around them; of white space alone, that"""
     owner: np.ndarray
     """(T,) which word each token belongs to; -1 at the frame"""
     outcome: int
     """the label's number, or the next token's id"""
     by: By = "delete"
     """how a word is taken out: its tokens go, or become mask tokens"""
+
+    @property
+    def causal(self) -> bool:
+        """How the backbone reads: a writer from left to right, whichever way else it can read."""
+        return self.bundle.model.causal or isinstance(self.bundle.model.head, LanguageHead)
 
     @property
     def name(self) -> str:
@@ -80,28 +86,28 @@ class Question:
 
     def outcomes(self, batch: Batch) -> Tensor:
         """(B,) the outcome's log-probability, with its gradient where one is wanted."""
-        model = self.bundle.model
-        states = model.backbone(batch.ids, mask=batch.mask, causal=model.causal).last
+        return self.scores(batch).log_softmax(dim=-1)[:, self.outcome]
+
+    def scores(self, batch: Batch) -> Tensor:
+        """(B, C) logits of a classifier over its temperature; (B, V) of the next token, -inf where it is never written."""
+        model, calibration = self.bundle.model, self.bundle.calibration
+        states = model.backbone(batch.ids, mask=batch.mask, causal=self.causal).last
         if isinstance(model.head, ClassifyHead):
-            return model.head(states, batch.mask).log_softmax(dim=-1)[:, self.outcome]
+            return model.head(states, batch.mask) / (calibration.temperature if calibration else 1.0)
         last = batch.lengths.to(states.device) - 1
-        logits = model.head(states[torch.arange(len(states), device=states.device), last])  # (B, V)
-        return logits[:, self.outcome] - logits.logsumexp(dim=-1)
+        logits = model.head(states[torch.arange(len(states), device=states.device), last])
+        return logits.index_fill(1, torch.tensor(_unwritten(self.bundle), device=logits.device), -torch.inf)
 
 
 def question(bundle: Bundle, text: str, outcome: str | None = None, by: By = "delete") -> Question:
     """What is asked of a text: why ``outcome``, a label or the next token; None: what the model finds likeliest.
 
-    Raises ``ModelError`` for models that neither label texts nor write from left to right, for texts that do not fit or have no
-    words, and for outcomes that the model does not know.
+    Raises ``ModelError`` as ``check`` does, for texts that do not fit or have no words, and for outcomes that the model does not
+    know.
     """
+    check(bundle)
     head, tokenizer = bundle.model.head, bundle.tokenizer
-    writes = isinstance(head, LanguageHead) and bundle.model.causal
-    if not writes and not isinstance(head, ClassifyHead):
-        raise ModelError(
-            "a prediction is explained of models that label texts or write from left to right, but this one has a head of the "
-            f"kind '{head.config.kind}'{' and reads both ways' if isinstance(head, LanguageHead) else ''}; adapt it to a task first"
-        )
+    writes = isinstance(head, LanguageHead)
     appended = getattr(head.config, "pooling", "") == "appended"
     encoded = encode(tokenizer, [text], bundle.model.backbone.config.max_tokens, appended=appended)
     if encoded.cut[0]:
@@ -111,16 +117,41 @@ def question(bundle: Bundle, text: str, outcome: str | None = None, by: By = "de
     starts = tokenizer.vocabulary().word_starts[row] & inside
     starts[1] |= bool(inside[1:2].any())
     owner = np.where(inside, starts.cumsum() - 1, -1)
-    words = tuple(tokenizer.decode(row[owner == place].tolist()).strip() for place in range(int(owner.max()) + 1))
+    words = tuple(_word(tokenizer, row[owner == place]) for place in range(int(owner.max()) + 1))
     if not words:
         raise ModelError("there is nothing to explain in an empty text; give some words")
     if outcome is not None:
         return Question(bundle, row, words, owner, _outcome(bundle, outcome), by)
+    asked = Question(bundle, row, words, owner, 0, by)
     with torch.no_grad():
-        batch = Encoded((row,), np.zeros(1, dtype=np.int64)).batch(np.array([0]), None, tokenizer.specials.pad, causal=writes)
-        states = bundle.model.backbone(batch.ids.to(_device(bundle)), causal=bundle.model.causal).last
-        logits = head(states) if isinstance(head, ClassifyHead) else head(states[:, -1])
-    return Question(bundle, row, words, owner, int(logits.argmax()), by)
+        likeliest = asked.scores(Batch(torch.from_numpy(row).to(_device(bundle))[None], causal=asked.causal)).argmax()
+    return replace(asked, outcome=int(likeliest))
+
+
+def check(bundle: Bundle) -> None:
+    """Raises ``ModelError`` for models that neither label texts nor learned to write from left to right."""
+    head, causal = bundle.model.head, bundle.model.causal
+    if isinstance(head, ClassifyHead) or bundle.generates or (isinstance(head, LanguageHead) and causal and not bundle.history):
+        return
+    why = f"has a head of the kind '{head.config.kind}'"
+    if isinstance(head, LanguageHead):
+        why += " and did not learn to write: it was pretrained to fill gaps" if causal else " and reads both ways"
+    raise ModelError(
+        f"a prediction is explained of models that label texts or write from left to right, but this one {why}; adapt it to a task "
+        "first, or take one that `warmstart generate` can write with"
+    )
+
+
+def _unwritten(bundle: Bundle) -> list[int]:
+    """Ids that are never written: special ones but the end, and rows of the embedding that no token has."""
+    specials = bundle.tokenizer.specials
+    return [*sorted(specials.all() - {specials.eos}), *range(bundle.tokenizer.vocab_size, bundle.model.backbone.vocab_size)]
+
+
+def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
+    """A word's text without the space around it; white space as it is, and of tokens that stand for no text their names."""
+    text = tokenizer.decode(ids.tolist())
+    return text.strip() or text or "".join(tokenizer.token(int(one)) for one in ids)
 
 
 def _outcome(bundle: Bundle, name: str) -> int:
@@ -131,6 +162,8 @@ def _outcome(bundle: Bundle, name: str) -> int:
     ids = bundle.tokenizer.encode([name])[0]
     if len(ids) != 1:
         raise ModelError(f"an outcome must be one token, but {name!r} is {len(ids)}; mind the space before a word: ' the'")
+    if ids[0] in _unwritten(bundle):
+        raise ModelError(f"an outcome must be a token that the model can write, but {name!r} is {bundle.tokenizer.token(ids[0])}")
     return ids[0]
 
 
@@ -199,7 +232,7 @@ def _at(asked: Question, x: Tensor) -> Tensor:
     ids = torch.from_numpy(asked.row).to(x.device).expand(len(x), -1)
     asked.bundle.model.eval()
     with tapped(asked.bundle.model.backbone, {"embedding": lambda _: x}):
-        return asked.outcomes(Batch(ids, causal=asked.bundle.model.causal))
+        return asked.outcomes(Batch(ids, causal=asked.causal))
 
 
 def _slopes(asked: Question, x: Tensor) -> Tensor:

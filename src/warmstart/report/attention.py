@@ -142,23 +142,25 @@ def _strongest(weights: np.ndarray, room: int) -> dict[str, str]:
 def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
     """A square for each head, a picture for each measure, from rows of ``heads.csv``.
 
-    Orange is more than uniform attention, blue less.
+    Orange is more than uniform attention, blue less. Ends of intervals that nobody knows (nan) are told as a dash.
     """
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     layers, heads = (max(row[name] for row in rows) for name in ("layer", "head"))
     step = max(7, min(26, 150 // max(layers, heads)))
     end = max((abs(row["difference"]) for row in rows), default=1.0) or 1.0
     scale = alt.Scale(scheme="blueorange", domain=[-end, end], domainMid=0)
-    figures = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "uniform", "difference", "low", "high")]
+    ends = ("low", "high")
+    figures = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "uniform", "difference")]
+    told = [{**row, **{end: "-" if np.isnan(row[end]) else f"{row[end]:.3f}" for end in ends}} for row in rows]
     axis: dict[str, Any] = {"labelAngle": 0, "ticks": False, "domain": False, "labelFontSize": 10 if step > 12 else 7}
-    drawn = chart_of(rows).mark_rect(stroke="white", strokeWidth=0.5, aria=False)
+    drawn = chart_of(told).mark_rect(stroke="white", strokeWidth=0.5, aria=False)
     return (
         drawn.encode(
             x=alt.X("head:O", axis=alt.Axis(**axis)),
             y=alt.Y("layer:O", axis=alt.Axis(**axis)),
             color=alt.Color("difference:Q", title="against uniform", scale=scale, legend=alt.Legend(title="against uniform")),
             facet=alt.Facet("measure:N", columns=4, sort=measures, title=None),
-            tooltip=["measure:N", "layer:O", "head:O", *figures],
+            tooltip=["measure:N", "layer:O", "head:O", *figures, *(f"{end}:N" for end in ends)],
         )
         .properties(width=alt.Step(step), height=alt.Step(step))
         .configure(**THEME)

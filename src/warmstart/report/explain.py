@@ -16,12 +16,17 @@ LINE = 96
 CHANCE = "orders by chance"
 
 
+def printed(word: str) -> str:
+    r"""A word as it prints; white space as Python spells it: a line break -> ``'\n'``."""
+    return word if word.strip() else repr(word)
+
+
 def heat_text(words: Sequence[str], values: np.ndarray) -> Text:
     """The words on blue where they speak for the outcome and on orange where against it, deeper where more."""
     text, most = Text(), float(np.abs(values).max()) or 1.0
     for word, value in zip(words, values, strict=True):
         red, green, blue = _shade(float(value) / most)
-        text.append(word, style=f"#1f2933 on rgb({red},{green},{blue})").append(" ")
+        text.append(printed(word), style=f"#1f2933 on rgb({red},{green},{blue})").append(" ")
     return text
 
 
@@ -34,7 +39,7 @@ def _shade(share: float) -> tuple[int, int, int]:
 def heat_chart(words: Sequence[str], values: np.ndarray) -> Chart:
     """Words in lines as in running text; the tooltip tells how many nats each one counts."""
     rows, line, column = [], 0, 0
-    for place, (word, value) in enumerate(zip(words, values, strict=True)):
+    for place, (word, value) in enumerate(zip(map(printed, words), values, strict=True)):
         wide = min(len(word), LINE) + 1
         if column + wide > LINE:
             line, column = line + 1, 0

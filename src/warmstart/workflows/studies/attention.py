@@ -56,10 +56,10 @@ class Heads:
 
     looks: Looks
     low: np.ndarray
-    """(L, H, M) of the differences to uniform attention; nan without a corpus"""
+    """(L, H, M) of the differences to uniform attention; nan where fewer than two passages hold what is asked about"""
     high: np.ndarray
     p: np.ndarray
-    """(L, H, M) Holm's, over all heads and all kinds that are looked at; nan for other measures"""
+    """(L, H, M) Holm's, over all heads and all kinds that are looked at; nan for other measures, and where the interval is"""
     bar: float
 
     def past(self, kind: str) -> list[tuple[int, int]]:
@@ -73,6 +73,10 @@ class Heads:
     def known(self) -> bool:
         """There were passages enough to say how sure it is."""
         return len(self.looks.sums) > 1
+
+    def told(self, kind: str) -> bool:
+        """Two passages or more hold something of this kind: one alone does not say how sure it is."""
+        return bool((self.looks.seen[:, MEASURES.index(kind)] > 1).any())
 
     def strongest(self, kind: str) -> tuple[int, int] | None:
         """The head that looks at this kind most; None where no token sees one."""
@@ -106,6 +110,11 @@ class Heads:
             return []
         found, what, sure = self.past(kind), SAID.get(kind, kind), "surely " if self.known else ""
         weight, even = self.of(kind, *best)
+        if self.known and not self.told(kind):
+            return [
+                f"nothing says how surely heads look at {what}: only one passage has a token that sees it; "
+                f"most has {name_of(*best)}: {weight:.2f}, where uniform is {even:.2f}"
+            ]
         if not found:
             return [
                 f"no head {sure}puts {self.bar:.2f} more weight on {what} than uniform attention; "
@@ -131,9 +140,10 @@ class Heads:
             place = MEASURES.index(kind)
             weight, even = self.of(kind, *best)
             low, high = self.low[(*best, place)], self.high[(*best, place)]
-            doubt = f" ({low:+.3f} to {high:+.3f})" if self.known else ""
-            found = f"{weight - even:+.3f}{doubt}"
-            rows.append((kind, f"{even:.3f}", name_of(*best), f"{weight:.3f}", found, str(len(self.past(kind)))))
+            ends = "-" if np.isnan(low) else f"{low:+.3f} to {high:+.3f}"
+            found = f"{weight - even:+.3f}" + (f" ({ends})" if self.known else "")
+            past = "-" if self.known and not self.told(kind) else str(len(self.past(kind)))
+            rows.append((kind, f"{even:.3f}", name_of(*best), f"{weight:.3f}", found, past))
         return rows
 
     def table(self) -> list[dict[str, Any]]:
@@ -259,6 +269,7 @@ def _measured(found: Heads) -> Section:
     sure = ", by the lower end of the 95 % interval over passages" if found.known else ""
     way = (
         "A share is the mean over tokens that see one of the kind and have a choice. Past the bar: "
-        f"{found.bar:.2f} more than uniform attention{sure}. Layers and heads count from 1."
+        f"{found.bar:.2f} more than uniform attention{sure}; a dash stands where fewer than two passages hold one of the kind. "
+        "Layers and heads count from 1."
     )
     return Section("What heads look at", (way,), (*figures, Table(HEADER, found.rows())))

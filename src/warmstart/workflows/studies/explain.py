@@ -11,7 +11,7 @@ import polars as pl
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.analysis.explain import Question, areas, curves, erasure, gradient_input, integrated, phrases, question
+from warmstart.analysis.explain import Question, areas, check, curves, erasure, gradient_input, integrated, phrases, question
 from warmstart.config import Config
 from warmstart.data import Source, documents_of
 from warmstart.engine import console
@@ -19,7 +19,7 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.evaluate.seeds import Interval, bootstrap
 from warmstart.model import Bundle
 from warmstart.report import Figure, Section, Table
-from warmstart.report.explain import curve_chart, heat_chart, heat_text
+from warmstart.report.explain import curve_chart, heat_chart, heat_text, printed
 from warmstart.seeding import rng
 from warmstart.workflows.run import load_model, open_run
 from warmstart.workflows.studies.conclude import Study, conclude
@@ -28,6 +28,9 @@ ERASURE, GRADIENT, INTEGRATED = "erasure", "gradient x input", "integrated gradi
 METHODS = (ERASURE, GRADIENT, INTEGRATED)
 SHOWN = 8
 """phrases in the table"""
+LEFT_OUT = "empty, of a single word, or too long for the model"
+LITTLE = 1e-3
+"""nats below which a word is said not to matter"""
 
 
 class ExplainConfig(Config):
@@ -85,6 +88,7 @@ def explain(config: ExplainConfig) -> tuple[Explained | None, dict[str, Interval
     if config.text is None and config.file is None:
         raise ConfigError("give a text to explain, or --file of texts over which the methods are tested")
     bundle = load_model(config.model)
+    check(bundle)
     texts = _texts(config) if config.file else []
     one = _explained(question(bundle, config.text, config.outcome, config.by), config) if config.text is not None else None
     folder = open_run(config.out, config, resume=False)
@@ -96,10 +100,10 @@ def explain(config: ExplainConfig) -> tuple[Explained | None, dict[str, Interval
         found = phrases(one.asked, config.phrase)
         findings += _said_of_one(one, found)
         sections.append(_heat_section(one, found))
-        data["words"] = pl.DataFrame({"word": one.asked.words, **one.values})
+        data["words"] = pl.DataFrame({"word": [printed(word) for word in one.asked.words], **one.values})
     tested = _tested(bundle, texts, config) if texts else {}
     if tested:
-        findings += [_said_of_many(method, interval, len(texts)) for method, interval in tested.items()]
+        findings += _said_of_many(tested, len(texts))
         rows = [(name, f"{i.mean:+.3f} ({i.low:+.3f} to {i.high:+.3f})") for name, i in tested.items()]
         said = "The area between insertion and deletion curve, less its mean over orders by chance; 95 % intervals over texts."
         sections.append(Section("Faithfulness over texts", (said,), (Table(("method", "above chance"), rows),)))
@@ -130,35 +134,34 @@ def _explained(asked: Question, config: ExplainConfig) -> Explained:
 
 
 def _tested(bundle: Bundle, texts: Sequence[str], config: ExplainConfig) -> dict[str, Interval]:
-    """For each method how much more faithful it is than chance, over texts; those that cannot be explained are left out."""
+    """For each method how much more faithful it is than chance, over texts; those that cannot be explained are left out.
+
+    So are texts of one word, which have one order alone.
+    """
     gaps = []
     for text in texts:
         try:
-            one = _explained(question(bundle, text, None, config.by), config)
+            asked = question(bundle, text, None, config.by)
         except ModelError:
-            continue  # empty or too long; how many is said
-        gaps.append([one.faithful[method] - one.chance.mean() for method in METHODS])
+            continue  # how many is said
+        if len(asked.words) > 1:
+            one = _explained(asked, config)
+            gaps.append([one.faithful[method] - one.chance.mean() for method in METHODS])
     if len(gaps) < 2:
-        raise ModelError("of the file's texts, fewer than two could be explained: they are empty, or too long for the model")
-    if left := len(texts) - len(gaps):
-        console.print(f"{left} of {len(texts)} texts are empty or too long, and are left out", highlight=False)
+        raise ModelError(f"of the file's texts, fewer than two could be explained: the others are {LEFT_OUT}")
     return {method: bootstrap(column, config.seed) for method, column in zip(METHODS, np.array(gaps).T, strict=True)}
 
 
 def _said_of_one(one: Explained, found: Sequence[tuple[int, int, float]]) -> list[str]:
-    words, weight = one.asked.words, one.values[ERASURE]
-    top = int(weight.argmax())
-    said = [
-        f"{one.asked.name!r} has the probability {one.probability:.3f}; without {words[top]!r} it would be "
-        f"{one.probability * np.exp(-weight[top]):.3f}, which is what any single word counts most"
-    ]
+    words = one.asked.words
+    said = [f"{one.asked.name!r} has the probability {one.probability:.3f}; {_weightiest(one)}"]
     start, end, lost = found[0]
-    if end - start > 1:
+    if end - start > 1 and abs(lost) >= LITTLE:
         said.append(f"of phrases, {' '.join(words[start:end])!r} counts most: {lost:+.2f} nats")
     how = "complete" if one.missing <= 0.05 else "NOT complete: do not trust them here"
     missing = f"{100 * one.missing:.1f} % of the difference is missing after {one.points} points"
     said.append(f"integrated gradients are {how}: {missing}")
-    for method in METHODS:
+    for method in METHODS if len(words) > 1 else ():  # one word has one order
         better = float((one.faithful[method] > one.chance).mean())
         said.append(
             f"{method} orders the words more faithfully ({one.faithful[method]:+.2f}) than {100 * better:.0f} % of "
@@ -167,12 +170,33 @@ def _said_of_one(one: Explained, found: Sequence[tuple[int, int, float]]) -> lis
     return said
 
 
-def _said_of_many(method: str, found: Interval, count: int) -> str:
+def _weightiest(one: Explained) -> str:
+    """Which single word counts most, for or against the outcome, if any does."""
+    weight = one.values[ERASURE]
+    top = int(np.abs(weight).argmax())
+    if abs(weight[top]) < LITTLE:
+        return f"no single word matters: taking any one out changes its logarithm by less than {LITTLE} nats"
+    way = "for" if weight[top] > 0 else "against"
+    without = one.probability * np.exp(-weight[top])
+    return (
+        f"the single word that counts most, {one.asked.words[top]!r}, speaks {way} it: without this word it would be {without:.3f}"
+    )
+
+
+def _said_of_many(tested: dict[str, Interval], count: int) -> list[str]:
+    """Of each method whether it beats chance; and how many of the file's ``count`` texts are left out."""
+    held = next(iter(tested.values())).count
+    over = f"{held}" if held == count else f"{held} of {count}"
+    said = [f"{_verdict(method, found)} over {over} texts" for method, found in tested.items()]
+    return said + [f"{count - held} of {count} texts are left out: they are {LEFT_OUT}"] * (held < count)
+
+
+def _verdict(method: str, found: Interval) -> str:
     if found.low > 0:
         verdict = "is more faithful than chance"
     else:
         verdict = "is less faithful than chance" if found.high < 0 else "is not seen to be more faithful than chance"
-    return f"{method} {verdict}: {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f}) over {count} texts"
+    return f"{method} {verdict}: {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
 
 
 def _heat_section(one: Explained, found: Sequence[tuple[int, int, float]]) -> Section:
@@ -191,5 +215,5 @@ def _heat_section(one: Explained, found: Sequence[tuple[int, int, float]]) -> Se
     tests = Figure(
         "faithfulness", "Faithful orders fall fast and rise fast; grey: the middle 90 % of chance.", curve_chart(drawn, chance)
     )
-    rows = [(" ".join(one.asked.words[a:b]), f"{lost:+.3f}") for a, b, lost in found[:SHOWN]]
+    rows = [(" ".join(map(printed, one.asked.words[a:b])), f"{lost:+.3f}") for a, b, lost in found[:SHOWN]]
     return Section(f"Why {one.asked.name!r}", (), (*heats, tests, Table(("phrase", "nats lost without it"), rows)))
