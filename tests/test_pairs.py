@@ -265,17 +265,17 @@ def test_a_lead_is_claimed_where_interval_and_sign_test_agree() -> None:
     """One pair claims nothing, nor do five; ten that all say the same do, and leave a doubt."""
     assert lead(groups_of([1]), groups_of([0])).sign == 0
     assert lead(groups_of([1] * 5), groups_of([0] * 5)).sign == 0
+    apart = lead(groups_of(*[[1]] * 20, [0] * 90), groups_of(*[[0]] * 20, [1] * 90))
+    assert (apart.low > 0, apart.p < 0.05, apart.sign) == (True, True, 0), "groups say better, pairs say worse"
     better = lead(groups_of([1] * 10), groups_of([0] * 10))
     assert (better.mean, better.low < 0.8, better.sign, better.p) == (1, True, 1, pytest.approx(2 / 2**10))
     assert lead(groups_of([0] * 10), groups_of([1] * 10)).sign == -1
     alike = lead(groups_of([1] * 10), groups_of([1] * 10))
-    assert (alike.sign, alike.p) == (0, 1)
-    assert alike.low < 0 < alike.high
+    assert (alike.sign, alike.p, alike.low < 0 < alike.high) == (0, 1, True)
     draw = rng(0)
     one, other = (draw.random((3, 400)) < share for share in (0.7, 0.6))
-    gaps = (one.astype(float) - other).ravel()
     found = lead(groups_of(*one), groups_of(*other))
-    assert found.high - found.mean == pytest.approx(1.96 * gaps.std() / math.sqrt(1200), rel=0.01)
+    assert found.high - found.mean == pytest.approx(1.96 * (one.astype(float) - other).std() / math.sqrt(1200), rel=0.01)
 
 
 @pytest.mark.usefixtures("no_second_process")

@@ -204,11 +204,14 @@ class Lead:
     """of the 95 % interval over pairs"""
     p: float
     """of a sign test on the pairs that the two judge differently"""
+    balance: int
+    """so many pairs judged better less those judged worse"""
 
     @property
     def sign(self) -> int:
         """1 where it is surely better, -1 where it is surely worse: interval and sign test both say so; else 0."""
-        return int(self.low > 0) - int(self.high < 0) if self.p < 0.05 else 0
+        agreed = int(self.low > 0 and self.balance > 0) - int(self.high < 0 and self.balance < 0)
+        return agreed if self.p < 0.05 else 0
 
 
 def lead(one: Sequence[Judgement], other: Sequence[Judgement]) -> Lead:
@@ -228,4 +231,4 @@ def lead(one: Sequence[Judgement], other: Sequence[Judgement]) -> Lead:
     error = 1.96 * math.sqrt(smoothed / count)
     better, worse = int((gaps > 0).sum()), int((gaps < 0).sum())
     p = float(stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
-    return Lead(mean, max(-1.0, mean - error), min(1.0, mean + error), p)
+    return Lead(mean, max(-1.0, mean - error), min(1.0, mean + error), p, better - worse)
