@@ -131,6 +131,24 @@ def test_what_the_offset_adds_has_an_interval_over_pairs() -> None:
     assert made(two, [True] * 50 + [False] * 50).gain(0) == (0.5, 0, 1)
 
 
+def test_pairs_of_words_vary_on_both_sides_of_a_question() -> None:
+    """Where the first pair decides what is right, its resampling shows; by a loop over the questions of every resample."""
+    sides = [(f"a{i}", f"b{i}") for i in range(12)]
+    asked = [(i, j) for i in range(12) for j in range(12) if i != j]
+    questions = [Analogy("x", (*sides[i], *sides[j])) for i, j in asked]
+    right = np.array([i < 6 for i, _ in asked])
+    nothing = np.zeros(len(asked), dtype=bool)
+    mean, low, high = Answered(questions, np.zeros(len(asked), dtype=int), right, nothing, nothing).gain(3)
+    numbers = [side for i, j in asked for side in (i, j)]
+    order = {side: place for place, side in enumerate(dict.fromkeys(numbers))}
+    shares = []
+    for drawn in rng(3, "bootstrap", "analogies").multinomial(12, [1 / 12] * 12, size=1000):
+        times = [drawn[order[i]] * drawn[order[j]] for i, j in asked]
+        shares.append(sum(n for n, well in zip(times, right, strict=True) if well) / sum(times))
+    assert (mean, low, high) == pytest.approx((0.5, *np.quantile(shares, [0.025, 0.975])))
+    assert high - low > 0.4
+
+
 def test_maps_come_from_their_seed() -> None:
     """The same seed the same map; PCA and trustworthiness are scikit-learn's; shuffling the points loses all trust."""
     draw = rng(0)

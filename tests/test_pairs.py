@@ -16,13 +16,17 @@ from hypothesis import strategies as st
 from conftest import make_language_model
 from test_schemes import classifier
 from warmstart.analysis.ngram import DISCOUNT, Trigram
-from warmstart.analysis.pairs import Judgement, judge, overall, score
+from warmstart.analysis.pairs import Judgement, judge, lead, overall, score
+from warmstart.analysis.pieces import is_punctuation
 from warmstart.cli import main
 from warmstart.data.pairs import Pair, read_pairs
 from warmstart.errors import DataError, ModelError
 from warmstart.model import Bundle, save
-from warmstart.tokenizer import Tokenizer
+from warmstart.seeding import rng
+from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from warmstart.workflows.studies.pairs import Found
 
+GULORDAVA = "pattern\tconstr_id\tsent_id\tclass\ttype\tform\tlen_prefix\tsent\n"
 SENTENCES = ["She holds the cat.", "I", "He rubs the river and it holds him.", "She holds the cat.", ""]
 
 
@@ -74,20 +78,36 @@ def test_what_sentences_begin_with_is_shared_unseen(tokenizer: Tokenizer, senten
 
 
 def test_a_masked_score_hides_a_token_and_what_follows_of_its_word(tokenizer: Tokenizer) -> None:
-    """By a plain loop over tokens."""
+    """By a plain loop over tokens; punctuation is a word of its own, though no space stands before it."""
     bundle, specials = bundle_of(tokenizer, causal=False), tokenizer.specials
-    starts = tokenizer.vocabulary().word_starts
-    found, several = score(bundle, SENTENCES), 0
-    for place, ids in enumerate(tokenizer.encode(SENTENCES)):
-        wanted = 0.0
+    starts, sentences = tokenizer.vocabulary().word_starts, [*SENTENCES, "She rubs (doggedly)", "It doesn't."]
+    found, several, ended = score(bundle, sentences), 0, 0
+    for place, ids in enumerate(tokenizer.encode(sentences)):
+        marks, wanted = [is_punctuation(tokenizer.token(id)) for id in ids], 0.0
         for i, token in enumerate(ids):
-            end = next((j for j in range(i + 1, len(ids)) if starts[ids[j]]), len(ids))
+            end = next((j for j in range(i + 1, len(ids)) if starts[ids[j]] or marks[j] or marks[j - 1]), len(ids))
             several += end > i + 1
+            ended += end < len(ids) and not starts[ids[end]]
             row = torch.tensor([[specials.begin, *ids[:i], *[specials.mask] * (end - i), *ids[end:], specials.eos]])
             with torch.inference_mode():
                 wanted += float(bundle.model(row)[0, i + 1].log_softmax(dim=-1)[token])
         assert found.log_probabilities[place] == pytest.approx(wanted, abs=1e-4)
     assert several, "no word of several pieces was met"
+    assert ended, "no word was met that punctuation ends"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_what_the_tokenizer_does_not_tell_apart_is_read_once(*, causal: bool) -> None:
+    """So that it scores the same to the last bit, and is a tie."""
+    folding = train_tokenizer(BEGINNINGS * 20, TokenizerConfig(kind="wordpiece", vocab_size=120, lowercase=True))
+    bundle, rows = bundle_of(folding, causal=causal), list[int]()
+    with_one = score(bundle, ["She holds the cat."])
+    watch = bundle.model.backbone.register_forward_pre_hook(lambda _, ids: rows.append(len(ids[0])))
+    found = score(bundle, ["She holds the cat.", "she  Holds the Cat."])
+    watch.remove()
+    assert found.log_probabilities[0] == found.log_probabilities[1]
+    assert found.tokens.tolist() == [*with_one.tokens, *with_one.tokens]
+    assert sum(rows) == (1 if causal else with_one.tokens[0])
 
 
 def test_what_cannot_be_scored_is_said(tokenizer: Tokenizer) -> None:
@@ -98,6 +118,12 @@ def test_what_cannot_be_scored_is_said(tokenizer: Tokenizer) -> None:
         score(Bundle(model, tokenizer, names), SENTENCES)
     with pytest.raises(ModelError, match="1 of 2 do not"):
         score(bundle_of(tokenizer, causal=True), ["She", "the cat " * 60])
+
+
+def test_a_trigram_needs_text() -> None:
+    """Without a row it would find short sentences likelier, and nothing else."""
+    with pytest.raises(DataError, match="row of three tokens"):
+        Trigram([], size=6)
 
 
 def test_a_trigram_in_literal_numbers() -> None:
@@ -123,11 +149,10 @@ def test_files_are_read_as_they_are_published(tmp_path: Path) -> None:
     assert read_pairs(blimp, first=2) == [Pair("g0", "b0", "x", "y"), Pair("g1", "b1", "x", "y")]
     (tmp_path / "ml.tsv").write_text('construction\tgood\tbad\nlong\tthe "cat runs\tthe "cat run\n')
     assert read_pairs(tmp_path / "ml.tsv") == [Pair('the "cat runs', 'the "cat run', "long")]
-    head = "pattern\tconstr_id\tsent_id\tclass\ttype\tform\tlen_prefix\tsent\n"
     (tmp_path / "g.tab").write_text(
-        f'{head}p\t1\t1\tcorrect\tgenerated\tholds\t2\t"the cat holds ,"\np\t1\t1\twrong\tgenerated\thold\t2\t"the cat holds"\n'
+        f'{GULORDAVA}p\t1\t1\tcorrect\tx y\tholds\t2\t"the cat holds ,"\np\t1\t1\twrong\tx y\thold\t2\t"the cat holds"\n'
     )
-    assert read_pairs(tmp_path / "g.tab") == [Pair("the cat holds", "the cat hold", "generated")]
+    assert read_pairs(tmp_path / "g.tab") == [Pair("the cat holds", "the cat hold", "x y")]
     (tmp_path / "l.text").write_text("the cats of the man run fast . <eos>\n")
     (tmp_path / "l.gold").write_text("5\trun\truns\t1\n")
     assert read_pairs(tmp_path / "l.gold") == [Pair("the cats of the man run", "the cats of the man runs", "1 attractors")]
@@ -135,13 +160,62 @@ def test_files_are_read_as_they_are_published(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
-    [("a.tsv", "x\ty\n1\t2\n", "columns good and bad"), ("a.doc", "x", "one of .jsonl"), ("a.gold", "1\ta\tb\t0\n", "no a.text")],
+    [
+        ("a.tsv", "x\ty\n1\t2\n", "columns good and bad"),
+        ("a.doc", "x", "one of .jsonl"),
+        ("a.gold", "1\ta\tb\t0\n", "no a.text"),
+        ("a.tsv", "good\tbad\n", "one at least, but .*a.tsv holds none"),
+        ("a.tsv", "good\tbad\na\tb\nc\t\n", "row 2 of a.tsv: .* the wrong one is empty"),
+        ("a.tsv", "good\tbad\n \tb\n", "row 1 of a.tsv: .* the right one is empty"),
+        ("a.jsonl", '{"good": "a", "bad": null}\n{"good": "a", "bad": "b"}\n', "row 1 of a.jsonl: .* the wrong one is empty"),
+        ("a.jsonl", '{"sentence_good": 3, "sentence_bad": "b"}\n', "row 1 of a.jsonl: .* the right one is '3'"),
+        ("a.tab", "", "a.tab must be a table with tabs"),
+        ("a.tab", "good\tbad\na\tb\tc\td\n", "a.tab must be a table with tabs"),
+        ("a.tab", f"{GULORDAVA}p\t1\t1\tright\tx\tholds\t1\tthe cat\n", "row 1 of a.tab: the class must be correct or wrong"),
+        ("a.tab", f"{GULORDAVA}p\t1\t1\twrong\tx\tholds\tone\tthe cat\n", "row 1 of a.tab: the place .* but is 'one'"),
+        ("a.tab", f"{GULORDAVA}p\t1\t1\twrong\tx\tholds\t1\t\n", "row 1 of a.tab: .* but sent is empty"),
+        ("a.tab", "class\ttype\tform\tlen_prefix\tsent\nwrong\tx\tholds\t1\tthe cat\n", "columns good and bad"),
+    ],
 )
 def test_other_files_are_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
     """By what they lack."""
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=said):
         read_pairs(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ("2\truns\trun\t0\n", "a row for every line of a.text, but has 1 for 2"),
+        ("2\truns\trun\t0\n2\truns\trun\n", "row 2 of a.gold: .* but has 3 cells"),
+        ("2\truns\trun\t0\ntwo\truns\trun\t0\n", "row 2 of a.gold: the place .* but is 'two'"),
+        ("2\truns\trun\t0\n-1\truns\trun\t0\n", "row 2 of a.gold: the place .* but is '-1'"),
+        ("2\truns\t\t0\n2\truns\trun\t0\n", "row 1 of a.gold: the form"),
+    ],
+)
+def test_a_gold_file_fits_its_sentences(gold: str, said: str, tmp_path: Path) -> None:
+    """A row a line, four cells a row, and a place within the line."""
+    (tmp_path / "a.text").write_text("the cat runs .\nthe dog runs .\n")
+    (tmp_path / "a.gold").write_text(gold)
+    with pytest.raises(DataError, match=said):
+        read_pairs(tmp_path / "a.gold")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "group"),
+    [
+        ("a.tsv", "good\tbad\tgroup\na\tb\t\n", "all"),
+        ("a.jsonl", '{"good": "a", "bad": "b", "group": null}\n', "all"),
+        ("a.jsonl", '{"good": "a", "bad": "b", "group": 7}\n', "7"),
+        ("a.jsonl", '{"sentence_good": "a", "sentence_bad": "b", "UID": 7, "linguistics_term": null}\n', "7"),
+        ("a.jsonl", '{"sentence_good": "a", "sentence_bad": "b", "UID": null}\n', "a"),
+    ],
+)
+def test_groups_are_names_whatever_their_cells(name: str, text: str, group: str, tmp_path: Path) -> None:
+    """A number is its digits; what has none is of the group "all", or of its file in BLiMP's form."""
+    (tmp_path / name).write_text(text)
+    assert read_pairs(tmp_path / name) == [Pair("a", "b", group)]
 
 
 def test_shares_come_with_their_doubt() -> None:
@@ -152,6 +226,56 @@ def test_shares_come_with_their_doubt() -> None:
     assert overall(found)[0] == pytest.approx(0.375)
     assert Judgement("x", "", np.array([1.0] * 8 + [0.0] * 2)).ends() == pytest.approx((0.490, 0.943), abs=1e-3)
     assert Judgement("x", "", np.zeros(20)).ends()[0] == 0
+
+
+def groups_of(*rights: object) -> list[Judgement]:
+    return [Judgement(str(place), "", np.array(right, dtype=float)) for place, right in enumerate(rights)]
+
+
+def test_few_pairs_that_agree_are_not_certain() -> None:
+    """In numbers by hand: p = 3/5 for one right pair; one group has Wilson's interval; no end lies beyond 0 or 1."""
+    half = 1.96 * math.sqrt(3 * 0.24) / 3
+    assert overall(groups_of([1], [1], [1])) == pytest.approx((1, 1 - half, 1))
+    assert overall(groups_of([0] * 3, [0] * 3))[1:] == pytest.approx((0, 1.96 * math.sqrt(2 * (2 / 7) * (5 / 7) / 3) / 2))
+    assert overall(groups_of([1] * 9 + [0]))[1:] == Judgement("", "", np.array([1] * 9 + [0])).ends()
+    assert overall(groups_of(*[[1]] * 9, [0]))[2] == 1
+
+
+@pytest.mark.parametrize(("groups", "pairs", "share"), [(3, 3, 0.9), (40, 1, 0.7), (67, 1000, 0.6)])
+def test_the_interval_of_the_mean_holds_the_truth(groups: int, pairs: int, share: float) -> None:
+    """In 95 of 100 studies or more, give or take 2, however few pairs each group has."""
+    draw = rng(0, "studies")
+    found = [overall(groups_of(*(draw.random((groups, pairs)) < share))) for _ in range(400)]
+    assert sum(low <= share <= high for _, low, high in found) > 0.93 * 400
+
+
+def test_chance_is_seldom_called_sure() -> None:
+    """Of studies that toss a coin, few find a group surely apart from it; ties round towards it; a real one is found."""
+    draw = rng(0, "coins")
+    claims = [sum(Found(groups_of(*(draw.random((67, 100)) < 0.5)), [], True).sure()) for _ in range(20)]
+    assert sum(claim > 0 for claim in claims) <= 2
+    found = Found(groups_of([1] * 20, [0] * 20, [0.5] * 20, [1, 0] * 10), [], True)
+    assert found.sure() == (1, 1)
+    assert "1 of 4 groups are surely above chance, 1 surely below" in found.sentences()[1]
+    assert "Holm" in found.sentences()[1]
+    assert groups_of([1, 1, 0.5])[0].p() == groups_of([1, 1, 0])[0].p()
+
+
+def test_a_lead_is_claimed_where_interval_and_sign_test_agree() -> None:
+    """One pair claims nothing, nor do five; ten that all say the same do, and leave a doubt."""
+    assert lead(groups_of([1]), groups_of([0])).sign == 0
+    assert lead(groups_of([1] * 5), groups_of([0] * 5)).sign == 0
+    apart = lead(groups_of(*[[1]] * 20, [0] * 90), groups_of(*[[0]] * 20, [1] * 90))
+    assert (apart.low > 0, apart.p < 0.05, apart.sign) == (True, True, 0), "groups say better, pairs say worse"
+    better = lead(groups_of([1] * 10), groups_of([0] * 10))
+    assert (better.mean, better.low < 0.8, better.sign, better.p) == (1, True, 1, pytest.approx(2 / 2**10))
+    assert lead(groups_of([0] * 10), groups_of([1] * 10)).sign == -1
+    alike = lead(groups_of([1] * 10), groups_of([1] * 10))
+    assert (alike.sign, alike.p, alike.low < 0 < alike.high) == (0, 1, True)
+    draw = rng(0)
+    one, other = (draw.random((3, 400)) < share for share in (0.7, 0.6))
+    found = lead(groups_of(*one), groups_of(*other))
+    assert found.high - found.mean == pytest.approx(1.96 * (one.astype(float) - other).std() / math.sqrt(1200), rel=0.01)
 
 
 @pytest.mark.usefixtures("no_second_process")
@@ -169,3 +293,8 @@ def test_the_command_judges_beside_a_floor(tokenizer: Tokenizer, tmp_path: Path,
     assert len((tmp_path / "run" / "pairs.csv").read_text().splitlines()) == 13
     assert "pairs judged rightly" in (tmp_path / "run" / "report.html").read_text()
     assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "none")]) == 2
+    (tmp_path / "t.txt").write_text("\n \n")
+    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "no")]
+    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "p.tsv"), *words]) == 2
+    assert "--text must hold at least one document" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "no").exists()

@@ -83,16 +83,20 @@ class Answered:
     def gain(self, seed: int) -> tuple[float, float, float]:
         """How many more are right than on the floor, as a share, with a 95 % interval.
 
-        Questions share their words, so the pairs of third and fourth word are resampled, not the questions.
+        Questions share their words, so the pairs of words are resampled, not the questions: a question is drawn as often as its
+        first pair times its second. Resamples without any question are left out.
         """
-        names = {(one.section, *one.words[2:]): 0 for one in self.questions}
-        names = {name: place for place, name in enumerate(names)}
-        owners = np.array([names[one.section, *one.words[2:]] for one in self.questions])
-        more = np.bincount(owners, self.right.astype(float) - self.floor)
-        counts = np.bincount(owners)
+        from scipy.sparse import coo_array
+
+        sides = [(one.section, *pair) for one in self.questions for pair in (one.words[:2], one.words[2:])]
+        names = {name: place for place, name in enumerate(dict.fromkeys(sides))}
+        owners, size = np.array([names[side] for side in sides]).reshape(-1, 2).T, (len(names), len(names))
+        gains = self.right.astype(float) - self.floor
+        more, counts = (coo_array((values, owners), size).tocsr() for values in (gains, np.ones_like(gains)))
         weights = rng(seed, "bootstrap", "analogies").multinomial(len(names), [1 / len(names)] * len(names), size=RESAMPLES)
-        low, high = np.quantile((weights @ more) / (weights @ counts), [0.025, 0.975])
-        return float(more.sum() / counts.sum()), float(low), float(high)
+        won, drawn = (((weights @ table) * weights).sum(axis=1) for table in (more, counts))  # (R,)
+        low, high = np.quantile(won[drawn > 0] / drawn[drawn > 0], [0.025, 0.975])
+        return float(gains.mean()), float(low), float(high)
 
 
 def covered(lexicon: Lexicon, questions: Sequence[Analogy]) -> list[Analogy]:

@@ -9,17 +9,24 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from warmstart.errors import DataError
+
 DISCOUNT = 0.75
 
 
 class Trigram:
-    """Interpolated: each order gives what it discounts to the one below, the lowest to all ``size`` tokens alike."""
+    """Interpolated: each order gives what it discounts to the one below, the lowest to all ``size`` tokens alike.
+
+    Raises ``DataError`` where no row has three tokens.
+    """
 
     def __init__(self, rows: Iterable[Sequence[int]], size: int) -> None:
         self.size = size
         three: Counter[tuple[int, int, int]] = Counter()
         for row in rows:
             three.update(zip(row, row[1:], row[2:], strict=False))
+        if not three:
+            raise DataError("a trigram model needs a row of three tokens at least, but found none; give more text")
         two = Counter((b, c) for _, b, c in three)  # continuations: how many different tokens stood before
         one = Counter(c for _, c in two)
         self.tables = (_table(three), _table(two), _table({(token,): count for token, count in one.items()}))

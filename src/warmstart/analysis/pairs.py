@@ -2,7 +2,7 @@
 
 Two ways to score a sentence: its log-probability from left to right, or, for a masked model, the sum of every token's
 log-probability with that token hidden (pseudo-log-likelihood, Salazar et al. 2020). Hiding one piece of a word leaves the others to
-give it away, so the pieces of the same word that follow are hidden too (Kauf and Ivanova 2023).
+give it away, so the pieces of the same word that follow are hidden too (Kauf and Ivanova 2023). Punctuation is a word of its own.
 
 Letters: N sentences, B batch, T tokens, V vocabulary.
 """
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from warmstart.analysis.pieces import punctuated
 from warmstart.data.batch import Encoded, encode
 from warmstart.data.pairs import Pair
 from warmstart.engine import read
@@ -49,7 +50,8 @@ class Scored:
 def score(bundle: Bundle, sentences: Sequence[str]) -> Scored:
     """How likely a language model finds each sentence, in the way it was trained: causal, or masked.
 
-    Each is read once, however often it comes. Raises ``ModelError`` where the model has no language head.
+    Each is read once, however often it comes, and so are sentences that the tokenizer does not tell apart: they score the same to
+    the last bit. Raises ``ModelError`` where the model has no language head.
     """
     if not isinstance(bundle.model.head, LanguageHead):
         raise ModelError(
@@ -61,12 +63,14 @@ def score(bundle: Bundle, sentences: Sequence[str]) -> Scored:
     if (lost := int((encoded.cut > 0).sum())) > 0:
         longest = bundle.model.backbone.config.max_tokens
         raise ModelError(f"every sentence must fit into {longest} tokens, but {lost} of {len(unique)} do not; leave them out")
-    way, found = _causal if bundle.model.causal else _masked, np.zeros(len(unique))
-    for first in range(0, len(unique), AT_ONCE):
-        found[first : first + AT_ONCE] = way(bundle, encoded.rows[first : first + AT_ONCE])
-    place = {sentence: i for i, sentence in enumerate(unique)}
+    different = {row.tobytes(): row for row in encoded.rows}
+    rows, number = list(different.values()), {key: place for place, key in enumerate(different)}
+    way, found = _causal if bundle.model.causal else _masked, np.zeros(len(rows))
+    for first in range(0, len(rows), AT_ONCE):
+        found[first : first + AT_ONCE] = way(bundle, rows[first : first + AT_ONCE])
+    place = {sentence: number[row.tobytes()] for sentence, row in zip(unique, encoded.rows, strict=True)}
     order = np.array([place[sentence] for sentence in sentences], dtype=np.int64)
-    return Scored(found[order], np.array([len(row) - 2 for row in encoded.rows], dtype=np.int64)[order])
+    return Scored(found[order], np.array([len(row) - 2 for row in rows], dtype=np.int64)[order])
 
 
 def _causal(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
@@ -99,13 +103,16 @@ def _causal(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
 
 def _masked(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
     """(N,) pseudo-log-likelihood."""
-    starts, out = bundle.tokenizer.vocabulary().word_starts, np.zeros(len(framed))
+    begins, ends = punctuated(bundle.tokenizer, np.unique(np.concatenate(framed)))
+    starts, out = bundle.tokenizer.vocabulary().word_starts | begins, np.zeros(len(framed))
     copies, wanted, owners = list[np.ndarray](), list[list[Wanted]](), list[int]()
     for owner, row in enumerate(framed):
+        new = starts[row]  # where a word begins: by its piece, or behind punctuation
+        new[1:] |= ends[row[:-1]]
         for place in range(1, len(row) - 1):
             copy = row.copy()
             end = place + 1
-            while end < len(row) - 1 and not starts[row[end]]:
+            while end < len(row) - 1 and not new[end]:
                 end += 1
             copy[place:end] = bundle.tokenizer.specials.mask
             wanted.append([(place, int(row[place]), len(copies))])
@@ -153,6 +160,14 @@ class Judgement:
         middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
 
+    def p(self) -> float:
+        """Of a share so far from one half, were it all chance (exact, on both sides); half a pair is rounded towards chance."""
+        from scipy import stats
+
+        n, right = len(self.right), float(self.right.sum())
+        whole = math.floor(right) if right > n / 2 else math.ceil(right)
+        return float(stats.binomtest(whole, n).pvalue)
+
 
 def judge(pairs: Sequence[Pair], values: np.ndarray) -> list[Judgement]:
     """Groups in the order in which they come; ``values`` (2 P,) are of all good sentences, then of all bad ones."""
@@ -165,7 +180,55 @@ def judge(pairs: Sequence[Pair], values: np.ndarray) -> list[Judgement]:
 
 
 def overall(judged: Sequence[Judgement]) -> tuple[float, float, float]:
-    """The mean over groups, each counting alike, with its 95 % interval over pairs."""
+    """The mean over groups, each counting alike, with its 95 % interval over pairs.
+
+    A group's variance is that of its share with two pairs more right and two more wrong (Agresti and Coull 1998): few pairs that
+    all agree do not make it certain. One group alone has its own interval.
+    """
     mean = float(np.mean([one.share for one in judged]))
-    error = math.sqrt(sum(one.right.var() / len(one.right) for one in judged)) / len(judged)
-    return mean, mean - 1.96 * error, mean + 1.96 * error
+    if len(judged) == 1:
+        return mean, *judged[0].ends()
+    shares = [(float(one.right.sum() + 2) / (len(one.right) + 4), len(one.right)) for one in judged]
+    error = 1.96 * math.sqrt(sum(share * (1 - share) / n for share, n in shares)) / len(judged)
+    return mean, max(0.0, mean - error), min(1.0, mean + error)
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How much better one is at the same pairs than another, as a share of pairs."""
+
+    mean: float
+    """each group counts alike"""
+    low: float
+    high: float
+    """of the 95 % interval over pairs"""
+    p: float
+    """of a sign test on the pairs that the two judge differently"""
+    balance: int
+    """so many pairs judged better less those judged worse"""
+
+    @property
+    def sign(self) -> int:
+        """1 where it is surely better, -1 where it is surely worse: interval and sign test both say so; else 0."""
+        agreed = int(self.low > 0 and self.balance > 0) - int(self.high < 0 and self.balance < 0)
+        return agreed if self.p < 0.05 else 0
+
+
+def lead(one: Sequence[Judgement], other: Sequence[Judgement]) -> Lead:
+    """``one`` less ``other``, pair by pair.
+
+    The variance is that of the pairs and of two more: one for each side by half, and one alike (Agresti and Min 2005), so that
+    pairs of which all say the same leave a doubt.
+    """
+    from scipy import stats
+
+    gaps = np.concatenate([a.right - b.right for a, b in zip(one, other, strict=True)])
+    weights = np.concatenate([np.full(len(a.right), 1 / len(a.right) / len(one)) for a in one])
+    mean, squares = float((gaps * weights).sum()), float((weights**2).sum())
+    count = 1 / squares  # so many pairs of equal weight would tell as much
+    variance = float(((gaps - mean) ** 2 * weights**2).sum()) / squares
+    smoothed = (count * variance + 1 + 2 * mean**2) / (count + 2)
+    error = 1.96 * math.sqrt(smoothed / count)
+    better, worse = int((gaps > 0).sum()), int((gaps < 0).sum())
+    p = float(stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    return Lead(mean, max(-1.0, mean - error), min(1.0, mean + error), p, better - worse)

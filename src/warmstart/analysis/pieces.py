@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import TypeVar
@@ -14,6 +15,9 @@ from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
 
 Passage = TypeVar("Passage")
+
+PART = re.compile(r"\\x[0-9a-f]{2}|<0x[0-9A-F]{2}>")
+"""a byte of a character, as pieces that hold a part of one print it"""
 
 
 def sampled(passages: Iterable[Passage], count: int, seed: int) -> list[Passage]:
@@ -49,3 +53,15 @@ def is_punctuation(piece: str) -> bool:
     """Whether a piece is made of punctuation and symbols only, white space aside."""
     bare = piece.strip()
     return bool(bare) and all(unicodedata.category(character)[0] in "PS" for character in bare)
+
+
+def punctuated(tokenizer: Tokenizer, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(V,) which of the tokens ``ids`` begin with punctuation or a symbol, and which end with it; special ones do neither.
+
+    Words end there whatever the kind of tokenizer, as BERT's do: "doesn't" is three words where its pieces let it be.
+    """
+    begins, ends = np.zeros(tokenizer.vocab_size, dtype=bool), np.zeros(tokenizer.vocab_size, dtype=bool)
+    for id in sorted(set(ids.tolist()) - tokenizer.specials.all()):
+        piece = PART.sub("a", tokenizer.token(id).removeprefix("##").replace("▁", " ")).strip()
+        begins[id], ends[id] = is_punctuation(piece[:1]), is_punctuation(piece[-1:])
+    return begins, ends

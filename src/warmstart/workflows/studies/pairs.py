@@ -11,10 +11,12 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.analysis.ngram import Trigram
-from warmstart.analysis.pairs import Judgement, judge, overall, score
+from warmstart.analysis.pairs import Judgement, judge, lead, overall, score
 from warmstart.config import Config
 from warmstart.data import Source, documents_of
 from warmstart.data.pairs import Pair, read_pairs
+from warmstart.errors import DataError
+from warmstart.evaluate.differences import holm
 from warmstart.model import Bundle
 from warmstart.report import Figure, Section, Table
 from warmstart.report.pairs import pairs_chart
@@ -51,6 +53,12 @@ class Found:
     """the same of the trigram; empty where no text was given"""
     causal: bool
 
+    def sure(self) -> tuple[int, int]:
+        """How many groups are above chance and how many below, by exact tests that Holm corrects for the number of groups."""
+        corrected = holm([one.p() for one in self.groups])
+        above = [one.share > 0.5 for one, p in zip(self.groups, corrected, strict=True) if p < 0.05]
+        return sum(above), len(above) - sum(above)
+
     def sentences(self) -> list[str]:
         """What was found, and how sure it is."""
         mean, low, high = overall(self.groups)
@@ -60,19 +68,17 @@ class Found:
             f"by {way}, {100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f}) of {count:,} pairs are judged rightly, the mean "
             f"over {len(self.groups)} groups; chance is 50 %"
         ]
-        above = sum(one.ends()[0] > 0.5 for one in self.groups)
-        below = sum(one.ends()[1] < 0.5 for one in self.groups)
-        said.append(f"{above} of {len(self.groups)} groups are surely above chance, {below} surely below")
+        above, below = self.sure()
+        said.append(
+            f"{above} of {len(self.groups)} groups are surely above chance, {below} surely below (exact tests, corrected for their "
+            "number by Holm)"
+        )
         if self.floor:
-            gap = np.concatenate([one.right for one in self.groups]) - np.concatenate([one.right for one in self.floor])
-            weights = np.concatenate([np.full(len(one.right), 1 / len(one.right)) for one in self.groups]) / len(self.groups)
-            middle = float((gap * weights).sum())
-            error = 1.96 * float(np.sqrt(((gap - middle) ** 2 * weights**2).sum()))
-            floor, *_ = overall(self.floor)
-            verb = "better than" if middle > error else "worse than" if middle < -error else "not seen to differ from"
+            gap, (floor, *_) = lead(self.groups, self.floor), overall(self.floor)
+            verb = {1: "better than", -1: "worse than", 0: "not seen to differ from"}[gap.sign]
             said.append(
-                f"it is {verb} a trigram of the text, which has {100 * floor:.1f} %: {100 * middle:+.1f} points "
-                f"({100 * (middle - error):.1f} to {100 * (middle + error):.1f})"
+                f"it is {verb} a trigram of the text, which has {100 * floor:.1f} %: {100 * gap.mean:+.1f} points "
+                f"({100 * gap.low:.1f} to {100 * gap.high:.1f})"
             )
         return said
 
@@ -80,11 +86,12 @@ class Found:
 def pairs(config: PairsConfig) -> Found:
     """Score, judge, print and write the page; the ``study pairs`` command."""
     bundle, given = load_model(config.model), read_pairs(config.pairs, config.first)
+    documents = _documents(config)
     folder = open_run(config.out, config, resume=False)
     sentences = [pair.good for pair in given] + [pair.bad for pair in given]
     scored = score(bundle, sentences)
     groups = judge(given, scored.by(per_token=config.per_token))
-    found = Found(groups, _floor(bundle, given, config), bundle.model.causal)
+    found = Found(groups, _floor(bundle, given, documents, config), bundle.model.causal)
     values = scored.by(per_token=config.per_token)
     columns = {"group": [p.group for p in given], "good": [p.good for p in given], "bad": [p.bad for p in given]}
     table = pl.DataFrame(columns | {"score_good": values[: len(given)], "score_bad": values[len(given) :]})
@@ -103,12 +110,19 @@ def rows_of(found: Found) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _floor(bundle: Bundle, given: list[Pair], config: PairsConfig) -> list[Judgement]:
-    """The trigram of the text under the model's own tokenizer, on the same pairs."""
-    if not config.text:
+def _documents(config: PairsConfig) -> list[str]:
+    """Of the text beside; raises ``DataError`` where it holds none."""
+    documents = list(documents_of([Source(path=path) for path in config.text]))
+    if config.text and not documents:
+        raise DataError(f"--text must hold at least one document that is not empty, but found none: {', '.join(config.text)}")
+    return documents
+
+
+def _floor(bundle: Bundle, given: list[Pair], documents: list[str], config: PairsConfig) -> list[Judgement]:
+    """The trigram of the documents under the model's own tokenizer, on the same pairs."""
+    if not documents:
         return []
     begin, tokenizer = bundle.tokenizer.specials.begin, bundle.tokenizer
-    documents = list(documents_of([Source(path=path) for path in config.text]))
     trigram = Trigram(([begin, begin, *ids] for ids in tokenizer.encode(documents)), tokenizer.vocab_size)
     rows = tokenizer.encode([pair.good for pair in given] + [pair.bad for pair in given])
     values = np.array([trigram.log_probability([begin, begin, *ids]) for ids in rows])
