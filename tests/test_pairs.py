@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,17 @@ def test_a_causal_score_is_the_sum_of_its_tokens(tokenizer: Tokenizer) -> None:
         assert found.tokens[place] == len(ids)
     assert found.log_probabilities[0] == found.log_probabilities[3]
     assert found.by(per_token=True)[0] == pytest.approx(found.log_probabilities[0] / found.tokens[0])
+
+
+def test_a_model_is_scored_as_it_learned(tokenizer: Tokenizer) -> None:
+    """A hybrid one token after token; one that learned only spans behind sentinels not at all."""
+    history = ({"objective": {"name": "hybrid"}, "generates": True},)
+    hybrid, causal = bundle_of(tokenizer, causal=False), bundle_of(tokenizer, causal=True)
+    found = score(replace(hybrid, history=history), SENTENCES).log_probabilities
+    np.testing.assert_array_equal(found, score(causal, SENTENCES).log_probabilities)
+    assert not np.allclose(found, score(hybrid, SENTENCES).log_probabilities)
+    with pytest.raises(ModelError, match="learned only spans behind sentinels"):
+        score(replace(causal, history=({"objective": {"name": "span"}, "generates": False},)), SENTENCES)
 
 
 BEGINNINGS = [

@@ -58,6 +58,10 @@ def score(bundle: Bundle, sentences: Sequence[str]) -> Scored:
             f"sentences are scored by a language model, but this one has a head of the kind '{bundle.model.head.config.kind}'; "
             "take the bundle that it was adapted from"
         )
+    if bundle.likelihood is None:
+        raise ModelError(
+            "sentences are scored by a model that learned to predict text, but this one learned only spans behind sentinels"
+        )
     unique = sorted(set(sentences))  # those that begin alike stand together
     encoded = encode(bundle.tokenizer, unique, bundle.model.backbone.config.max_tokens)
     if (lost := int((encoded.cut > 0).sum())) > 0:
@@ -65,7 +69,7 @@ def score(bundle: Bundle, sentences: Sequence[str]) -> Scored:
         raise ModelError(f"every sentence must fit into {longest} tokens, but {lost} of {len(unique)} do not; leave them out")
     different = {row.tobytes(): row for row in encoded.rows}
     rows, number = list(different.values()), {key: place for place, key in enumerate(different)}
-    way, found = _causal if bundle.model.causal else _masked, np.zeros(len(rows))
+    way, found = _causal if bundle.likelihood == "causal" else _masked, np.zeros(len(rows))
     for first in range(0, len(rows), AT_ONCE):
         found[first : first + AT_ONCE] = way(bundle, rows[first : first + AT_ONCE])
     place = {sentence: number[row.tobytes()] for sentence, row in zip(unique, encoded.rows, strict=True)}
@@ -97,7 +101,7 @@ def _causal(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
         if before >= 0:
             row, at = found[before]
             wanted[row].append((at, token, number))
-    said = _answers(bundle, rows, wanted, len(numbers))
+    said = _answers(bundle, rows, wanted, len(numbers), causal=True)
     return np.array([said[path].sum() for path in paths])
 
 
@@ -118,15 +122,15 @@ def _masked(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
             wanted.append([(place, int(row[place]), len(copies))])
             copies.append(copy)
             owners.append(owner)
-    np.add.at(out, np.array(owners, dtype=np.int64), _answers(bundle, copies, wanted, len(copies)))
+    np.add.at(out, np.array(owners, dtype=np.int64), _answers(bundle, copies, wanted, len(copies), causal=False))
     return out
 
 
-def _answers(bundle: Bundle, rows: Sequence[np.ndarray], wanted: Sequence[list[Wanted]], count: int) -> np.ndarray:
+def _answers(bundle: Bundle, rows: Sequence[np.ndarray], wanted: Sequence[list[Wanted]], count: int, *, causal: bool) -> np.ndarray:
     """(count,) the log-probabilities that are ``wanted`` of each row, each at its own number; 0 where none is."""
 
     def asked(batch: Batch, places: np.ndarray) -> Tensor:
-        states = bundle.model.backbone(batch.ids, mask=batch.mask, causal=bundle.model.causal).last  # (B, T, D)
+        states = bundle.model.backbone(batch.ids, mask=batch.mask, causal=causal).last  # (B, T, D)
         row = np.repeat(np.arange(len(places)), [len(wanted[place]) for place in places])
         at, tokens, _ = np.concatenate([wanted[place] for place in places]).T
         spots, which = np.unique(row * states.shape[1] + at, return_inverse=True)  # logits are made once for each place

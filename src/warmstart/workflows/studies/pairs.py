@@ -91,7 +91,7 @@ def pairs(config: PairsConfig) -> Found:
     sentences = [pair.good for pair in given] + [pair.bad for pair in given]
     scored = score(bundle, sentences)
     groups = judge(given, scored.by(per_token=config.per_token))
-    found = Found(groups, _floor(bundle, given, documents, config), bundle.model.causal)
+    found = Found(groups, _floor(bundle, given, documents, config), bundle.likelihood == "causal")
     values = scored.by(per_token=config.per_token)
     columns = {"group": [p.group for p in given], "good": [p.good for p in given], "bad": [p.bad for p in given]}
     table = pl.DataFrame(columns | {"score_good": values[: len(given)], "score_bad": values[len(given) :]})
