@@ -16,7 +16,9 @@ from conftest import SENTENCES, make_language_model
 from test_kinds import language_bundle, tune, write_task
 from warmstart.analysis.ablate import Part, erased, losses, means_of, parts_of, passages_of, shuffled, zero
 from warmstart.cli import main
+from warmstart.data.batch import Encoded
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.evaluate.differences import Gap, Judged
 from warmstart.heads import EmbedHeadConfig
 from warmstart.inserts import LoraConfig, insert
 from warmstart.model import Bundle, Model, load, parameter_counts, save, swap_head
@@ -26,7 +28,8 @@ from warmstart.types import IGNORE
 from warmstart.workflows.adapt import AdaptConfig, adapt
 from warmstart.workflows.studies import ablate as study
 from warmstart.workflows.studies.ablate import AblateConfig, ablate
-from warmstart.workflows.studies.yardstick import yardstick_for
+from warmstart.workflows.studies.effects import Effect, Found
+from warmstart.workflows.studies.yardstick import Yardstick, yardstick_for
 
 IDS = torch.tensor([[5, 9, 2, 11, 7], [8, 3, 6, 0, 0]])
 MASK = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
@@ -275,6 +278,21 @@ def test_the_command_finds_what_matters_and_prunes(
     model = load(trained).model
     with erased(model, gone, zero):
         assert stick.judge(pruned.model).scores[0] == pytest.approx(whole.judge(model).scores[0], abs=1e-5)
+
+
+def test_what_matters_is_what_is_seen_to_matter() -> None:
+    """The greatest change of those seen is named, though another is greater by chance; what is seen to help does not matter."""
+    encoded = Encoded((np.zeros(5, dtype=np.int64),) * 100, np.zeros(100, dtype=np.int64))
+    stick = Yardstick("accuracy", "points", 2, False, encoded, lambda _: (1.0, np.ones(10)))
+    judged = Judged("one", (1.0,), np.ones((1, 10)))
+    loud = Effect(Part("block 1", "block", "blocks.0", block=0), judged, Gap(5, -1, 11, 3, 0.1), 0.2)
+    seen = Effect(Part("block 1, head 1", "head", "blocks.0.attention.out", block=0, head=0), judged, Gap(4, 3, 5, 0.5, 1e-8), 1e-7)
+    other = Part("block 1, head 2", "head", "blocks.0.attention.out", block=0, head=1)
+    helps = Effect(other, judged, Gap(-4, -5, -3, 0.5, 1e-8), 1e-7)
+    said = Found(stick, judged, [loud, seen, helps], 4, 1.0).sentences()
+    assert said[0].startswith("block 1, head 1 matters most of what is seen to matter: without it accuracy is worse by 4.00 points")
+    assert said[1] == "block 1 costs more, 5.00 points (-1.00 to 11.00), but is not told from no change"
+    assert Found(stick, judged, [loud, helps], 3, 1.0).sentences()[0].startswith("no part is seen to matter on 100 texts: block 1")
 
 
 @pytest.mark.parametrize("by", ["mean", "resample"])

@@ -275,6 +275,7 @@ def test_the_command_says_what_changed(written: Path, capsys: pytest.CaptureFixt
     said = " ".join(capsys.readouterr().err.split())
     assert "The same bit for bit: the embedding, layer 1, layer 2." in said
     assert "Layer 3 changed most" in said
+    assert "there (mean of 3 draws)" in said
     assert "Weights went furthest in block 3" in said
     assert "nats per token under the language head from before" in said
     assert "Word perplexity there is" in said
@@ -309,6 +310,8 @@ def test_the_command_leaves_out_what_it_cannot_tell(
     said = " ".join(capsys.readouterr().err.split())
     assert "No layer changed" in said
     assert "No weight changed" in said
+    assert "Attention did not move" in said
+    assert "most in layer" not in said
     assert "neighbours are not compared" in said.lower()
     assert "never learned to predict plain text" in said
     assert "apart" not in said
@@ -316,6 +319,14 @@ def test_the_command_leaves_out_what_it_cannot_tell(
     assert run(tmp_path / "one", tmp_path / "one", *words, "--held-out", str(tmp_path / "t.txt")) == 2
     assert "--held-out needs a model" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_folder_has_its_name_however_it_is_given(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``.`` is the folder one stands in."""
+    monkeypatch.chdir(written / "after")
+    assert run(written / "before", Path("."), "--text", str(written / "t.txt"), "--out", str(written / "run")) == 0
+    assert "Drift: from before to after" in (written / "run" / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("no_second_process")

@@ -27,6 +27,7 @@ from warmstart.analysis.correlation import Sums, shifted
 from warmstart.analysis.properties import Told
 from warmstart.backbone import Backbone
 from warmstart.backbone.block import FeedForward
+from warmstart.data.batch import Encoded
 from warmstart.engine import read
 from warmstart.errors import ModelError
 from warmstart.model import Bundle, Model
@@ -105,7 +106,7 @@ Seen = Callable[[np.ndarray, list[np.ndarray]], None]
 """is handed the places of a batch's passages, and (n, F) float32 activations of each"""
 
 
-def visit(bundle: Bundle, told: Told, of: Of, seen: Seen) -> None:
+def visit(bundle: Bundle, encoded: Encoded, of: Of, seen: Seen) -> None:
     """Hand over the activations of every passage, without the tokens that frame it, batch by batch."""
     plan_of(bundle.model, of)
 
@@ -113,11 +114,11 @@ def visit(bundle: Bundle, told: Told, of: Of, seen: Seen) -> None:
         states = states_of(bundle, batch)
         layers = heard if of == "neurons" else [*states.layers[:-1], states.last]
         values = torch.cat(list(layers), dim=-1).float().cpu().numpy()  # (B, T, F)
-        seen(places, [values[row, 1 : len(told.encoded.rows[place]) - 1] for row, place in enumerate(places)])
+        seen(places, [values[row, 1 : len(encoded.rows[place]) - 1] for row, place in enumerate(places)])
         return torch.zeros(0)
 
     with overheard(bundle.model.backbone) as heard:
-        read(bundle.model, told.encoded, bundle.tokenizer.specials.pad, ask=asked)
+        read(bundle.model, encoded, bundle.tokenizer.specials.pad, ask=asked)
 
 
 @dataclass(frozen=True)
@@ -149,22 +150,22 @@ def correlate(bundle: Bundle, told: Told, of: Of, shifts: int, seed: int) -> Cor
         if shifts:
             turned.add(values, np.concatenate([shifted(told.values[i], rng(seed, "shifts", i), shifts) for i, _ in filled]))
 
-    visit(bundle, told, of, seen)
+    visit(bundle, told.encoded, of, seen)
     floor = np.full(count, np.nan)
     if shifts:
         floor = np.quantile(np.abs(turned.r()).max(axis=0).reshape(shifts, count), 0.95, axis=0)
     return Correlated(plain.r(), floor, plain.n)
 
 
-def activations(bundle: Bundle, told: Told, of: Of, columns: Sequence[int]) -> list[np.ndarray]:
+def activations(bundle: Bundle, encoded: Encoded, of: Of, columns: Sequence[int]) -> list[np.ndarray]:
     """For each passage (n, len(columns)): the activations of some neurons."""
-    kept, out = list(columns), [np.zeros((0, len(columns)), dtype=np.float32) for _ in told.values]
+    kept, out = list(columns), [np.zeros((0, len(columns)), dtype=np.float32) for _ in encoded.rows]
 
     def seen(places: np.ndarray, rows: list[np.ndarray]) -> None:
         for place, values in zip(places, rows, strict=True):
             out[place] = values[:, kept]
 
-    visit(bundle, told, of, seen)
+    visit(bundle, encoded, of, seen)
     return out
 
 

@@ -19,11 +19,11 @@ COLUMNS = 104
 """characters of a line of coloured tokens"""
 CHARACTER = 6.7
 """pixels of one"""
-KINDS = ("best neuron", "floor of chance", "best, untrained")
+KINDS = ("best neuron", "floor of chance", "bar of untrained backbones")
 
 
 def best_chart(rows: Sequence[tuple[str, float, float, float, float, float]]) -> Chart:
-    """The best neuron of each property: rows of (property, r, low, high, floor, untrained), without signs, nan where unknown."""
+    """The best neuron of each property: rows of (property, r, low, high, floor, bar), without signs, nan where unknown."""
     names = [row[0] for row in rows]
     values: list[dict[str, Any]] = [
         {"at": at, "property": row[0], "kind": kind, "r": r, "low": low, "high": high}

@@ -176,7 +176,7 @@ def _study(found: Found, config: AblateConfig) -> Study:
     table = [one.cells(stick) for one in found.effects]
     tiles = [(stick.name, stick.said(found.whole.scores[0])), ("texts", f"{len(stick.encoded):,}"), ("parts", f"{len(rows):,}")]
     return Study(
-        f"Ablation: {Path(config.model).name}",
+        f"Ablation: {Path(config.model).resolve().name}",
         found.sentences(),
         (
             Section("What each part is worth", (stands,), figures),

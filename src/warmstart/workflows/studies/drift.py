@@ -98,6 +98,6 @@ def _sources(paths: Sequence[str], *, sentences: bool = False) -> list[Source]:
 
 
 def _name(path: str) -> str:
-    """A folder's name; of a run's bundle, the run's."""
-    place = Path(path)
+    """A folder's name; of a run's bundle, the run's; of ``.``, that of the folder itself."""
+    place = Path(path).resolve()
     return place.parent.name if place.name == "bundle" else place.name

@@ -20,19 +20,20 @@ from warmstart.workflows.studies.probe import layer_name
 
 AFTER, RANDOM, COSINE = "before and after", "before and random weights", "cosine of a token with itself"
 LAYERS = ("layer", "CKA with before (95 %)", "random weights", "cosine")
+DRAWS = 3
+"""backbones of random weights whose mean stands beside"""
 APART = 40
 """passages over which all pairs of heads are compared"""
 
 
 def states_part(before: Bundle, after: Bundle, sample: Sample, seed: int) -> Part:
-    """CKA of every layer with every layer, beside random weights; cosines of tokens with themselves."""
+    """CKA of every layer with every layer, beside draws of random weights; cosines of tokens with themselves."""
     names, starts = layer_names(before), sample.starts
     old, new = token_states(before, sample), token_states(after, sample)
-    random = token_states(with_random_weights(before, seed), sample)
     everything, layers = grid(old, new, starts), range(len(names))
     own = everything[layers, layers]
     own[[np.array_equal(old[:, layer], new[:, layer]) for layer in layers]] = 1.0  # not but for a rounding
-    floor = np.stack([cka(kernel(old[:, layer], starts), kernel(random[:, layer], starts)) for layer in layers])
+    floor = np.mean([_random(before, old, sample, seed + draw) for draw in range(DRAWS)], axis=0)
     alike = cosines(old, new)
     kept = {
         AFTER: [_likeness(one) for one in own],
@@ -59,7 +60,8 @@ def states_part(before: Bundle, after: Bundle, sample: Sample, seed: int) -> Par
     )
     text = (
         f"{len(old):,} tokens of {len(starts):,} passages. CKA is 1 where states are the old ones turned, mirrored or scaled; the "
-        "cosine falls for these too. Random weights: a backbone of the same shape that has learned nothing.",
+        f"cosine falls for these too. Random weights: backbones of the same shape that have learned nothing, the mean of {DRAWS} "
+        "draws; its interval is over passages alone.",
     )
     return Part(
         _changed(names, own, floor),
@@ -71,6 +73,12 @@ def states_part(before: Bundle, after: Bundle, sample: Sample, seed: int) -> Par
         (("CKA of the last layer", f"{own[-1, 0]:.3f}"), ("random weights", f"{floor[-1, 0]:.3f}")),
         (table, LAYERS),
     )
+
+
+def _random(before: Bundle, old: np.ndarray, sample: Sample, seed: int) -> np.ndarray:
+    """(L + 1, 1 + N) CKA of each layer of the states (n, L + 1, D) with one draw of random weights."""
+    drawn, starts = token_states(with_random_weights(before, seed), sample), sample.starts
+    return np.stack([cka(kernel(old[:, at], starts), kernel(drawn[:, at], starts)) for at in range(old.shape[1])])
 
 
 def _changed(names: Sequence[str], own: np.ndarray, floor: np.ndarray) -> list[str]:
@@ -89,8 +97,8 @@ def _changed(names: Sequence[str], own: np.ndarray, floor: np.ndarray) -> list[s
     calm = f"{layer_name(names[least])} changed least, with a CKA of {around(*_likeness(own[least]))}: {around(*gap)} more{doubt}"
     said = [
         f"{layer_name(names[most])} changed most: unbiased linear CKA with what it was is {around(*_likeness(own[most]))}; random "
-        f"weights have {around(*_likeness(floor[most]))} there: it went {way:.0f} % ({way_low:.0f} to {way_high:.0f}) of the way "
-        "to them",
+        f"weights have {around(*_likeness(floor[most]))} there (mean of {DRAWS} draws): it went {way:.0f} % ({way_low:.0f} to "
+        f"{way_high:.0f}) of the way to them",
         f"the same bit for bit: {', '.join(still)}" if still else calm,
     ]
     half = len(own) // 2
@@ -154,6 +162,8 @@ def attention_part(before: Bundle, after: Bundle, sample: Sample, seed: int) -> 
         f"attention moved by {_whole(gone, seed)} bits on average over heads and tokens (Jensen-Shannon, 0 to 1), most in layer "
         f"{i + 1}, head {j + 1}: {around(float(mean[i, j]), float(low[i, j]), float(high[i, j]))}{beside}"
     ]
+    if not mean.any():
+        findings = [f"attention did not move: every head looks where it looked{beside}"]
     rows = [
         (str(layer + 1), f"{mean[layer].mean():.3f}", f"{mean[layer].max():.3f}",
          around(*(float(one[layer, 0]) for one in (between, *ends))))

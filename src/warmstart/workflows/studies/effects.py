@@ -36,6 +36,11 @@ class Effect:
         """It can be told from no change."""
         return self.p < SURE
 
+    @property
+    def missed(self) -> bool:
+        """The model is seen to be worse without it."""
+        return self.seen and self.gap.mean > 0
+
     def plain(self) -> dict[str, Any]:
         """A row of plain values; blocks and heads count from 1."""
         block, head = (None if place is None else place + 1 for place in (self.part.block, self.part.head))
@@ -96,13 +101,16 @@ class Found:
 
     def sentences(self) -> list[str]:
         """What was found, and how sure it is."""
-        stick, most, texts = self.stick, self.effects[0], len(self.stick.encoded)
+        stick, first, texts = self.stick, self.effects[0], len(self.stick.encoded)
         before = f"{stick.name} of the whole model: {stick.said(self.whole.scores[0])}"
-        if most.seen and most.gap.mean > 0:
-            said = [f"{most.part.name} matters most: without it {stick.name} is worse by {stick.change(most.gap)}; {before}"]
+        if most := next((one for one in self.effects if one.missed), None):
+            verb = "matters most" if most is first else "matters most of what is seen to matter"
+            said = [f"{most.part.name} {verb}: without it {stick.name} is worse by {stick.change(most.gap)}; {before}"]
+            if most is not first:
+                said.append(f"{first.part.name} costs more, {stick.change(first.gap)}, but is not told from no change")
         else:
             said = [
-                f"no part is seen to matter on {texts:,} texts: {most.part.name} costs most, {stick.change(most.gap)}; {before}"
+                f"no part is seen to matter on {texts:,} texts: {first.part.name} costs most, {stick.change(first.gap)}; {before}"
             ]
         if self.heads:
             said += self._of_heads()
@@ -114,9 +122,9 @@ class Found:
 
     def _of_heads(self) -> list[str]:
         heads, stick = self.heads, self.stick
-        missed, helped = ([one for one in heads if one.seen and (one.gap.mean > 0) is bad] for bad in (True, False))
+        missed, helped = [one for one in heads if one.missed], [one for one in heads if one.seen and not one.missed]
         noise = float(np.median([one.gap.error for one in heads]))
-        most = heads[0]
+        most = (missed or heads)[0]
         times = f", {most.gap.mean / most.gap.error:.1f} times its own standard error" if most.gap.error else ""
         better = f"; the model is seen to be better without {len(helped)} of them" if helped else ""
         return [

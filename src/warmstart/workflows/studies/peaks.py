@@ -1,10 +1,11 @@
-"""What came of ``study neurons``: the best neuron of each property beside chance and an untrained backbone.
+"""What came of ``study neurons``: the best neuron of each property beside chance and untrained backbones.
 
-Letters: F neurons, P properties.
+Letters: F neurons, P properties, K untrained backbones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,9 @@ import polars as pl
 
 from warmstart.analysis.neurons import Correlated, Plan
 
-HEADER = ("property", "neuron", "r (95 %)", "chance", "untrained")
+HEADER = ("property", "neuron", "r (95 %)", "chance", "untrained, bar")
+FEW = 30
+"""passages below which the bootstrap's intervals are too narrow"""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,34 @@ class Peak:
 
 
 @dataclass(frozen=True)
+class Untrained:
+    """The best neuron for a property in each of K untrained backbones."""
+
+    sizes: Sequence[float]
+    """(K,) absolute r"""
+    peak: Peak
+    """of the first of them"""
+    count: int
+    """properties of which the same is asked"""
+
+    @property
+    def bar(self) -> float:
+        """What one more such backbone stays below, or the end of the first one's interval over passages if that is more.
+
+        The former is the prediction bound of a further draw (Student's t, 2.5 % for all properties together: Bonferroni).
+        """
+        from scipy import stats
+
+        sizes, draws = np.array(self.sizes), len(self.sizes)
+        doubt = stats.t.ppf(1 - 0.025 / self.count, draws - 1) * sizes.std(ddof=1) * np.sqrt(1 + 1 / draws)
+        return min(1.0, max(float(sizes.mean() + doubt), self.peak.ends[1]))
+
+    def __str__(self) -> str:
+        least, most = min(self.sizes), max(self.sizes)
+        return f"{len(self.sizes)} untrained backbones {least:.2f} to {most:.2f} (bar: {self.bar:.2f})"
+
+
+@dataclass(frozen=True)
 class Best:
     """The neuron that goes best with a property, and what it must beat."""
 
@@ -43,13 +74,13 @@ class Best:
     peak: Peak
     floor: float
     """of chance"""
-    control: Peak | None
-    """the best neuron of an untrained backbone, where one was asked"""
+    control: Untrained | None
+    """what untrained backbones have, where they were asked"""
 
     @property
     def gain(self) -> float:
-        """How much more than an untrained backbone's, or than chance."""
-        return abs(self.peak.r) - (self.floor if self.control is None else abs(self.control.r))
+        """How much more than untrained backbones would have, or than chance."""
+        return abs(self.peak.r) - (self.floor if self.control is None else self.control.bar)
 
     @property
     def above(self) -> bool:
@@ -58,8 +89,8 @@ class Best:
 
     @property
     def learned(self) -> bool:
-        """Also clearly above what an untrained backbone has: the intervals lie apart."""
-        return self.above and self.control is not None and self.peak.ends[0] > self.control.ends[1]
+        """Also clearly above what untrained backbones have: the whole interval is."""
+        return self.above and self.control is not None and self.peak.ends[0] > self.control.bar
 
 
 @dataclass(frozen=True)
@@ -75,18 +106,24 @@ class Neurons:
     names: tuple[str, ...]
     """the properties, in the order of the columns"""
     still: tuple[str, ...]
+    passages: int
+    """that have tokens"""
 
     def sentences(self) -> list[str]:
         """What was found, and how sure it is."""
         above, learned = [one for one in self.best if one.above], [one for one in self.best if one.learned]
-        known, first = self.best[0].control is not None, self.best[0]
-        beyond = f", for {len(learned)} clearly more than the best of an untrained backbone (intervals apart)" if known else ""
+        known, first, beyond = self.best[0].control, self.best[0], ""
+        if known:
+            beyond = (
+                f", for {len(learned)} clearly more than in {len(known.sizes)} untrained backbones (the interval lies above "
+                f"the bar that one more of them would stay below, corrected for {known.count} properties)"
+            )
         said = [
             f"for {len(above)} of {len(self.best)} properties the best neuron goes with it above the floor of chance{beyond}; "
             f"most with {first.name}: neuron {self.plan.neuron(first.peak.column)}, r = {first.peak}"
         ]
         for one in sorted(learned if known else above, key=lambda one: -one.gain)[:6]:
-            beside = f", an untrained backbone has {one.control}" if one.control else ""
+            beside = f", {one.control}" if one.control else ""
             said.append(
                 f"{one.name}: neuron {self.plan.neuron(one.peak.column)}, r = {one.peak}; chance gives the best of all neurons "
                 f"{one.floor:.2f}{beside}"
@@ -99,14 +136,16 @@ class Neurons:
             f"which takes the {self.correlated.n:,} tokens as independent; {100 * over.mean():.1f} % are above the floor of chance"
         )
         if self.still:
-            said.append(f"left out, since they never vary in this text: {', '.join(self.still)}")
+            said.append(f"left out, since they never vary in this text as the tokenizer spells it: {', '.join(self.still)}")
+        if self.passages < FEW:
+            said.append(f"intervals over as few as {self.passages} passages are too narrow: take what is just above for chance")
         return said
 
     def rows(self) -> list[tuple[str, ...]]:
         """One row a property."""
         rows = list[tuple[str, ...]]()
         for one in self.best:
-            control = "-" if one.control is None else f"{abs(one.control.r):.2f}"
+            control = "-" if one.control is None else f"{one.control.bar:.2f}"
             rows.append((one.name, str(self.plan.neuron(one.peak.column)), str(one.peak), f"{one.floor:.2f}", control))
         return rows
 
