@@ -87,12 +87,12 @@ def texts() -> tuple[Tokenizer, Corpus, Corpus]:
     return tokenizer, prepare(sources[0], tokenizer, folder), prepare(sources[1], tokenizer, folder)
 
 
-def reach(recipe: Recipe, tokens: int, seed: int) -> Reached:
-    """Train by a recipe with so many tokens."""
-    tokenizer, text, kept = texts()
+def prepared(recipe: Recipe, budget: dict[str, Any], seed: int) -> tuple[Model, Work, TrainConfig]:
+    """A fresh model and what it has to do, by a recipe."""
+    tokenizer, text, _ = texts()
     config = BackboneConfig.build(recipe.backbone)
     rows = Rows(text, tokenizer.vocabulary(), recipe.objective, config.max_tokens)
-    settings = TrainConfig.build(recipe.train | {"tokens": tokens})
+    settings = TrainConfig.build(recipe.train | {"tokens": None} | budget)
     seed_torch(seed, "backbone")
     backbone = Backbone(config, tokenizer.vocab_size)
     head = fresh_head(LanguageHeadConfig.build(recipe.head), backbone, seed)
@@ -103,8 +103,15 @@ def reach(recipe: Recipe, tokens: int, seed: int) -> Reached:
     if recipe.lengths:
         batches = growing(batches, steps)
     loss = (lambda batch: with_z(model, batch, recipe.z_loss)) if recipe.z_loss else None
-    done = train(model, Work(batches, steps, seed, loss=loss, show=False), settings)
-    measured = Rows(kept, tokenizer.vocabulary(), ObjectiveConfig(name=recipe.objective.name), config.max_tokens)
+    return model, Work(batches, steps, seed, loss=loss, show=False), settings
+
+
+def reach(recipe: Recipe, tokens: int, seed: int) -> Reached:
+    """Train by a recipe with so many tokens."""
+    model, work, settings = prepared(recipe, {"tokens": tokens}, seed)
+    done = train(model, work, settings)
+    tokenizer, _, kept = texts()
+    measured = Rows(kept, tokenizer.vocabulary(), ObjectiveConfig(name=recipe.objective.name), model.backbone.config.max_tokens)
     found = Reached(done.tokens, done.seconds, held_out(model, measured)["loss"])
     print(f"{recipe} seed {seed}: {found}", flush=True)
     return found
@@ -149,14 +156,8 @@ def said(values: Sequence[float], form: str) -> str:
 
 def stepping(recipe: Recipe) -> Step:
     """A few training steps of a recipe, to be timed."""
-    tokenizer, text, _ = texts()
-    config = BackboneConfig.build(recipe.backbone)
-    rows = Rows(text, tokenizer.vocabulary(), recipe.objective, config.max_tokens)
-    settings = TrainConfig.build(recipe.train | {"steps": TIMED, "tokens": None})
-    backbone = Backbone(config, tokenizer.vocab_size)
-    model = Model(backbone, fresh_head(LanguageHeadConfig.build(recipe.head), backbone, 0), causal=True)
-    batches: Batches = pretraining_batches(rows, settings.batch, 1, 0)
-    return lambda: train(model, Work(batches, TIMED, 0, show=False), settings)
+    model, work, settings = prepared(recipe, {"steps": TIMED}, 0)
+    return lambda: train(model, work, settings)
 
 
 def speeds(rounds: int = 7) -> list[float]:
@@ -196,14 +197,16 @@ def told(goals: Sequence[Reached], ours: Sequence[Sequence[Reached]], rates: Seq
     return table(("recipe", "tokens", "held-out loss, nats", "seconds", "times fewer seconds"), rows)
 
 
-def compared(title: str, found: dict[str, list[Reached]]) -> str:
-    """Losses beside the first row's, seed by seed."""
+def compared(title: str, found: dict[str, list[Reached]], steps: dict[str, float] | None = None) -> str:
+    """Losses beside the first row's, seed by seed, and how many times as long as its steps theirs take."""
     base, rows = next(iter(found.values())), []
     for name, runs in found.items():
         gaps = [one.loss - other.loss for one, other in zip(runs, base, strict=True)]
         gap = said(gaps, "+.3f") if runs is not base else ""
-        rows.append((name, said([one.loss for one in runs], ".3f"), gap))
-    return table((title, "held-out loss, nats", "against the first row"), rows)
+        took = (f"{steps[name]:.2f}",) if steps else ()
+        rows.append((name, said([one.loss for one in runs], ".3f"), gap, *took))
+    header = (title, "held-out loss, nats", "against the first row", *(("times as long a step",) if steps else ()))
+    return table(header, rows)
 
 
 if __name__ == "__main__":

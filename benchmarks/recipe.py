@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from benchmarks.reaching import OURS, SEEDS, compared, reach
+from benchmarks.pairs import in_turn, ratio
+from benchmarks.reaching import OURS, SEEDS, compared, reach, stepping
 
 TOKENS = 300_000
 VARIANTS = {
@@ -21,10 +23,16 @@ VARIANTS = {
 }
 
 
+def steps_of(rounds: int = 7) -> dict[str, float]:
+    """How many times as long as ours each variant's steps take, timed in turn."""
+    timed = in_turn({name: partial(stepping, recipe) for name, recipe in VARIANTS.items()}, rounds, warm=1)
+    return {one.name: ratio(one, timed[0]) for one in timed}
+
+
 def run() -> str:
     """One row a variant."""
     found = {name: [reach(recipe, TOKENS, seed) for seed in SEEDS] for name, recipe in VARIANTS.items()}
-    return compared(f"{TOKENS:,} tokens", found)
+    return compared(f"{TOKENS:,} tokens", found, steps_of())
 
 
 if __name__ == "__main__":
