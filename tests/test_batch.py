@@ -7,14 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from conftest import SENTENCES, make_language_model
 from warmstart.data import Corpus, Source, prepare
 from warmstart.data import batch as batch_file
-from warmstart.data.batch import Encoded, Rows, collate, encode, evened, labelled_batches, ordered_batches
+from warmstart.data.batch import Encoded, Rows, collate, encode, encode_pieces, evened, labelled_batches, ordered_batches
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import rng
-from warmstart.tokenizer import Tokenizer
+from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from warmstart.types import IGNORE
 
 
@@ -84,6 +86,33 @@ def test_long_texts_lose_their_end_but_not_their_frame(tokenizer: Tokenizer, app
     assert encoded.rows[0].tolist() == [tokenizer.specials.eos, *whole[:3], last]
     assert encoded.cut.tolist() == [len(whole) - 3, 0]
     assert encoded.rows[1].tolist() == [tokenizer.specials.eos, last]
+
+
+def blank_of_its_own() -> Tokenizer:
+    """As Llama 2 has it: a blank before every text, also before one that begins with a blank."""
+    backend = Backend(models.BPE(unk_token="<unk>"))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    backend.train_from_iterator(SENTENCES * 20, trainers.BpeTrainer(vocab_size=300, special_tokens=["<unk>", "<s>", "</s>"]))
+    backend.pre_tokenizer = None
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
+    return Tokenizer(backend.to_str())
+
+
+@pytest.mark.parametrize("kind", ["bytes", "wordpiece", "unigram", "word", "llama"])
+def test_words_are_encoded_as_the_text_that_they_make(kind: str) -> None:
+    """Whoever puts the blank before a word; each mark is where the word begins."""
+    if kind == "llama":
+        tokenizer = blank_of_its_own()
+    else:
+        tokenizer = train_tokenizer(SENTENCES * 20, TokenizerConfig(kind=kind, vocab_size=330, sentinels=0))  # type: ignore[arg-type]
+    words = [sentence.split() for sentence in SENTENCES]
+    found = encode_pieces(tokenizer, [[text[0], *(f" {word}" for word in text[1:])] for text in words], 64)
+    whole = encode(tokenizer, SENTENCES, 64)
+    for text, row, wanted, marks in zip(words, found.rows, whole.rows, found.marks, strict=True):
+        assert row.tolist() == wanted.tolist()
+        spelled = [tokenizer.decode(row[a:b].tolist()).strip() for a, b in zip(marks, [*marks[1:], len(row) - 1], strict=True)]
+        assert kind in ("wordpiece", "word") or spelled == text
 
 
 def test_accumulated_steps_read_as_many_texts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 
 from conftest import SENTENCES, make_language_model
 from warmstart.analysis.activations import states_of, text_states, with_random_weights, word_states, words_of
-from warmstart.analysis.probe import Items, clustered, control_labels, fit, levelled, online_code, right
-from warmstart.analysis.probing import BAG, probe
+from warmstart.analysis.probe import Items, clustered, control_labels, fit, frequency_code, levelled, online_code, right
+from warmstart.analysis.probing import BAG, Asked, Reading, probe, splits_of
 from warmstart.cli import main
 from warmstart.data.batch import encode
 from warmstart.data.probing import IGNORED, Part, Probing, read_probing, word_tasks
@@ -25,6 +26,8 @@ from warmstart.errors import DataError
 from warmstart.model import Bundle, save
 from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
+from warmstart.workflows.studies import probe as study
+from warmstart.workflows.studies.probe import Found, ProbeConfig, floors_of, unfit
 
 WORDS = [tuple(sentence.split()) for sentence in SENTENCES]
 
@@ -124,6 +127,28 @@ def test_the_online_code_is_short_only_where_something_is_learned() -> None:
     assert found[2] < 1.1
 
 
+def test_a_code_may_be_short_by_the_frequency_of_labels_alone() -> None:
+    """Of ten labels nine alike: noise codes them no shorter than a probe with nothing to read; equal ones stay as long."""
+    draw = rng(0, "uneven")
+    labels = torch.from_numpy((draw.random(800) < 0.1).astype(np.int64))
+    items = Items(torch.from_numpy(draw.normal(size=(1, 800, 8))).float(), labels[None])
+    alone = frequency_code(labels[:600], labels[600:], 2, seed=0)
+    noise = online_code(items.take(np.arange(600)), items.take(np.arange(600, 800)), torch.ones(1, 1), 2, seed=0)
+    assert 1.3 < alone < 2.2
+    assert noise[0] < alone + 0.05
+    assert frequency_code(torch.arange(200) % 2, torch.arange(200) % 2, 2, seed=0) == pytest.approx(1, abs=0.02)
+
+
+def test_a_bag_holds_the_tokens_that_the_layers_mean_is_over(tokenizer: Tokenizer) -> None:
+    """Frame and cut alike: where the embedding knows no place, it is the bag."""
+    whole = Part(tuple(WORDS), tuple(np.array([i % 2]) for i in range(4)))
+    for room in (64, 8):
+        model = make_language_model(vocab_size=tokenizer.vocab_size, max_tokens=room, positions="rotary")
+        for split in splits_of(Bundle(model, tokenizer), Probing("half", ("a", "b"), whole, whole, whole)):
+            torch.testing.assert_close(split.states[0], split.states[1])
+            assert (split.lost, split.whole) == (0 if room == 64 else 4, 4)
+
+
 def test_intervals_know_that_words_of_a_sentence_go_together() -> None:
     """Fifty sentences of ten equal words give the interval of fifty items, not of five hundred."""
     each = rng(0, "right").integers(0, 2, 50).astype(float)
@@ -151,6 +176,105 @@ def test_every_reading_of_a_model_is_probed(tokenizer: Tokenizer) -> None:
     assert not torch.equal(other.model.backbone.embedding.weight, bundle.model.backbone.embedding.weight)
 
 
+def place_task() -> Probing:
+    """First word or another, of ten copies of each sentence."""
+    part = Part(tuple(WORDS * 10), tuple(np.array([0] + [1] * (len(text) - 1)) for text in WORDS * 10))
+    return Probing("first", ("yes", "no"), part, part, part, words=True)
+
+
+def found_of(model: str, *, bag: float = 0.5, items: int = 40, draws: int = 2, asked: Asked | None = None) -> Found:
+    """What a model tells of one item a sentence, most of it right."""
+    each, control = (rng(0, "right").random(items) < 0.8).astype(float)[None], np.zeros((1, items))
+    asked = asked or Asked(0.5, 0, items, (1.2,))
+    layer = Reading("1", each, control, np.arange(items), 0.8, (1.5,), asked)
+    floor = Reading(BAG, np.full((1, items), bag), control, np.arange(items), 0.5, (1.1,), asked)
+    random = Reading("1", np.repeat(1 - each, draws, axis=0), control, np.arange(items), 0.2)
+    return Found(place_task(), model, {BAG: floor, "1": layer}, {}, {"1": random})
+
+
+def test_words_that_do_not_fit_are_said(tokenizer: Tokenizer) -> None:
+    """With their number; the commonest label is that of the words asked; models that were asked different ones are named."""
+    found = []
+    for name, room in (("long", 64), ("short", 7)):
+        bundle = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, max_tokens=room), tokenizer)
+        found.append(Found(place_task(), name, {one.layer: one for one in probe(bundle, place_task(), "linear", [0])}, {}, {}))
+    long, short = (one.asked for one in found)
+    words = 10 * sum(map(len, WORDS))
+    left = len(found[1].best.groups)
+    assert (long.lost, long.whole, short.lost) == (0, 3 * words, 3 * (words - left))
+    assert 0 < left < words
+    assert long.commonest == pytest.approx(1 - 40 / words)
+    assert short.commonest == pytest.approx(max(40 / left, 1 - 40 / left))
+    first, second = unfit(found)
+    assert first == f"first: {short.lost} of {3 * words:,} words did not fit into short and are not asked"
+    assert f"different items, as not all fit (in test: long {words}, short {left})" in second
+    assert unfit(found[:1]) == []
+
+
+def test_a_task_that_asks_too_little_is_refused(tokenizer: Tokenizer) -> None:
+    """Nothing in validation, one sentence in test, one label in training."""
+    task, bundle = place_task(), bundle_of(tokenizer)
+    silent = Part(task.train.texts, tuple(np.full(len(text), IGNORED) for text in task.train.texts))
+    single = Part(task.train.texts[:1], task.train.targets[:1])
+    same = Part(task.train.texts, tuple(np.zeros(len(text), dtype=np.int64) for text in task.train.texts))
+    for bad in (replace(task, validation=silent), replace(task, test=single), replace(task, train=same)):
+        with pytest.raises(DataError, match="'first' must ask for two labels"):
+            splits_of(bundle, bad)
+
+
+def test_few_sentences_are_said_with_the_interval() -> None:
+    """Below thirty, with their number."""
+    assert "sentences" not in found_of("a").sentence()
+    assert found_of("a", items=13).sentence().endswith("; over 13 items of 13 sentences")
+
+
+def test_every_fit_on_random_weights_has_a_draw_of_its_own(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed of the fit is that of the draw; how many there are is said, and of one that it is one."""
+    bundle, asked = bundle_of(tokenizer), list[tuple[float, list[int]]]()
+
+    def asking(bundle: Bundle, _: Probing, __: str, seeds: Sequence[int], *, coded: bool = False) -> list[Reading]:
+        asked.append((float(bundle.model.backbone.embedding.weight.detach().abs().sum()), list(seeds)))
+        return [*found_of("a").linear.values()]
+
+    monkeypatch.setattr(study, "probe", asking)
+    first, second = study._probed({"a": bundle, "b": bundle}, [place_task()], ProbeConfig(models=("a", "b"), seeds=2, mlp=False))
+    sizes = [float(with_random_weights(bundle, seed).model.backbone.embedding.weight.detach().abs().sum()) for seed in (0, 1)]
+    assert asked[:2] == [(sizes[0], [0]), (sizes[1], [1])]
+    assert len(asked) == 4
+    assert first.random is second.random
+    assert len(first.random["1"].right) == 2
+    assert "against 2 draws of random weights (" in found_of("a").sentence()
+    said = found_of("a", draws=1).sentence()
+    assert "against one draw of random weights (" in said
+    assert "for this draw alone" in said
+
+
+def test_floors_are_named_after_models_where_they_differ() -> None:
+    """One for all where they are the same."""
+    found = [found_of("a"), found_of("b", bag=0.6)]
+    assert floors_of(found, "chance", lambda one: one.asked.commonest) == [("first", "chance", 0.5)]
+    named = floors_of(found, BAG, lambda one: one.linear[BAG].share[0])
+    assert [(name, round(share, 6)) for _, name, share in named] == [(f"{BAG}, a", 0.5), (f"{BAG}, b", 0.6)]
+    assert {point[1] for point in study._points(found, "first")} == {"a", "b", "random weights"}
+    other = found_of("c", items=50)
+    assert {point[1] for point in study._points([*found, other], "first")} == {
+        "a", "b", "c", "random weights, a and b", "random weights, c",
+    }  # fmt: skip
+
+
+def test_models_and_tasks_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model is called after its folder, wherever one stands; two tasks of one name are refused."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.txt").write_text("tr\tA\ta\ntr\tB\tb\nva\tA\ta\nte\tA\ta\nte\tB\tb\n")
+    monkeypatch.chdir(tmp_path / "one")
+    assert study._names((".", "../two/bundle")) == ["one", "two"]
+    assert main(["study", "probe", "x", "--tasks", "same.txt", "../two/same.txt", "--out", "out"]) == 2
+    assert "a name of its own" in " ".join(capsys.readouterr().err.split())
+
+
 def test_word_tasks_ask_what_they_say() -> None:
     """Place by bins, the tag itself, and the common word before; splits share no sentence."""
     sentences = [[(f"w{i}", "X"), ("the", "DET"), (f"n{i}", "NOUN"), ("is", "VERB")] for i in range(60)]
@@ -165,14 +289,25 @@ def test_word_tasks_ask_what_they_say() -> None:
     assert sum(map(len, parts)) == len(set.union(*parts))
     with pytest.raises(DataError, match="ask for fewer"):
         word_tasks(sentences[:2], 1000, seed=0)
+    with pytest.raises(DataError, match="ask for fewer"):
+        word_tasks(sentences[:42], 120, seed=0)
+    for bad in ([[(form, "_") for form, _ in sentence] for sentence in sentences], [sentence[:1] for sentence in sentences * 4]):
+        with pytest.raises(DataError, match="two labels at least"):
+            word_tasks(bad, 120, seed=0)
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
-    [("tr\tA\n", "line 1"), ("tr\tA\ta b\nva\tA\tc\n", "none for test"), ("tr\tA\ta\nva\tB\tb\nte\tA\tc\n", "B does not")],
+    [
+        ("tr\tA\n", "line 1"),
+        ("tr\tA\ta b\nva\tA\tc\n", "none for test"),
+        ("tr\tA\ta\nva\tB\tb\nte\tA\tc\n", "B does not"),
+        ("tr\tA\ta\nva\tA\tb\nte\tA\tc\nte\tA\td\n", "has 1 and 2"),
+        ("tr\tA\ta\ntr\tB\tb\nva\tA\tb\nte\tA\tc\n", "has 2 and 1"),
+    ],
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, match: str) -> None:
-    """With the line, the split or the label that is wrong."""
+    """With the line, the split or the label that is wrong; one label or one test sentence can show nothing."""
     (tmp_path / "bad.txt").write_text(text)
     with pytest.raises(DataError, match=match):
         read_probing(tmp_path / "bad.txt")
@@ -206,7 +341,7 @@ def test_the_command_writes_a_page(
     assert main(words) == 0
     said = capsys.readouterr().err
     assert "First word: " in said
-    assert "points against random weights" in said
+    assert "points against one draw of random weights" in said
     table = pl.read_csv(out / "probes.csv")
     assert set(table["model"]) == {"one", "other"}
     assert set(table["probe"]) == {"linear", "mlp", "linear, random weights"}

@@ -135,8 +135,9 @@ def right(probes: Probes, items: Items) -> np.ndarray:
 
 
 def online_code(train: Items, validation: Items, reads: Tensor, classes: int, seed: int) -> np.ndarray:
-    """(P,) how many times shorter the labels are in the online code than in a uniform one; 1 where nothing was learned.
+    """(P,) how many times shorter the labels are in the online code than in a uniform one.
 
+    Labels that are not equally frequent become shorter by that alone: ``frequency_code`` says how much.
     Portions are drawn from the seed. The first is coded uniformly, at ``log2 C`` bits a label (equation 3 of the paper).
     """
     count = train.states.shape[1]
@@ -150,6 +151,12 @@ def online_code(train: Items, validation: Items, reads: Tensor, classes: int, se
             rest = train.take(order[end:following])
             bits += losses(probes(rest.states), rest.labels).double().sum(dim=1) / math.log(2)
     return np.asarray(asked / bits)
+
+
+def frequency_code(train: Tensor, validation: Tensor, classes: int, seed: int) -> float:
+    """The same for labels (N,) whose states are all 0: what is gained by how frequent the labels are, with nothing to read."""
+    blank = [Items(torch.zeros(1, len(labels), 1), labels[None]) for labels in (train, validation)]
+    return float(online_code(blank[0], blank[1], torch.ones(1, 1), classes, seed)[0])
 
 
 def clustered(values: np.ndarray, groups: np.ndarray, draws: int = 1000) -> tuple[float, float, float]:

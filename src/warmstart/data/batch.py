@@ -19,6 +19,7 @@ from warmstart.data.corpus import Corpus
 from warmstart.objectives import OBJECTIVES, ObjectiveConfig
 from warmstart.seeding import rng
 from warmstart.tokenizer import Tokenizer
+from warmstart.tokenizer.pieces import MARK
 from warmstart.types import IGNORE, Batch, Vocabulary
 
 BUCKET = 50
@@ -114,9 +115,12 @@ def encode_pieces(tokenizer: Tokenizer, texts: Sequence[Sequence[str]], max_toke
     """Texts that are given in pieces (words; a piece keeps the space before it), with the place of each piece's first token.
 
     ``[["I", " rub"]]`` -> rows ``[EOS I rub EOS]``, marks ``[1, 2]``. Pieces that do not fit are left out and counted, whole.
+    Where a tokenizer puts a blank before every text, whether it begins with one or not (Llama 2), it is not given the space too.
     """
     specials, room = tokenizer.specials, max_tokens - 2
-    spelled = iter(tokenizer.encode([piece for pieces in texts for piece in pieces]))
+    bare, spaced = tokenizer.encode(["a", " a"])
+    own = bare != spaced and bool(bare) and tokenizer.token(bare[0]).startswith(MARK)
+    spelled = iter(tokenizer.encode([piece.removeprefix(" ") if own else piece for pieces in texts for piece in pieces]))
     rows, marks, cut = [], [], []
     for pieces in texts:
         row, places, lost = [specials.begin], list[int](), 0

@@ -78,6 +78,11 @@ def _read(file: Path) -> Probing:
     labels = tuple(sorted({label for label, _ in found["train"]}))
     if unseen := {label for rows in found.values() for label, _ in rows} - set(labels):
         raise DataError(f"every label of {file} must stand in its training split, but {', '.join(sorted(unseen))} does not")
+    if len(labels) < 2 or len(found["test"]) < 2:
+        raise DataError(
+            f"{file} must have two labels and two test sentences at least, but has {len(labels)} and {len(found['test'])}: "
+            "what has no alternative tells nothing, and one sentence has no interval"
+        )
     parts = {
         name: Part(tuple(words for _, words in rows), tuple(np.array([labels.index(label)]) for label, _ in rows))
         for name, rows in found.items()
@@ -89,19 +94,22 @@ def _read(file: Path) -> Probing:
 def word_tasks(sentences: Sequence[Sequence[tuple[str, str]]], words: int, seed: int) -> list[Probing]:
     """Three tasks of sentences whose words have a part of speech: ``words`` of them to train, a fourth for each other split.
 
-    Which sentences belong to which split is drawn from the seed.
+    Which sentences belong to which split is drawn from the seed. Raises ``DataError`` where the text has fewer words, or a task
+    has one label only (tags that are all ``_``).
     """
     order = rng(seed, "word tasks").permutation(len(sentences))
     splits, place = list[list[Sequence[tuple[str, str]]]](), 0
-    for room in (words, words // 4, words // 4):
+    rooms = (words, words // 4, words // 4)
+    for room in rooms:
         chosen = list[Sequence[tuple[str, str]]]()
         while place < len(order) and sum(map(len, chosen)) < room:
             chosen.append(sentences[order[place]])
             place += 1
         splits.append(chosen)
-    if not all(splits):
+    if any(sum(map(len, chosen)) < room for chosen, room in zip(splits, rooms, strict=True)) or len(splits[-1]) < 2:
         raise DataError(
-            f"three splits of {words:,} words must be made, but the text has {sum(map(len, sentences)):,}; ask for fewer"
+            f"{words:,} words to train and a fourth as many for each other split must be had in whole sentences, two or more in "
+            f"test, but the text has {sum(map(len, sentences)):,} words in {len(sentences):,} sentences; ask for fewer"
         )
     forms = Counter(form.lower() for sentence in splits[0] for form, _ in sentence)
     common = {form: number for number, (form, _) in enumerate(forms.most_common(COMMON))}
@@ -121,6 +129,10 @@ def word_tasks(sentences: Sequence[Sequence[tuple[str, str]]], words: int, seed:
                     row = [IGNORED, *(common.get(form.lower(), IGNORED) for form, _ in sentence[:-1])]
                 targets.append(np.array(row, dtype=np.int64))
             parts.append(Part(tuple(tuple(form for form, _ in sentence) for sentence in chosen), tuple(targets)))
+        if len({label for targets in parts[0].targets for label in targets} - {IGNORED}) < 2:
+            raise DataError(
+                f"'{name}' must have two labels at least, but every word asked has the same, or none is; give other text"
+            )
         train, validation, test = parts
         return Probing(name, tuple(labels), train, validation, test, words=True)
 

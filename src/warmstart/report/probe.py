@@ -10,6 +10,8 @@ from warmstart.report.charts import Chart, chart_of, coloured
 from warmstart.report.ink import THEME
 
 PANEL, COLUMNS = 210, 3
+DASHES = ([2, 3], [7, 4], [10, 3, 2, 3], [1, 5], [14, 5], [5, 2, 1, 2])
+"""how floors are told apart; more than six begin anew"""
 Point = tuple[str, str, str, float, float, float]
 """(task, model, layer, share, low, high)"""
 
@@ -40,7 +42,8 @@ def probe_chart(
     spans = known.mark_rule(opacity=0.35, strokeWidth=4).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
     dots = known.mark_point(filled=True, size=40, opacity=1).encode(x=x, y=y, color=colour, tooltip=tips)
     names = list(dict.fromkeys(name for _, name, _ in floors))
-    dash = alt.StrokeDash("floor:N", title=None, scale=alt.Scale(domain=names, range=[[2, 3], [7, 4]][: len(names)]))
+    dashes = [DASHES[place % len(DASHES)] for place in range(len(names))]
+    dash = alt.StrokeDash("floor:N", title=None, scale=alt.Scale(domain=names, range=dashes), legend=alt.Legend(labelLimit=280))
     rules = base.transform_filter("isValid(datum.floor)").mark_rule(opacity=0.7).encode(y=y, strokeDash=dash)
     layered = alt.layer(rules, spans, lines, dots).properties(width=PANEL, height=150)
     return (

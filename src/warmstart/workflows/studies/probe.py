@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.analysis.activations import layer_names, with_random_weights
-from warmstart.analysis.probing import BAG, MIX, Form, Reading, probe
+from warmstart.analysis.probing import BAG, MIX, Asked, Form, Reading, probe, together
 from warmstart.config import Config
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import Probing, read_probing, word_tasks
@@ -22,11 +22,13 @@ from warmstart.engine import console
 from warmstart.errors import ConfigError
 from warmstart.model import Bundle
 from warmstart.report import Figure, Section, Table
-from warmstart.report.probe import probe_chart
+from warmstart.report.probe import Point, probe_chart
 from warmstart.workflows.run import load_model, open_run
 from warmstart.workflows.studies.conclude import Study, conclude
 
 RANDOM = "random weights"
+SURE = 30
+"""test sentences below which an interval is told with their number"""
 HEADER = ("task", "model", "best layer", "linear (95 %)", "MLP", BAG, RANDOM, "selectivity", "code")
 SHORT = ("task", "model", "layer", "linear", "MLP", "bag", "random", "select.", "code")
 """the same for a terminal, without intervals"""
@@ -64,7 +66,12 @@ class Found:
     linear: dict[str, Reading]
     mlp: dict[str, Reading]
     random: dict[str, Reading]
-    """linear probes of random weights"""
+    """linear probes of random weights, every fit on a draw of its own"""
+
+    @property
+    def asked(self) -> Asked:
+        """What the model could be asked."""
+        return self.linear[BAG].asked
 
     @property
     def best(self) -> Reading:
@@ -75,15 +82,18 @@ class Found:
         """What can be read, and how sure that is."""
         best, (mean, low, high) = self.best, self.best.share
         said = f"{self.task.name}: {layer_name(best.layer)} of {self.model} tells {_percent(mean, low, high)} of test items"
-        others = [(BAG, self.linear[BAG])]
+        others = [(BAG, "", self.linear[BAG])]
         if self.random:
-            others.append((RANDOM, _best(self.random)))
+            drawn = _best(self.random)
+            others.append((draws_of(drawn), ", for this draw alone" if len(drawn.right) == 1 else "", drawn))
         parts = []
-        for name, other in others:
+        for name, alone, other in others:
             gap, low, high = best.above(other)
             sure = "" if low > 0 or high < 0 else ", which shows nothing"
-            parts.append(f"{100 * gap:+.1f} points against {name} ({100 * low:+.1f} to {100 * high:+.1f}{sure})")
-        return f"{said}; {', '.join(parts)}"
+            parts.append(f"{100 * gap:+.1f} points against {name} ({100 * low:+.1f} to {100 * high:+.1f}{alone}{sure})")
+        sentences = len(np.unique(best.groups))
+        few = f"; over {len(best.groups)} items of {sentences} sentences" if sentences < SURE else ""
+        return f"{said}; {', '.join(parts)}{few}"
 
     def row(self) -> tuple[str, ...]:
         """A line of the table."""
@@ -94,7 +104,7 @@ class Found:
             f"{100 * self.linear[BAG].share[0]:.1f} %",
             f"{100 * _best(self.random).share[0]:.1f} %" if self.random else "-",
             f"{100 * best.selectivity:.1f}",
-            f"{np.mean(best.compression):.2f}" if best.compression else "-",
+            f"{np.mean(best.compression):.2f} ({np.mean(self.asked.frequencies):.2f})" if best.compression else "-",
         )  # fmt: skip
 
 
@@ -105,6 +115,10 @@ def study_probe(config: ProbeConfig) -> list[Found]:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     if not tasks or not config.models:
         raise ConfigError("name at least one model, and --tasks (files in SentEval's form) or --words (a CoNLL-U file)")
+    if repeated := [name for name, count in Counter(task.name for task in tasks).items() if count > 1]:
+        raise ConfigError(
+            f"every task must have a name of its own, but {len(repeated)} come twice, such as {repeated[0]!r}; rename its file"
+        )
     names = _names(config.models)
     bundles = {name: load_model(path) for name, path in zip(names, config.models, strict=True)}
     folder = open_run(config.out, config, resume=False)
@@ -113,7 +127,7 @@ def study_probe(config: ProbeConfig) -> list[Found]:
     sections = [by_layer(found, [*layers, MIX]), _codes(found, [*layers, MIX]), _all_readings(found)]
     study = Study(
         "What each layer tells",
-        [one.sentence() for one in found],
+        [*(one.sentence() for one in found), *unfit(found)],
         sections,
         {"probes": readings_of(found)},
         tuple((f"{one.task.name}, {one.model}", f"{100 * one.best.share[0]:.1f} %") for one in found),
@@ -124,11 +138,15 @@ def study_probe(config: ProbeConfig) -> list[Found]:
 
 
 def _probed(bundles: dict[str, Bundle], tasks: list[Probing], config: ProbeConfig) -> Iterator[Found]:
-    """Task by task, so that the terminal tells how far it is; random weights of one shape are probed once."""
+    """Task by task, so that the terminal tells how far it is; random weights of one shape are probed once, every fit on a draw."""
     seeds = range(config.seed, config.seed + config.seeds)
 
     def read(bundle: Bundle, task: Probing, form: Form, *, coded: bool = False) -> dict[str, Reading]:
         return {one.layer: one for one in probe(bundle, task, form, seeds, coded=coded)}
+
+    def by_chance(bundle: Bundle, task: Probing) -> dict[str, Reading]:
+        fits = [probe(with_random_weights(bundle, seed), task, "linear", [seed]) for seed in seeds]
+        return {same[0].layer: together(same) for same in zip(*fits, strict=True)}
 
     for task in tasks:
         drawn = dict[str, dict[str, Reading]]()
@@ -136,7 +154,7 @@ def _probed(bundles: dict[str, Bundle], tasks: list[Probing], config: ProbeConfi
             started = time.perf_counter()
             shape = f"{bundle.model.backbone.config} {bundle.model.causal} {bundle.tokenizer.digest}"
             if config.random and shape not in drawn:
-                drawn[shape] = read(with_random_weights(bundle, config.seed), task, "linear")
+                drawn[shape] = by_chance(bundle, task)
             mlp = read(bundle, task, "mlp") if config.mlp else {}
             one = Found(task, name, read(bundle, task, "linear", coded=True), mlp, drawn.get(shape, {}))
             console.print(f"{task.name}, {name}: {time.perf_counter() - started:.0f} s", markup=False, highlight=False)
@@ -145,21 +163,66 @@ def _probed(bundles: dict[str, Bundle], tasks: list[Probing], config: ProbeConfi
 
 def by_layer(found: list[Found], layers: list[str]) -> Section:
     """The chart of layers against scores, one panel a task, and the table of best layers."""
-    points, floors = [], list[tuple[str, str, float]]()
-    for task in dict.fromkeys(one.task.name for one in found):
-        same = [one for one in found if one.task.name == task]
-        for one in same:
-            points += [(task, one.model, layer, *one.linear[layer].share) for layer in one.linear if layer != BAG]
-        if same[0].random:
-            points += [(task, RANDOM, layer, *same[0].random[layer].share) for layer in same[0].random if layer != BAG]
-        floors += [(task, BAG, same[0].linear[BAG].share[0]), (task, "commonest label", _commonest(same[0].task))]
+    points = [point for task in dict.fromkeys(one.task.name for one in found) for point in _points(found, task)]
+    floors = floors_of(found, BAG, lambda one: one.linear[BAG].share[0])
+    floors += floors_of(found, "commonest label", lambda one: one.asked.commonest)
     caption = "Share of test items a linear probe tells, by layer, with 95 % intervals over sentences and the mean over seeds."
+    if found[0].random:
+        caption += f" Random weights: {draws_of(_best(found[0].random))}; intervals are over sentences, not over draws."
     figure = Figure("probes", caption, probe_chart(points, layers, floors))
     said = (
         "Best layers are chosen on validation. Selectivity: points above a control task with random labels for every word (of a "
-        "sentence, for its longest word). Code: how many times shorter the labels are in the online code than in a uniform one.",
+        "sentence, for its longest word). Code: how many times shorter the labels are in the online code than in a uniform one; in "
+        "brackets, by how frequent labels are alone, with nothing to read.",
     )
     return Section("By layer", said, (figure, Table(HEADER, [one.row() for one in found])))
+
+
+def _points(found: Sequence[Found], task: str) -> list[Point]:
+    """Every layer of every model for a task, and of random weights, under the names of the models that share them."""
+    same = [one for one in found if one.task.name == task]
+    points = [(task, one.model, layer, *one.linear[layer].share) for one in same for layer in one.linear if layer != BAG]
+    drawn = dict[bytes, list[Found]]()
+    for one in same:
+        drawn.setdefault(b"".join(reading.right.tobytes() for reading in one.random.values()), []).append(one)
+    for sharing in drawn.values():
+        name = RANDOM if len(drawn) == 1 else f"{RANDOM}, {' and '.join(one.model for one in sharing)}"
+        points += [(task, name, layer, *reading.share) for layer, reading in sharing[0].random.items() if layer != BAG]
+    return points
+
+
+def floors_of(found: Sequence[Found], name: str, value: Callable[[Found], float]) -> list[tuple[str, str, float]]:
+    """The floor of every task: one where models have the same, else one a model, named after it."""
+    each = [(one.task.name, one.model, value(one)) for one in found]
+    first = {task: share for task, _, share in reversed(each)}
+    if all(share == first[task] for task, _, share in each):
+        return [(task, name, share) for task, share in first.items()]
+    return [(task, f"{name}, {model}", share) for task, model, share in each]
+
+
+def draws_of(random: Reading) -> str:
+    """``3 draws of random weights``."""
+    return f"{len(random.right)} draws of {RANDOM}" if len(random.right) > 1 else f"one draw of {RANDOM}"
+
+
+def unfit(found: Sequence[Found]) -> list[str]:
+    """What did not fit into the models, and where they were therefore asked different items: one sentence each."""
+    said = list[str]()
+    for one in found:
+        if one.asked.lost:
+            count = f"{one.task.name}: {one.asked.lost:,} of {one.asked.whole:,}"
+            said.append(
+                f"{count} words did not fit into {one.model} and are not asked" if one.task.words
+                else f"{count} sentences are cut to what fits into {one.model}"
+            )  # fmt: skip
+    for task in dict.fromkeys(one.task.name for one in found if one.task.words):
+        same = [one for one in found if one.task.name == task]
+        if len({(one.asked.lost, one.best.groups.tobytes()) for one in same}) > 1:
+            counts = ", ".join(f"{one.model} {len(one.best.groups):,}" for one in same)
+            said.append(
+                f"{task}: models were asked different items, as not all fit (in test: {counts}), so that shares do not compare"
+            )
+    return said
 
 
 def _codes(found: list[Found], layers: list[str]) -> Section:
@@ -169,8 +232,12 @@ def _codes(found: list[Found], layers: list[str]) -> Section:
         for layer, reading in one.linear.items()
         if layer != BAG
     ]
-    floors = [(one.task.name, BAG, float(np.mean(one.linear[BAG].compression))) for one in found if one.model == found[0].model]
-    caption = "Compression of the labels by the online code: 1 where nothing is learned; it rewards what is learned from few items."
+    floors = floors_of(found, BAG, lambda one: float(np.mean(one.linear[BAG].compression)))
+    floors += floors_of(found, "frequencies alone", lambda one: float(np.mean(one.asked.frequencies)))
+    caption = (
+        "Compression of the labels by the online code, beside what is gained by how frequent labels are alone, with nothing to "
+        "read. It rewards what is learned from few items."
+    )
     figure = Figure("codes", caption, probe_chart(points, layers, floors, form=".1f"))
     return Section("Description length", ("Bars span lowest to highest over seeds.",), (figure,))
 
@@ -196,13 +263,14 @@ def readings_of(found: list[Found]) -> pl.DataFrame:
         for form, readings in (("linear", one.linear), ("mlp", one.mlp), (f"linear, {RANDOM}", one.random)):
             for layer, reading in readings.items():
                 mean, low, high = reading.share
-                code = float(np.mean(reading.compression)) if reading.compression else None
+                code, alone = (float(np.mean(c)) if c else None for c in (reading.compression, reading.asked.frequencies))
                 rows.append(
                     {
                         "task": one.task.name, "model": one.model, "probe": form, "layer": layer,
                         "share": mean, "low": low, "high": high,
                         "control": float(reading.control.mean()), "selectivity": reading.selectivity,
-                        "validation": reading.validation, "compression": code, "items": len(reading.groups),
+                        "validation": reading.validation, "compression": code, "compression_frequencies": alone,
+                        "items": len(reading.groups),
                     }
                 )  # fmt: skip
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -217,13 +285,6 @@ def layer_name(layer: str) -> str:
     return f"layer {layer}" if layer.isdigit() else f"the {layer}"
 
 
-def _commonest(task: Probing) -> float:
-    """The share of test items that have the commonest training label."""
-    train, test = (np.concatenate(part.targets) for part in (task.train, task.test))
-    label, _ = Counter(train[train >= 0].tolist()).most_common(1)[0]
-    return float((test[test >= 0] == label).mean())
-
-
 def _percent(mean: float, low: float, high: float) -> str:
     return f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
@@ -234,5 +295,6 @@ def _spread(values: tuple[float, ...]) -> tuple[float, float, float]:
 
 def _names(paths: tuple[str, ...]) -> list[str]:
     """Short names of models: the folder's, or the whole path where two are alike."""
-    short = [Path(path).parent.name if Path(path).name == "bundle" else Path(path).name for path in paths]
+    places = [Path(path).resolve() for path in paths]
+    short = [place.parent.name if place.name == "bundle" else place.name for place in places]
     return [path if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
