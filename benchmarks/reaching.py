@@ -36,7 +36,7 @@ from warmstart.objectives import ObjectiveConfig
 from warmstart.seeding import seed_torch
 from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from warmstart.types import Batch
-from warmstart.workflows.pretrain import PretrainConfig
+from warmstart.workflows.pretrain import PretrainConfig, PretrainTrainConfig
 
 SEEDS = (0, 1, 2)
 GOAL = 2_000_000
@@ -92,7 +92,7 @@ def prepared(recipe: Recipe, budget: dict[str, Any], seed: int) -> tuple[Model, 
     tokenizer, text, _ = texts()
     config = BackboneConfig.build(recipe.backbone)
     rows = Rows(text, tokenizer.vocabulary(), recipe.objective, config.max_tokens)
-    settings = TrainConfig.build(recipe.train | {"tokens": None} | budget)
+    settings = PretrainTrainConfig.build(recipe.train | {"tokens": None} | budget)
     seed_torch(seed, "backbone")
     backbone = Backbone(config, tokenizer.vocab_size)
     head = fresh_head(LanguageHeadConfig.build(recipe.head), backbone, seed)

@@ -53,6 +53,16 @@ class Probing:
     """asked of every word, not of the sentence"""
 
 
+def read_tasks(paths: Sequence[str]) -> list[Probing]:
+    """The tasks of several files or folders. Raises ``DataError`` where two have the same name, by which charts tell them apart."""
+    tasks = [task for path in paths for task in read_probing(path)]
+    if repeated := [name for name, count in Counter(task.name for task in tasks).items() if count > 1]:
+        raise DataError(
+            f"every task must have a name of its own, but {len(repeated)} come twice, such as {repeated[0]!r}; rename its file"
+        )
+    return tasks
+
+
 def read_probing(path: str | Path) -> list[Probing]:
     """The sentence tasks of a file, or of all ``.txt`` and ``.txt.gz`` files of a folder; ``DataError`` for another form."""
     place = Path(path)

@@ -13,7 +13,7 @@ from warmstart.analysis.drift import check_alike, sample_of
 from warmstart.analysis.moved import common_words
 from warmstart.config import Config
 from warmstart.data import Source, documents_of
-from warmstart.data.probing import read_probing
+from warmstart.data.probing import read_tasks
 from warmstart.errors import ModelError
 from warmstart.model import Bundle
 from warmstart.workflows.run import load_model, open_run
@@ -49,7 +49,7 @@ class DriftConfig(Config):
 
 def drift(config: DriftConfig) -> Study:
     """Compare, print and write the page; the ``study drift`` command."""
-    tasks = [task for path in config.tasks for task in read_probing(path)]
+    tasks = read_tasks(config.tasks)
     before, after = load_model(config.before), load_model(config.after)
     check_alike(before, after)
     shorter = min(before, after, key=lambda bundle: bundle.model.backbone.config.max_tokens)

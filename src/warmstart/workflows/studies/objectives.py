@@ -18,7 +18,7 @@ from warmstart.config import Config, read_yaml
 from warmstart.data import Document, Part, Source, documents_of
 from warmstart.data.conllu import read_conllu
 from warmstart.data.pairs import Pair, read_pairs
-from warmstart.data.probing import Probing, read_probing, word_tasks
+from warmstart.data.probing import Probing, read_tasks, word_tasks
 from warmstart.engine import console, pick_device
 from warmstart.engine.compiled import check_compiler
 from warmstart.errors import ConfigError, DataError
@@ -93,7 +93,7 @@ def objectives(config: ObjectivesConfig) -> list[Side]:
     _check(config)
     sources = [Source(path=path, document=config.document) for path in config.text]
     check_text(next(iter(settings.values())), sources)
-    tasks = [task for path in config.tasks for task in read_probing(path)]
+    tasks = read_tasks(config.tasks)
     if config.words:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     pairs = read_pairs(config.pairs, config.first) if config.pairs else []
@@ -158,22 +158,25 @@ def _passages(config: ObjectivesConfig, sources: list[Source]) -> list[str]:
 
 def _side(name: str, config: ObjectivesConfig, corpora: Corpora, tokenizer: Tokenizer, asked: Asked) -> Side:
     """All models of one objective, trained and looked into, one after the other."""
-    insights, probed = list[Insight](), {task.name: list[dict[str, Reading]]() for task in asked.tasks}
-    random = dict[str, dict[str, Reading]]()
+    insights, probed, random = list[Insight](), _nothing(asked), _nothing(asked)
     for seed in range(config.seed, config.seed + config.seeds):
         bundle = _model(name, seed, config, corpora, tokenizer)
         insights.append(insight_into(bundle, asked.pairs, asked.passages))
         for task in asked.tasks:
             probed[task.name].append(_read(bundle, task, seed))
-            if seed == config.seed:
-                random[task.name] = _read(with_random_weights(bundle, seed), task, seed)
+            random[task.name].append(_read(with_random_weights(bundle, seed), task, seed))
         console.print(f"{name}, seed {seed}: looked into", markup=False, highlight=False)
-    found = list[Found]()
-    for task in asked.tasks:
-        drawn = random[task.name]
-        merged = {layer: together([one[layer] for one in probed[task.name]]) for layer in drawn}
-        found.append(Found(task, name, merged, {}, drawn))
+    found = [Found(task, name, _joined(probed[task.name]), {}, _joined(random[task.name])) for task in asked.tasks]
     return Side(name, insights, found)
+
+
+def _nothing(asked: Asked) -> dict[str, list[dict[str, Reading]]]:
+    return {task.name: [] for task in asked.tasks}
+
+
+def _joined(readings: list[dict[str, Reading]]) -> dict[str, Reading]:
+    """Layer by layer, all models together."""
+    return {layer: together([one[layer] for one in readings]) for layer in readings[0]}
 
 
 def _read(bundle: Bundle, task: Probing, seed: int) -> dict[str, Reading]:

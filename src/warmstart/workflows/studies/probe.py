@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from warmstart.analysis.activations import layer_names, with_random_weights
 from warmstart.analysis.probing import BAG, MIX, Asked, Form, Reading, probe, together
 from warmstart.config import Config
 from warmstart.data.conllu import read_conllu
-from warmstart.data.probing import Probing, read_probing, word_tasks
+from warmstart.data.probing import Probing, read_tasks, word_tasks
 from warmstart.engine import console
 from warmstart.errors import ConfigError
 from warmstart.model import Bundle
@@ -110,15 +109,11 @@ class Found:
 
 def study_probe(config: ProbeConfig) -> list[Found]:
     """Probe, print and write the page; the ``study probe`` command."""
-    tasks = [task for path in config.tasks for task in read_probing(path)]
+    tasks = read_tasks(config.tasks)
     if config.words:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     if not tasks or not config.models:
         raise ConfigError("name at least one model, and --tasks (files in SentEval's form) or --words (a CoNLL-U file)")
-    if repeated := [name for name, count in Counter(task.name for task in tasks).items() if count > 1]:
-        raise ConfigError(
-            f"every task must have a name of its own, but {len(repeated)} come twice, such as {repeated[0]!r}; rename its file"
-        )
     names = _names(config.models)
     bundles = {name: load_model(path) for name, path in zip(names, config.models, strict=True)}
     folder = open_run(config.out, config, resume=False)

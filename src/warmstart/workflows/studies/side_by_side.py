@@ -23,7 +23,7 @@ from warmstart.report import Figure, Section, Table
 from warmstart.report.pairs import pairs_chart
 from warmstart.workflows.studies.attention import SAID
 from warmstart.workflows.studies.conclude import Study
-from warmstart.workflows.studies.probe import Found, by_layer, readings_of
+from warmstart.workflows.studies.probe import Found, by_layer, readings_of, unfit
 
 BAR = 0.2
 """a head looks at something if it puts so much more weight there than uniform attention does"""
@@ -158,6 +158,7 @@ def _findings(sides: Sequence[Side]) -> list[str]:
             f"{one.task.name}: {ranked[0].name} tells most by validation, {_share(best.share)}; {100 * mean:+.1f} points against "
             f"{ranked[1].name} ({100 * low:+.1f} to {100 * high:+.1f} over test sentences){sure}"
         )
+    said += unfit([one for side in sides for one in side.probes])
     said += [sentence for side in sides if (sentence := _mostly_looked_at(side))]
     return said or ["nothing was asked that all objectives can answer: give --tasks, --words or --pairs"]
 
