@@ -111,7 +111,8 @@ def reach(recipe: Recipe, tokens: int, seed: int) -> Reached:
     model, work, settings = prepared(recipe, {"tokens": tokens}, seed)
     done = train(model, work, settings)
     tokenizer, _, kept = texts()
-    measured = Rows(kept, tokenizer.vocabulary(), ObjectiveConfig(name=recipe.objective.name), model.backbone.config.max_tokens)
+    asked = ObjectiveConfig(name=recipe.objective.name, mask_rate=0.15)
+    measured = Rows(kept, tokenizer.vocabulary(), asked, model.backbone.config.max_tokens)
     found = Reached(done.tokens, done.seconds, held_out(model, measured)["loss"])
     print(f"{recipe} seed {seed}: {found}", flush=True)
     return found

@@ -101,7 +101,7 @@ def batches(size: Size) -> dict[str, Batch]:
             lengths - (name == "masked"),
             rng(0, "hide"),
             vocabulary,
-            ObjectiveConfig(name=name),
+            ObjectiveConfig(name=name, mask_rate=0.15),
         )
     return made
 

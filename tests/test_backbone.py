@@ -195,3 +195,12 @@ def test_sinusoidal_positions_match_the_formula() -> None:
     rates = [1.0, 10_000 ** (-1 / 3), 10_000 ** (-2 / 3)]
     expected = [value for rate in rates for value in (math.sin(3 * rate), math.cos(3 * rate))]
     torch.testing.assert_close(sinusoidal_table(5, 6)[3], torch.tensor(expected))
+
+
+def test_normalised_queries_and_keys_train_in_bfloat16_without_a_warning() -> None:
+    """Warnings are errors here; what comes out is what float32 gives, to bfloat16's rounding."""
+    backbone = make_backbone(qk_norm=True)
+    exact = backbone(IDS).last
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = backbone(IDS).last
+    torch.testing.assert_close(half, exact, atol=0.05, rtol=0.05)

@@ -227,7 +227,7 @@ def passages_of(bundle: Bundle, documents: Iterable[str], first: int, seed: int,
             continue
         ids = np.array([[specials.begin, *piece, specials.eos]], dtype=np.int64)
         draw = rng(seed, "hidden", number)
-        hidden, chosen = hide(ids, np.ones_like(ids, dtype=bool), draw, vocabulary, ObjectiveConfig(name="masked"))
+        hidden, chosen = hide(ids, np.ones_like(ids, dtype=bool), draw, vocabulary, ObjectiveConfig(name="masked", mask_rate=0.15))
         if chosen.any():
             rows.append(hidden[0])
             targets.append(np.where(chosen, ids, IGNORE)[0])

@@ -142,7 +142,7 @@ class Attention(nn.Module):
         split = self.qkv(x).split(self.parts, dim=-1)
         q, k, v = (part.unflatten(-1, (-1, self.per_head)).transpose(1, 2) for part in split)  # (B, H, T, K), twice (B, G, T, K)
         if self.qk_norm:
-            q, k = self.norm_q(q), self.norm_k(k)
+            q, k = _normed(q, self.norm_q), _normed(k, self.norm_k)
         if turn is not None:
             q, k = rotate(q, turn), rotate(k, turn)
         if memory is not None:
@@ -187,6 +187,11 @@ class Synthesizer(nn.Module):
         scores = (hidden @ self.score + self.score_bias)[..., : v.shape[2]]  # (B, H, T, S)
         mixed, weights = _weigh(scores, sight, v, self.drop if self.training else 0.0)
         return self.out(mixed.transpose(1, 2).flatten(2)), weights if want_weights else None
+
+
+def _normed(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+    """In the arithmetic of ``x``: under autocast the weights are wider than what they scale, and torch would go the slow way."""
+    return F.rms_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.eps)
 
 
 def _weigh(scores: Tensor, sight: Sight, values: Tensor, drop: float) -> tuple[Tensor, Tensor]:

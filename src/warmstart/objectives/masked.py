@@ -33,7 +33,7 @@ def hide(
     Special tokens and padding are never chosen. At least one token is, if there is any to choose.
     """
     open_ = real & ~vocabulary.is_special[ids]
-    chosen = open_ & (_draw(ids, rng, vocabulary, config.whole_words) < config.mask_rate)
+    chosen = open_ & (_draw(ids, rng, vocabulary, config.whole_words) < config.hidden)
     if not chosen.any() and open_.any():
         chosen[np.unravel_index(rng.choice(np.flatnonzero(open_)), ids.shape)] = True
     fate = rng.random(ids.shape)

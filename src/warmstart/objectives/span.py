@@ -69,7 +69,7 @@ def span_stride(tokens: int, config: ObjectiveConfig) -> int:
     if config.form == "prefix-suffix":
         return tokens
     length = tokens
-    while length > 2 and length + 2 * max(1, round(round(length * config.mask_rate) / config.mean_span)) > tokens:
+    while length > 2 and length + 2 * max(1, round(round(length * config.hidden) / config.mean_span)) > tokens:
         length -= 1
     if length <= 2:
         raise ConfigError(f"span corruption needs rows of at least 5 tokens, but rows hold {tokens}; raise max_tokens")
@@ -79,7 +79,7 @@ def span_stride(tokens: int, config: ObjectiveConfig) -> int:
 def _sentinel_row(
     ids: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, config: ObjectiveConfig
 ) -> tuple[np.ndarray, int]:
-    hidden = span_mask(len(ids), config.mask_rate, config.mean_span, rng)
+    hidden = span_mask(len(ids), config.hidden, config.mean_span, rng)
     spans = int((hidden & ~np.concatenate([[False], hidden[:-1]])).sum())
     if spans + 1 > len(vocabulary.specials.sentinels):
         raise ConfigError(

@@ -68,7 +68,8 @@ class AccountConfig(Config):
         idle = PretrainConfig.model_fields.keys() - cls.model_fields.keys()
         kept = {name: value for name, value in values.items() if name not in idle}
         if "text" in values:  # what a pretraining run leaves unsaid is as that command has it
-            kept["train"] = PretrainTrainConfig.build(values.get("train") or {}, "train").plain()
+            train = PretrainTrainConfig.build(values.get("train") or {}, "train").plain()
+            kept["train"] = {name: value for name, value in train.items() if name in TrainConfig.model_fields}
         return {"model": values["start"], **kept} if values.get("start") else kept
 
     @model_validator(mode="after")
@@ -150,7 +151,7 @@ def scored_share(config: ObjectiveConfig) -> tuple[float, float]:
     Span corruption with sentinels: of n tokens ``r n`` are hidden in ``r n / s`` spans; the row holds a sentinel for each span
     twice and scores the hidden tokens and one sentinel for each of their spans, so the share is ``(r + r/s) / (1 + 2 r/s)``.
     """
-    rate = config.mask_rate
+    rate = config.hidden
     if config.name == "masked":
         return rate, rate
     if config.name == "hybrid":

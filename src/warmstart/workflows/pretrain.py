@@ -220,7 +220,7 @@ def pretrain_on(
     figures = {} if held is None else held_out(model, held)
     entry = {
         "command": "pretrain",
-        "objective": config.objective.plain(),
+        "objective": config.objective.plain() | {"mask_rate": config.objective.hidden},
         "generates": OBJECTIVES[config.objective.name].generates(config.objective),
         "train": config.train.plain(),
         "seed": config.seed,

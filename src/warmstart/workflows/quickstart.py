@@ -60,7 +60,7 @@ def quickstart(config: QuickstartConfig) -> list[Outcome]:
         out=config.out,
         held_out="0.005",
         tokenizer=TokenizerConfig(vocab_size=6000, sentinels=0),
-        objective=ObjectiveConfig(name="masked", mask_rate=0.3),
+        objective=ObjectiveConfig(name="masked"),
         backbone=BackboneConfig(max_tokens=128),
         train=TrainConfig(
             tokens=config.tokens, batch=16, optimizer="muon", learning_rate=3e-3, evaluate_every=200, checkpoint_every=400
