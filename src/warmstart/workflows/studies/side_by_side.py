@@ -77,7 +77,8 @@ def study_of(sides: Sequence[Side]) -> Study:
     measures = _measures(sides)
     header = ("", *(side.name for side in sides))
     rows = [
-        (name, *(_over_seeds([of(one) for one in side.models], form) for side in sides)) for name, (of, form) in measures.items()
+        (name, *(_over_seeds([of(one) for one in side.models], form, share=name.endswith("%")) for side in sides))
+        for name, (of, form) in measures.items()
     ]
     for place, task in enumerate(one.task.name for one in sides[0].probes):
         rows.append((f"probe: {task}", *(_share(side.probes[place].best.share) for side in sides)))
@@ -126,10 +127,10 @@ def _looking(kind: str, one: Insight) -> float:
     return 100 * one.heads[kind]
 
 
-def _over_seeds(values: Sequence[float], form: str) -> str:
+def _over_seeds(values: Sequence[float], form: str, *, share: bool) -> str:
     if np.isnan(values).any():
         return "-"
-    found = interval(values)
+    found = interval(values).within(0, 100) if share else interval(values)
     if len(values) < 2 or found.low == found.high:
         return format(found.mean, form)
     return f"{format(found.mean, form)} ({format(found.low, form)} to {format(found.high, form)})"
@@ -185,7 +186,10 @@ def _mostly_looked_at(side: Side) -> str:
     first, second, *_ = sorted(shares, key=lambda kind: -shares[kind])
     if shares[first] <= shares[second]:
         return ""
-    return f"{side.name}: {100 * shares[first]:.0f} % of the heads look at {SAID.get(first, first)}, more than at any other kind"
+    lead = interval([one.heads[first] - one.heads[second] for one in side.models])
+    sure = "" if lead.low > 0 else f", though not surely so ({lead.count} of its models)"
+    what = SAID.get(first, first)
+    return f"{side.name}: {100 * shares[first]:.0f} % of the heads look at {what}, more than at any other kind{sure}"
 
 
 def _table(sides: Sequence[Side]) -> pl.DataFrame:
