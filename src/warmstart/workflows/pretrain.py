@@ -53,7 +53,7 @@ class PretrainTrainConfig(TrainConfig):
     schedule: Annotated[str, AfterValidator(SCHEDULES.known)] = "trapezoid"
     """cosine, linear, trapezoid or constant"""
     compile: bool = False
-    """let torch compile the blocks: half a minute before the first step, up to a twelfth less time for each (docs/performance.md)"""
+    """let torch compile the blocks: half a minute before the first step, up to a twelfth less for each (docs/performance.md)"""
 
     @model_validator(mode="after")
     def _time_for_training(self) -> PretrainTrainConfig:
