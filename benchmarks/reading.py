@@ -18,7 +18,8 @@ import torch
 from benchmarks.finetuning import lengths_of
 from benchmarks.pairs import Build, Step, in_turn, ratio, table
 
-from warmstart.evaluate import embed, predict
+from warmstart.evaluate import predict
+from warmstart.evaluate.embed import embed
 from warmstart.interop import from_huggingface
 from warmstart.seeding import rng
 
