@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from warmstart.analysis.pieces import stretches
 from warmstart.backbone import Backbone, BackboneConfig, tapped
 from warmstart.data.batch import Encoded, padded
 from warmstart.engine import read
@@ -217,8 +218,7 @@ def passages_of(bundle: Bundle, documents: Iterable[str], first: int, seed: int,
         )
     specials, vocabulary = bundle.tokenizer.specials, bundle.tokenizer.vocabulary()
     room, causal = (longest or bundle.model.backbone.config.max_tokens) - 2, bundle.likelihood == "causal"
-    spelled = (ids for text in documents for ids in bundle.tokenizer.encode([text]))
-    pieces = (ids[start : start + room] for ids in spelled for start in range(0, len(ids), room))
+    pieces = stretches(bundle.tokenizer, documents, room)
     rows, targets = list[np.ndarray](), list[np.ndarray]()
     for number, piece in enumerate(islice(pieces, first)):
         if causal:
@@ -255,11 +255,9 @@ def losses(model: Model, passages: Passages, pad_id: int) -> np.ndarray:
 
 def difference_from(model: Model, parts: Iterable[Part], pruned: Model, encoded: Encoded, pad_id: int) -> float:
     """How far ``pruned`` is from ``model`` with ``parts`` at zero, as a share of the largest of the states that heads read."""
-    found = [states for _, states in read(pruned, encoded, pad_id, ask=lambda batch, _: _last(pruned, batch, causal=pruned.causal))]
+    found = _states(pruned, encoded, pad_id)
     with erased(model, parts, zero):
-        wanted = [
-            states for _, states in read(model, encoded, pad_id, ask=lambda batch, _: _last(model, batch, causal=model.causal))
-        ]
+        wanted = _states(model, encoded, pad_id)
     gap = max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
     return gap / max(float(states.abs().max()) for states in wanted)
 

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from warmstart.analysis.activations import all_layers, states_of
-from warmstart.analysis.pieces import sampled
+from warmstart.analysis.neighbours import unit
+from warmstart.analysis.pieces import sampled, stretches
 from warmstart.backbone import Backbone
 from warmstart.data.batch import Encoded
 from warmstart.engine import read
@@ -81,8 +82,7 @@ class Sample:
 def sample_of(bundle: Bundle, documents: Iterable[str], passages: int, tokens: int, seed: int) -> Sample:
     """About ``tokens`` tokens of at most so many passages, both drawn at random; ``DataError`` for fewer than ``FEWEST``."""
     specials, room = bundle.tokenizer.specials, min(LONGEST, bundle.model.backbone.config.max_tokens) - 2
-    spelled = (ids for text in documents for ids in bundle.tokenizer.encode([text]))
-    kept = sampled((ids[at : at + room] for ids in spelled for at in range(0, len(ids), room)), passages, seed)
+    kept = sampled(stretches(bundle.tokenizer, documents, room), passages, seed)
     if len(kept) < FEWEST:
         raise DataError(f"drift needs at least {FEWEST} passages (paragraphs) of text, but {len(kept)} came; give more text")
     rows = tuple(np.array([specials.begin, *ids, specials.eos], dtype=np.int64) for ids in kept)
@@ -107,8 +107,7 @@ def token_states(bundle: Bundle, sample: Sample) -> np.ndarray:
 
 def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """(n, L + 1) between the same tokens' states (n, L + 1, D) in two models."""
-    made = [states / np.maximum(np.linalg.norm(states, axis=-1, keepdims=True), 1e-12) for states in (one, other)]
-    return np.asarray((made[0] * made[1]).sum(axis=-1))
+    return np.asarray((unit(one) * unit(other)).sum(axis=-1))
 
 
 # ------------------------------------------------------------------------------------------------------------------- CKA

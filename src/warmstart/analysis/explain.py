@@ -96,7 +96,7 @@ class Question:
             return model.head(states, batch.mask) / (calibration.temperature if calibration else 1.0)
         last = batch.lengths.to(states.device) - 1
         logits = model.head(states[torch.arange(len(states), device=states.device), last])
-        return logits.index_fill(1, torch.tensor(_unwritten(self.bundle), device=logits.device), -torch.inf)
+        return logits.index_fill(1, torch.tensor(self.bundle.unwritten, device=logits.device), -torch.inf)
 
 
 def question(bundle: Bundle, text: str, outcome: str | None = None, by: By = "delete") -> Question:
@@ -142,12 +142,6 @@ def check(bundle: Bundle) -> None:
     )
 
 
-def _unwritten(bundle: Bundle) -> list[int]:
-    """Ids that are never written: special ones but the end, and rows of the embedding that no token has."""
-    specials = bundle.tokenizer.specials
-    return [*sorted(specials.all() - {specials.eos}), *range(bundle.tokenizer.vocab_size, bundle.model.backbone.vocab_size)]
-
-
 def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
     """A word's text without the space around it; white space as it is, and of tokens that stand for no text their names."""
     text = tokenizer.decode(ids.tolist())
@@ -162,7 +156,7 @@ def _outcome(bundle: Bundle, name: str) -> int:
     ids = bundle.tokenizer.encode([name])[0]
     if len(ids) != 1:
         raise ModelError(f"an outcome must be one token, but {name!r} is {len(ids)}; mind the space before a word: ' the'")
-    if ids[0] in _unwritten(bundle):
+    if ids[0] in bundle.unwritten:
         raise ModelError(f"an outcome must be a token that the model can write, but {name!r} is {bundle.tokenizer.token(ids[0])}")
     return ids[0]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from warmstart.analysis.lexicon import Lexicon, lexicon_of_text, static_states
-from warmstart.analysis.neighbours import nearest, shared_neighbours
+from warmstart.analysis.neighbours import nearest, overlap, shared_neighbours
 from warmstart.analysis.occurrences import Occurrences, find_occurrences, read_occurrences
 from warmstart.model import Bundle
 
@@ -58,7 +58,7 @@ class Moved:
     @property
     def stayed(self) -> np.ndarray:
         """(W,) share of the K nearest that stay, of all occurrences."""
-        return np.array([len(np.intersect1d(*pair)) / len(pair[0]) for pair in zip(self.before, self.after, strict=True)])
+        return overlap(self.before, self.after)
 
 
 def common_words(bundle: Bundle, sentences: Sequence[str], most: int, seed: int) -> Common:
@@ -79,7 +79,8 @@ def moved(before: Bundle, after: Bundle, common: Common, layers: Sequence[int]) 
         return nearest(one, everyone, most)[0], nearest(other, everyone, most)[0]
 
     static = [static_states(bundle, common.lexicon)[common.places] for bundle in (before, after)]
-    out = [Moved("static", shared_neighbours(static[0], static[1], most), None, *near(static[0], static[1]))]
+    sides = near(*static)
+    out = [Moved("static", overlap(*sides), None, *sides)]
     everything = np.arange(len(common.found.word))
     states = [read_occurrences(bundle, common.found, everything, layers) for bundle in (before, after)]
     for place, layer in enumerate(layers):

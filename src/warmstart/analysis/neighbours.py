@@ -48,8 +48,12 @@ def random_pairs(vectors: np.ndarray, seed: int) -> np.ndarray:
 def shared_neighbours(one: np.ndarray, other: np.ndarray, most: int) -> np.ndarray:
     """(W,) which share of each word's K nearest is the same in two spaces (W, D)."""
     everyone = np.arange(len(one))
-    found = [nearest(vectors, everyone, most)[0] for vectors in (one, other)]
-    return np.array([len(np.intersect1d(a, b)) / len(a) for a, b in zip(*found, strict=True)])
+    return overlap(*(nearest(vectors, everyone, most)[0] for vectors in (one, other)))
+
+
+def overlap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """(W,) which share of each row of places (W, K) stands in the same row of the other."""
+    return np.array([len(np.intersect1d(a, b)) / len(a) for a, b in zip(one, other, strict=True)])
 
 
 def mean_cosines(states: np.ndarray, seed: int, name: str) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +18,13 @@ Passage = TypeVar("Passage")
 
 PART = re.compile(r"\\x[0-9a-f]{2}|<0x[0-9A-F]{2}>")
 """a byte of a character, as pieces that hold a part of one print it"""
+
+
+def stretches(tokenizer: Tokenizer, documents: Iterable[str], room: int) -> Iterator[list[int]]:
+    """The token ids of documents, read one by one; of one that is longer, as many stretches of ``room`` as it takes."""
+    for text in documents:
+        ids = tokenizer.encode([text])[0]
+        yield from (ids[at : at + room] for at in range(0, len(ids), room))
 
 
 def sampled(passages: Iterable[Passage], count: int, seed: int) -> list[Passage]:
@@ -40,12 +47,12 @@ def sampled(passages: Iterable[Passage], count: int, seed: int) -> list[Passage]
 def pieces_of(tokenizer: Tokenizer, encoded: Encoded) -> dict[int, str]:
     """The text of every token that occurs, without what marks the starts or insides of words: ``##ing`` -> ``ing``."""
     ids = np.unique(np.concatenate(encoded.rows))
-    return {int(one): tokenizer.token(one).removeprefix("##").replace("▁", " ") for one in ids}
+    return {int(one): _text_of(tokenizer, int(one)) for one in ids}
 
 
 def in_running_text(tokenizer: Tokenizer, id: int) -> str:
     """The text of a token as it follows another, with a space before it where it begins a word: ``the`` -> `` the``."""
-    piece = tokenizer.token(id).removeprefix("##").replace("▁", " ")
+    piece = _text_of(tokenizer, id)
     return f" {piece}" if tokenizer.vocabulary().word_starts[id] and not piece[:1].isspace() else piece
 
 
@@ -62,6 +69,11 @@ def punctuated(tokenizer: Tokenizer, ids: np.ndarray) -> tuple[np.ndarray, np.nd
     """
     begins, ends = np.zeros(tokenizer.vocab_size, dtype=bool), np.zeros(tokenizer.vocab_size, dtype=bool)
     for id in sorted(set(ids.tolist()) - tokenizer.specials.all()):
-        piece = PART.sub("a", tokenizer.token(id).removeprefix("##").replace("▁", " ")).strip()
+        piece = PART.sub("a", _text_of(tokenizer, id)).strip()
         begins[id], ends[id] = is_punctuation(piece[:1]), is_punctuation(piece[-1:])
     return begins, ends
+
+
+def _text_of(tokenizer: Tokenizer, id: int) -> str:
+    """A token without what marks the starts or insides of words."""
+    return tokenizer.token(id).removeprefix("##").replace("▁", " ")

@@ -86,6 +86,11 @@ def together(readings: Sequence[Reading]) -> Reading:
     )
 
 
+def joined(fits: Sequence[Sequence[Reading]]) -> dict[str, Reading]:
+    """Readings by their place; those of several models (or of one) together."""
+    return {same[0].layer: together(same) for same in zip(*fits, strict=True)}
+
+
 @dataclass(frozen=True)
 class Split:
     """One split as states (R, N, D): bag, embedding, blocks."""

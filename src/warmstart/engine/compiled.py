@@ -20,14 +20,15 @@ Forward = Callable[..., Any]
 
 def check_compiler(device: torch.device) -> None:
     """Raise ``ConfigError`` where a processor's code cannot be compiled for want of a C++ compiler."""
+    if device.type != "cpu":
+        return
     from torch._inductor import exc  # takes seconds to import
     from torch._inductor.cpp_builder import get_cpp_compiler
 
-    if device.type == "cpu":
-        try:
-            get_cpp_compiler()
-        except exc.InvalidCxxCompiler as error:
-            raise ConfigError("compile needs a C++ compiler, and none was found; install g++, or leave --compile out") from error
+    try:
+        get_cpp_compiler()
+    except exc.InvalidCxxCompiler as error:
+        raise ConfigError("compile needs a C++ compiler, and none was found; install g++, or leave --compile out") from error
 
 
 def compile_all(modules: Sequence[nn.Module]) -> list[tuple[nn.Module, Forward]]:

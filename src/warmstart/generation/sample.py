@@ -29,6 +29,4 @@ def continue_prompts(bundle: Bundle, prompts: Sequence[str], config: GenerateCon
         )
     specials = bundle.tokenizer.specials
     rows = [[specials.begin, *ids] for ids in bundle.tokenizer.encode(prompts)]
-    spare = range(bundle.tokenizer.vocab_size, bundle.model.backbone.vocab_size)  # rows of the embedding that no token has
-    banned = torch.tensor([*sorted(specials.all() - {specials.eos}), *spare])
-    return write(bundle.model, rows, config, banned=banned, stop={specials.eos}, watch=watch)
+    return write(bundle.model, rows, config, banned=torch.tensor(bundle.unwritten), stop={specials.eos}, watch=watch)

@@ -56,6 +56,12 @@ class Bundle:
         return "causal" if self.generates or self.model.causal else "masked"
 
     @property
+    def unwritten(self) -> list[int]:
+        """Ids that are never written: special ones but the end, and rows of the embedding that no token has."""
+        specials, spare = self.tokenizer.specials, range(self.tokenizer.vocab_size, self.model.backbone.vocab_size)
+        return [*sorted(specials.all() - {specials.eos}), *spare]
+
+    @property
     def answers(self) -> bool:
         """It was taught to answer questions in writing."""
         return isinstance(self.model.head, LanguageHead) and bool(self.history and self.history[-1].get("command") == "answers")

@@ -10,26 +10,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import jinja2
-
+from warmstart.report.templates import template
 from warmstart.storage import write_forced
 
 LIST, PAGE = "studies.json", "report.html"
-PLACES = {
-    "link": '{% if studies %}<a href="#studies">Studies</a>{% endif %}',
-    "studies": """{% if studies %}
-<section id="studies">
-<h2>Studies</h2>
-{% for one in studies %}
-<h3><a href="{{ one.page }}">{{ one.title }}</a></h3>
-{% for sentence in one.sentences %}
-<p>{{ sentence }}</p>
-{% endfor %}
-{% endfor %}
-</section>
-{% endif %}""",
-}
-"""what stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``"""
 
 
 @dataclass(frozen=True)
@@ -58,10 +42,10 @@ def join(folder: Path, one: Told) -> None:
 
 def filled(page: str, studies: Sequence[Told]) -> str:
     """The page with its two places filled; a page that has none stays as it is."""
-    engine = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    for name, source in PLACES.items():
+    link = '<a href="#studies">Studies</a>' if studies else ""
+    for name, body in (("link", link), ("studies", template("studies.html.jinja").render(studies=studies))):
         start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         if start in page:
             before, _, rest = page.partition(start)
-            page = before + start + engine.from_string(source).render(studies=studies) + end + rest.partition(end)[2]
+            page = before + start + body + end + rest.partition(end)[2]
     return page

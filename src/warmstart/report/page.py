@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import vl_convert
 
 from warmstart.report.charts import Chart
 from warmstart.report.joined import filled, told
+from warmstart.report.templates import template
 from warmstart.storage import whole_folder, write_forced
 
 DRAW = """
@@ -159,13 +159,3 @@ def _script() -> str:
     assert "</script" not in script.lower(), "the script would end too early"
     assert "<!--" not in script, "the script would be read as a comment"
     return script
-
-
-@functools.cache
-def template(name: str) -> jinja2.Template:
-    """A template of this folder; everything put into it is escaped."""
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    engine = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return engine.get_template(name)

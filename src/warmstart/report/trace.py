@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warmstart.generation.tracing import Step, Trace
-from warmstart.report.page import template
+from warmstart.report.templates import template
 from warmstart.storage import write_forced
 
 CELL = 17

@@ -25,6 +25,7 @@ from warmstart.report.ablate import SHOWN, heads_chart, parts_chart
 from warmstart.workflows.run import load_model, open_run, provenance
 from warmstart.workflows.studies.conclude import Study, conclude
 from warmstart.workflows.studies.effects import HEADER, Effect, Found, Pruned
+from warmstart.workflows.studies.wording import model_name
 from warmstart.workflows.studies.yardstick import Yardstick, yardstick_for
 
 TOLERANCE = 1e-4
@@ -176,7 +177,7 @@ def _study(found: Found, config: AblateConfig) -> Study:
     table = [one.cells(stick) for one in found.effects]
     tiles = [(stick.name, stick.said(found.whole.scores[0])), ("texts", f"{len(stick.encoded):,}"), ("parts", f"{len(rows):,}")]
     return Study(
-        f"Ablation: {Path(config.model).resolve().name}",
+        f"Ablation: {model_name(config.model)}",
         found.sentences(),
         (
             Section("What each part is worth", (stands,), figures),

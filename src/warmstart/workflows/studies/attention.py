@@ -24,6 +24,7 @@ from warmstart.report.attention import close_up, grid, overview, scatter
 from warmstart.storage import write_forced
 from warmstart.workflows.run import load_model, open_run
 from warmstart.workflows.studies.conclude import Study, conclude
+from warmstart.workflows.studies.wording import model_name
 
 HEADER = ("looks at", "uniform", "most", "its weight", "more than uniform (95 %)", "past the bar")
 SAID = {"same": "another of the same token", "first": "the first token", "last": "the last token"} | {
@@ -190,7 +191,7 @@ def attention(config: AttentionConfig) -> Heads:
     data = {"heads": pl.DataFrame(found.table()).fill_nan(None)}
     conclude(
         Study(
-            f"Attention of {Path(config.model).name}",
+            f"Attention of {model_name(config.model)}",
             found.sentences(),
             sections,
             data,

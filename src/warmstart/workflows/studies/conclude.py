@@ -37,6 +37,29 @@ class Study:
     """rows and header of the table that the terminal shows"""
 
 
+@dataclass(frozen=True)
+class Part:
+    """What one part adds to a study of several; nothing where it was not asked for."""
+
+    findings: Sequence[str] = ()
+    sections: Sequence[Section] = ()
+    data: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    tiles: Sequence[tuple[str, str]] = ()
+    shown: tuple[Sequence[Sequence[str]], Sequence[str]] | None = None
+
+
+def joined(title: str, parts: Sequence[Part]) -> Study:
+    """A study of its parts, one after the other; the terminal shows the first table that there is."""
+    return Study(
+        title,
+        [sentence for part in parts for sentence in part.findings],
+        [section for part in parts for section in part.sections],
+        {name: table for part in parts for name, table in part.data.items()},
+        [tile for part in parts for tile in part.tiles],
+        next((part.shown for part in parts if part.shown is not None), None),
+    )
+
+
 def conclude(study: Study, config: Config, folder: Path, models: Sequence[str] = ()) -> Path:
     """Print, write the tables and the page, and tell of it on the pages of the runs whose ``models`` it looked into.
 

@@ -17,9 +17,10 @@ from warmstart.data.probing import read_tasks
 from warmstart.errors import ModelError
 from warmstart.model import Bundle
 from warmstart.workflows.run import load_model, open_run
-from warmstart.workflows.studies.conclude import Study, conclude
+from warmstart.workflows.studies.conclude import Study, conclude, joined
 from warmstart.workflows.studies.drift_parts import attention_part, states_part, weights_part
 from warmstart.workflows.studies.drift_words import language_part, neighbours_part, probes_part
+from warmstart.workflows.studies.wording import model_name
 
 
 class DriftConfig(Config):
@@ -66,14 +67,7 @@ def drift(config: DriftConfig) -> Study:
         neighbours_part(before, after, common),
         probes_part(before, after, tasks, config.seed),
     ]
-    study = Study(
-        f"Drift: from {_name(config.before)} to {_name(config.after)}",
-        [sentence for part in parts for sentence in part.findings],
-        [section for part in parts for section in part.sections],
-        {name: table for part in parts for name, table in part.data.items()},
-        [tile for part in parts for tile in part.tiles],
-        parts[0].shown,
-    )
+    study = joined(f"Drift: from {model_name(config.before)} to {model_name(config.after)}", parts)
     conclude(study, config, folder, [config.before, config.after])
     return study
 
@@ -95,9 +89,3 @@ def _passages(shorter: Bundle, before: Bundle, config: DriftConfig) -> Passages 
 
 def _sources(paths: Sequence[str], *, sentences: bool = False) -> list[Source]:
     return [Source(path=path, document="sentence" if sentences else "paragraph") for path in paths]
-
-
-def _name(path: str) -> str:
-    """A folder's name; of a run's bundle, the run's; of ``.``, that of the folder itself."""
-    place = Path(path).resolve()
-    return place.parent.name if place.name == "bundle" else place.name

@@ -15,8 +15,8 @@ from warmstart.model import Bundle
 from warmstart.report import Figure, Section, Table
 from warmstart.report.drift import grid_chart, weights_chart
 from warmstart.report.map import layers_chart
-from warmstart.workflows.studies.map_parts import Part
-from warmstart.workflows.studies.probe import layer_name
+from warmstart.workflows.studies.conclude import Part
+from warmstart.workflows.studies.wording import around, layer_name
 
 AFTER, RANDOM, COSINE = "before and after", "before and random weights", "cosine of a token with itself"
 LAYERS = ("layer", "CKA with before (95 %)", "random weights", "cosine")
@@ -183,8 +183,3 @@ def attention_part(before: Bundle, after: Bundle, sample: Sample, seed: int) -> 
 
 def _whole(one: Divergence, seed: int) -> str:
     return around(*(float(value[0, 0]) for value in one.over_all.interval(seed)))
-
-
-def around(value: float, low: float, high: float) -> str:
-    """A figure with its interval."""
-    return f"{value:.3f} ({low:.3f} to {high:.3f})"

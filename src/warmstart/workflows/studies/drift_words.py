@@ -13,7 +13,7 @@ from warmstart.analysis.ablate import Passages, losses
 from warmstart.analysis.drift import speaking
 from warmstart.analysis.moved import NEAREST, Common, Moved, moved
 from warmstart.analysis.probe import clustered
-from warmstart.analysis.probing import BAG, Reading, probe
+from warmstart.analysis.probing import BAG, joined, probe
 from warmstart.data.probing import Probing
 from warmstart.heads import LanguageHead
 from warmstart.model import Bundle
@@ -21,9 +21,9 @@ from warmstart.report import Figure, Section, Table
 from warmstart.report.drift import losses_chart, shares_chart
 from warmstart.report.probe import probe_chart
 from warmstart.types import IGNORE
-from warmstart.workflows.studies.drift_parts import AFTER, around
-from warmstart.workflows.studies.map_parts import Part
-from warmstart.workflows.studies.probe import layer_name
+from warmstart.workflows.studies.conclude import Part
+from warmstart.workflows.studies.drift_parts import AFTER
+from warmstart.workflows.studies.wording import around, layer_name, percent, points_of
 
 HALVES = "before, other occurrences"
 FEWEST = 3 * NEAREST
@@ -94,7 +94,8 @@ def probes_part(before: Bundle, after: Bundle, tasks: Sequence[Probing], seed: i
         return Part()
     findings, rows = list[str](), list[dict[str, Any]]()
     for task in tasks:
-        old, new = (_readings(bundle, task, seed) for bundle in (before, after))
+        fits = range(seed, seed + PROBES)
+        old, new = (joined([probe(bundle, task, "linear", fits)]) for bundle in (before, after))
         gaps = {layer: new[layer].above(old[layer]) for layer in old}
         for layer, gap in gaps.items():
             row = {"task": task.name, "layer": layer, "before": old[layer].share[0], "after": new[layer].share[0]}
@@ -117,10 +118,6 @@ def probes_part(before: Bundle, after: Bundle, tasks: Sequence[Probing], seed: i
     ]  # fmt: skip
     items = (Figure("probes", caption, chart), Table(("task", "layer", "before", "after", "difference (95 %)"), cells))
     return Part(findings, (Section("Probes", (), items),), {"probes": pl.DataFrame(rows)})
-
-
-def _readings(bundle: Bundle, task: Probing, seed: int) -> dict[str, Reading]:
-    return {one.layer: one for one in probe(bundle, task, "linear", range(seed, seed + PROBES))}
 
 
 def language_part(before: Bundle, after: Bundle, passages: Passages | None, where: str) -> Part:
@@ -151,13 +148,3 @@ def language_part(before: Bundle, after: Bundle, passages: Passages | None, wher
     data = pl.DataFrame(points, schema=["tokens", "before", "after"], orient="row")
     section = Section("What was forgotten of language", (), (figure, Table(("figure", "before", "after"), rows)))
     return Part(findings, (section,), {"language": data}, [("loss before, after", f"{means[0]:.3f}, {means[1]:.3f}")])
-
-
-def percent(mean: float, low: float, high: float) -> str:
-    """A share with its interval."""
-    return f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def points_of(mean: float, low: float, high: float) -> str:
-    """A difference of shares with its interval."""
-    return f"{100 * mean:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"

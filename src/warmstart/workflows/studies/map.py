@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from pydantic import Field
@@ -21,8 +20,9 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.model import Bundle
 from warmstart.seeding import rng
 from warmstart.workflows.run import load_model, open_run
-from warmstart.workflows.studies.conclude import Study, conclude
-from warmstart.workflows.studies.map_parts import Part, Seen, View, analogies_part, map_part, near_part, word_part
+from warmstart.workflows.studies.conclude import Study, conclude, joined
+from warmstart.workflows.studies.map_parts import Seen, View, analogies_part, map_part, near_part, word_part
+from warmstart.workflows.studies.wording import model_name
 
 LEXICON = 30_000
 """words of a text among which analogies are answered"""
@@ -86,7 +86,7 @@ def study_map(config: MapConfig) -> Study:
     near = near_part(view, {word: plan.lexicon.known[word] for word in config.near}, config.seed)
     answered = analogies_part(view, plan.questions, plan.all_questions, config.seed)
     contexts, drawn = word_part(view, config.seed), map_part(view, config.seed)
-    study = _joined(f"Map: {Path(config.model).name}", [near, answered, contexts, drawn], drawn)
+    study = joined(f"Map: {model_name(config.model)}", [near, answered, contexts, drawn])
     conclude(study, config, folder, [config.model])
     return study
 
@@ -153,14 +153,3 @@ def _looked(bundle: Bundle, plan: _Plan, seed: int) -> View:
     means = np.stack([states[plan.found.of(word)].mean(axis=0) for word in met])
     seen = Seen(plan.found, met, means, first, dict(zip(plan.asked, others, strict=True)), plan.asked)
     return replace(view, seen=seen)
-
-
-def _joined(title: str, parts: list[Part], drawn: Part) -> Study:
-    return Study(
-        title,
-        [sentence for part in parts for sentence in part.findings],
-        [section for part in parts for section in part.sections],
-        {name: table for part in parts for name, table in part.data.items()},
-        [tile for part in parts for tile in part.tiles],
-        drawn.shown,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,8 @@ from warmstart.analysis.projection import SHUFFLES, pca, project
 from warmstart.data.analogies import Analogy
 from warmstart.report import Figure, Section, Table
 from warmstart.report.map import analogies_chart, contexts_chart, layers_chart, words_chart
+from warmstart.workflows.studies.conclude import Part
+from warmstart.workflows.studies.wording import around, layer_name, percent
 
 STATIC, OFFSET, ALONE, ANY = "static", "offset (b - a + c)", "third word alone", "random words"
 NEAREST = 10
@@ -65,17 +67,6 @@ class View:
             return {STATIC: (np.arange(len(self.lexicon)), self.static)}
         places = self.seen.places
         return {STATIC: (places, self.static[places]), f"layer {self.layer}": (places, self.seen.means)}
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a part adds to the study; nothing where it was not asked for."""
-
-    findings: Sequence[str] = ()
-    sections: Sequence[Section] = ()
-    data: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    tiles: Sequence[tuple[str, str]] = ()
-    shown: tuple[Sequence[Sequence[str]], Sequence[str]] | None = None
 
 
 def map_part(view: View, seed: int) -> Part:
@@ -160,7 +151,7 @@ def word_part(view: View, seed: int) -> Part:
         for name, cosines in lines.items()
         for i, layer in enumerate(view.layers)
     ]
-    table = [[layer, *(_around(*row[2:]) for row in rows if row[1] == layer)] for layer in view.layers]
+    table = [[layer, *(around(*row[2:]) for row in rows if row[1] == layer)] for layer in view.layers]
     text = (
         f"Mean cosine of {len(view.seen.random)} random words, one occurrence each; of a word asked for, mean cosine between its "
         "occurrences less that of random words. 95 % intervals over occurrences.",
@@ -177,15 +168,15 @@ def word_part(view: View, seed: int) -> Part:
         low, *_, high = sorted((row for row in rows if row[0] == _above(word)), key=lambda row: row[2])
         findings.append(
             f"'{word}' in {len(deep)} contexts: at layer {view.layer} the cosine between its occurrences is "
-            f"{_around(*here[_above(word)])} above that of random words; it is most itself at {_layer(high[1])} "
-            f"({high[2]:.2f}) and least at {_layer(low[1])} ({low[2]:.2f})"
+            f"{around(*here[_above(word)])} above that of random words; it is most itself at {layer_name(high[1])} "
+            f"({high[2]:.2f}) and least at {layer_name(low[1])} ({low[2]:.2f})"
         )
         section, points = _contexts(view, word, deep[:, view.layer])
         sections.append(section)
         contexts += points
     mean, low, high = here[ANY]
     findings.append(
-        f"at layer {view.layer} random words have a mean cosine of {_around(mean, low, high)}; read any cosine there beside it"
+        f"at layer {view.layer} random words have a mean cosine of {around(mean, low, high)}; read any cosine there beside it"
     )
     header = ["line", "layer", "value", "low", "high"]
     data = {"layers": pl.DataFrame(rows, schema=header, orient="row")} | ({"contexts": pl.DataFrame(contexts)} if contexts else {})
@@ -221,16 +212,13 @@ def analogies_part(view: View, questions: Sequence[Analogy], total: int, seed: i
         for method, right in ((OFFSET, made.right), (ALONE, made.floor))
         for label, inside in groups
     ]
-    said = {
-        (method, label): f"{100 * share:.1f} % ({100 * low:.1f} to {100 * high:.1f})" for method, label, share, low, high in points
-    }
+    said = {(method, label): percent(share, low, high) for method, label, share, low, high in points}
     table = Table(("section (questions)", OFFSET, ALONE), [(label, said[OFFSET, label], said[ALONE, label]) for label, _ in groups])
     all_of_them = Judgement("all", "", made.right.astype(float))
-    low, high = all_of_them.ends()
     more, least, most = made.gain(seed)
     verb = "adds to" if least > 0 else "takes from" if most < 0 else "is not seen to add to"
     findings = [
-        f"{100 * all_of_them.share:.1f} % ({100 * low:.1f} to {100 * high:.1f}) of the {len(questions):,} analogies covered "
+        f"{percent(all_of_them.share, *all_of_them.ends())} of the {len(questions):,} analogies covered "
         f"(of {total:,}) are right among {len(view.lexicon):,} words by the offset b - a + c",
         f"the offset {verb} what the word nearest to the third alone gives, which is right on {100 * made.floor.mean():.1f} %: "
         f"{100 * more:+.1f} points ({100 * least:.1f} to {100 * most:.1f}, 95 % over pairs of words)",
@@ -246,16 +234,8 @@ def analogies_part(view: View, questions: Sequence[Analogy], total: int, seed: i
     return Part(findings, [Section("Analogies", (), (figure, table))], {"analogies": data}, tiles)
 
 
-def _around(value: float, low: float, high: float) -> str:
-    return f"{value:.3f} ({low:.3f} to {high:.3f})"
-
-
 def _above(word: str) -> str:
     return f"“{word}” above {ANY}"
-
-
-def _layer(name: str) -> str:
-    return f"layer {name}" if name.isdecimal() else f"the {name}"
 
 
 def _axes(explained: tuple[float, float] | None) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -26,6 +25,7 @@ from warmstart.report.neurons import Strip, best_chart, layers_chart, strips_cha
 from warmstart.workflows.run import load_model, open_run
 from warmstart.workflows.studies.conclude import Study, conclude
 from warmstart.workflows.studies.peaks import HEADER, Best, Neurons, Peak, Untrained
+from warmstart.workflows.studies.wording import model_name
 
 UNTRAINED = 8
 """backbones with random weights, as one draw says nothing of the next"""
@@ -94,7 +94,7 @@ def neurons(config: NeuronsConfig) -> Neurons:
     sections = (_going(found, config), _where(passages, strips, found, config))
     tiles = [("neurons", f"{len(correlated.r):,}"), ("passages", f"{len(told.values):,}"), ("tokens", f"{correlated.n:,}")]
     data = {"correlations": found.table(), "passages": passages}
-    title = f"Neurons of {Path(config.model).resolve().name}"
+    title = f"Neurons of {model_name(config.model)}"
     conclude(Study(title, found.sentences(), sections, data, tiles, (found.rows(), HEADER)), config, folder, [config.model])
     return found
 

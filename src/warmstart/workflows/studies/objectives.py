@@ -12,7 +12,7 @@ from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.analysis.activations import with_random_weights
-from warmstart.analysis.probing import Reading, probe, together
+from warmstart.analysis.probing import Reading, joined, probe
 from warmstart.backbone import BackboneConfig
 from warmstart.config import Config, read_yaml
 from warmstart.data import Document, Part, Source, documents_of
@@ -23,7 +23,7 @@ from warmstart.engine import console, pick_device
 from warmstart.engine.compiled import check_compiler
 from warmstart.errors import ConfigError, DataError
 from warmstart.model import Bundle, load, save
-from warmstart.objectives import OBJECTIVES, ObjectiveConfig
+from warmstart.objectives import ObjectiveConfig
 from warmstart.tokenizer import Tokenizer, TokenizerConfig
 from warmstart.workflows.outcome import Corpora
 from warmstart.workflows.pretrain import (
@@ -130,7 +130,6 @@ def _check_lengths(pairs: Sequence[Pair], tokenizer: Tokenizer, longest: int) ->
 
 def _pretraining(config: ObjectivesConfig, objective: str, seed: int) -> PretrainConfig:
     """As ``pretrain`` would be asked."""
-    OBJECTIVES[objective]
     return PretrainConfig(
         text=config.text, out=config.out, held_out=config.held_out, document=config.document, tokenizer=config.tokenizer,
         objective=ObjectiveConfig(name=objective), backbone=config.backbone, train=config.train, seed=seed,
@@ -163,24 +162,15 @@ def _side(name: str, config: ObjectivesConfig, corpora: Corpora, tokenizer: Toke
         bundle = _model(name, seed, config, corpora, tokenizer)
         insights.append(insight_into(bundle, asked.pairs, asked.passages))
         for task in asked.tasks:
-            probed[task.name].append(_read(bundle, task, seed))
-            random[task.name].append(_read(with_random_weights(bundle, seed), task, seed))
+            probed[task.name].append(probe(bundle, task, "linear", [seed]))
+            random[task.name].append(probe(with_random_weights(bundle, seed), task, "linear", [seed]))
         console.print(f"{name}, seed {seed}: looked into", markup=False, highlight=False)
-    found = [Found(task, name, _joined(probed[task.name]), {}, _joined(random[task.name])) for task in asked.tasks]
+    found = [Found(task, name, joined(probed[task.name]), {}, joined(random[task.name])) for task in asked.tasks]
     return Side(name, insights, found)
 
 
-def _nothing(asked: Asked) -> dict[str, list[dict[str, Reading]]]:
+def _nothing(asked: Asked) -> dict[str, list[list[Reading]]]:
     return {task.name: [] for task in asked.tasks}
-
-
-def _joined(readings: list[dict[str, Reading]]) -> dict[str, Reading]:
-    """Layer by layer, all models together."""
-    return {layer: together([one[layer] for one in readings]) for layer in readings[0]}
-
-
-def _read(bundle: Bundle, task: Probing, seed: int) -> dict[str, Reading]:
-    return {one.layer: one for one in probe(bundle, task, "linear", [seed])}
 
 
 def _model(name: str, seed: int, config: ObjectivesConfig, corpora: Corpora, tokenizer: Tokenizer) -> Bundle:

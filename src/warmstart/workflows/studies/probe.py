@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,7 +12,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.analysis.activations import layer_names, with_random_weights
-from warmstart.analysis.probing import BAG, MIX, Asked, Form, Reading, probe, together
+from warmstart.analysis.probing import BAG, MIX, Asked, Form, Reading, joined, probe
 from warmstart.config import Config
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import Probing, read_tasks, word_tasks
@@ -24,6 +23,7 @@ from warmstart.report import Figure, Section, Table
 from warmstart.report.probe import Point, probe_chart
 from warmstart.workflows.run import load_model, open_run
 from warmstart.workflows.studies.conclude import Study, conclude
+from warmstart.workflows.studies.wording import layer_name, model_name, percent
 
 RANDOM = "random weights"
 SURE = 30
@@ -80,7 +80,7 @@ class Found:
     def sentence(self) -> str:
         """What can be read, and how sure that is."""
         best, (mean, low, high) = self.best, self.best.share
-        said = f"{self.task.name}: {layer_name(best.layer)} of {self.model} tells {_percent(mean, low, high)} of test items"
+        said = f"{self.task.name}: {layer_name(best.layer)} of {self.model} tells {percent(mean, low, high)} of test items"
         others = [(BAG, "", self.linear[BAG])]
         if self.random:
             drawn = _best(self.random)
@@ -98,7 +98,7 @@ class Found:
         """A line of the table."""
         best = self.best
         return (
-            self.task.name, self.model, best.layer, _percent(*best.share),
+            self.task.name, self.model, best.layer, percent(*best.share),
             f"{100 * _best(self.mlp).share[0]:.1f} %" if self.mlp else "-",
             f"{100 * self.linear[BAG].share[0]:.1f} %",
             f"{100 * _best(self.random).share[0]:.1f} %" if self.random else "-",
@@ -137,11 +137,10 @@ def _probed(bundles: dict[str, Bundle], tasks: list[Probing], config: ProbeConfi
     seeds = range(config.seed, config.seed + config.seeds)
 
     def read(bundle: Bundle, task: Probing, form: Form, *, coded: bool = False) -> dict[str, Reading]:
-        return {one.layer: one for one in probe(bundle, task, form, seeds, coded=coded)}
+        return joined([probe(bundle, task, form, seeds, coded=coded)])
 
     def by_chance(bundle: Bundle, task: Probing) -> dict[str, Reading]:
-        fits = [probe(with_random_weights(bundle, seed), task, "linear", [seed]) for seed in seeds]
-        return {same[0].layer: together(same) for same in zip(*fits, strict=True)}
+        return joined([probe(with_random_weights(bundle, seed), task, "linear", [seed]) for seed in seeds])
 
     for task in tasks:
         drawn = dict[str, dict[str, Reading]]()
@@ -239,7 +238,7 @@ def _codes(found: list[Found], layers: list[str]) -> Section:
 
 def _all_readings(found: list[Found]) -> Section:
     rows = [
-        (row["task"], row["model"], row["probe"], row["layer"], _percent(row["share"], row["low"], row["high"]),
+        (row["task"], row["model"], row["probe"], row["layer"], percent(row["share"], row["low"], row["high"]),
          f"{100 * row['control']:.1f} %", f"{100 * row['selectivity']:.1f}")
         for row in readings_of(found).iter_rows(named=True)
     ]  # fmt: skip
@@ -275,21 +274,11 @@ def _best(readings: dict[str, Reading]) -> Reading:
     return max((one for one in readings.values() if one.layer not in (BAG, MIX)), key=lambda one: one.validation)
 
 
-def layer_name(layer: str) -> str:
-    """As a sentence has it."""
-    return f"layer {layer}" if layer.isdigit() else f"the {layer}"
-
-
-def _percent(mean: float, low: float, high: float) -> str:
-    return f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-
-
 def _spread(values: tuple[float, ...]) -> tuple[float, float, float]:
     return float(np.mean(values)), min(values), max(values)
 
 
 def _names(paths: tuple[str, ...]) -> list[str]:
     """Short names of models: the folder's, or the whole path where two are alike."""
-    places = [Path(path).resolve() for path in paths]
-    short = [place.parent.name if place.name == "bundle" else place.name for place in places]
+    short = [model_name(path) for path in paths]
     return [path if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]

@@ -24,6 +24,7 @@ from warmstart.report.pairs import pairs_chart
 from warmstart.workflows.studies.attention import SAID
 from warmstart.workflows.studies.conclude import Study
 from warmstart.workflows.studies.probe import Found, by_layer, readings_of, unfit
+from warmstart.workflows.studies.wording import percent
 
 BAR = 0.2
 """a head looks at something if it puts so much more weight there than uniform attention does"""
@@ -81,7 +82,7 @@ def study_of(sides: Sequence[Side]) -> Study:
         for name, (of, form) in measures.items()
     ]
     for place, task in enumerate(one.task.name for one in sides[0].probes):
-        rows.append((f"probe: {task}", *(_share(side.probes[place].best.share) for side in sides)))
+        rows.append((f"probe: {task}", *(percent(*side.probes[place].best.share) for side in sides)))
     found = [one for side in sides for one in side.probes]
     count = len(sides[0].models)
     said = (
@@ -136,10 +137,6 @@ def _over_seeds(values: Sequence[float], form: str, *, share: bool) -> str:
     return f"{format(found.mean, form)} ({format(found.low, form)} to {format(found.high, form)})"
 
 
-def _share(found: tuple[float, float, float]) -> str:
-    return "{:.1f} % ({:.1f} to {:.1f})".format(*(100 * value for value in found))
-
-
 def _findings(sides: Sequence[Side]) -> list[str]:
     """For every question that all were asked, which objective answers best, and whether the next one is surely behind."""
     said = []
@@ -156,7 +153,7 @@ def _findings(sides: Sequence[Side]) -> list[str]:
         mean, low, high = best.above(second_best)
         sure = "" if low > 0 else ", which is no sure difference"
         said.append(
-            f"{one.task.name}: {ranked[0].name} tells most by validation, {_share(best.share)}; {100 * mean:+.1f} points against "
+            f"{one.task.name}: {ranked[0].name} tells most by validation, {percent(*best.share)}; {100 * mean:+.1f} points against "
             f"{ranked[1].name} ({100 * low:+.1f} to {100 * high:+.1f} over test sentences){sure}"
         )
     said += unfit([one for side in sides for one in side.probes])
