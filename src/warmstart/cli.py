@@ -79,7 +79,7 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     import pydantic
     import tyro
 
-    from warmstart.config import read_yaml
+    from warmstart.config import explain, read_yaml
 
     words, file = _take(words, "--config")
     given = read_yaml(file) if file else {}
@@ -91,8 +91,7 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
         default = _partial(settings, given, where)
         return tyro.cli(settings, args=words, prog=program, default=default)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{'.'.join(map(str, first['loc']))} {first['msg'].removeprefix('Value error, ')}") from None
+        raise ConfigError(explain(settings, error.errors()[0])) from None
 
 
 def _partial(settings: Any, given: dict[str, Any], where: str) -> Any:

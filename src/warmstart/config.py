@@ -33,7 +33,7 @@ class Config(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            lines = [_explain(cls, problem) for problem in error.errors()]
+            lines = [explain(cls, problem) for problem in error.errors()]
             raise ConfigError(f"{where}: " + "; ".join(lines)) from None
 
     def plain(self) -> dict[str, Any]:
@@ -41,7 +41,8 @@ class Config(BaseModel):
         return self.model_dump(mode="json")
 
 
-def _explain(cls: type[Config], problem: Any) -> str:
+def explain(cls: type[Config], problem: Any) -> str:
+    """What one of pydantic's problems with settings means: the key, what must hold, and the value that came."""
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"unknown key '{place}'; {suggest(str(problem['loc'][-1]), _keys_at(cls, problem['loc'][:-1]))}"
