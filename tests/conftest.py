@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +48,32 @@ def data_folder() -> Path:
 def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
     monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server that says nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def serve(socket_enabled: None) -> Iterator[Callable[[Path], str]]:
+    """Serves a folder on this machine; gives its address."""
+    servers: list[tuple[ThreadingHTTPServer, threading.Thread]] = []
+
+    def start(folder: Path) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server, thread in servers:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +20,10 @@ from warmstart.cli import main
 from warmstart.data.batch import encode
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.heads import EmbedHead, LanguageHead
-from warmstart.interop import FAMILIES, from_huggingface, to_tensors
+from warmstart.interop import FAMILIES, from_huggingface, hub, to_tensors
 from warmstart.interop.convert import import_folder
+from warmstart.interop.folder import read_pooling, shards_of
+from warmstart.interop.hub import find_folder
 from warmstart.kinds import KINDS
 from warmstart.kinds.kind import Reading
 from warmstart.model import Bundle, load, save
@@ -406,6 +409,65 @@ def test_a_hubs_name_needs_a_network(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"someone/bert is no folder here, and config.json .* cannot be fetched"):
         find_folder("hf:someone/bert", tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+OUTSIDE = ["../x.safetensors", "x?/../../x.safetensors", "/tmp/x.safetensors", "a\\b", ".hidden", "", "a//b", 7, "leave/x"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_index_cannot_lead_out_of_its_folder(name: object, tmp_path: Path) -> None:
+    """Names in ``model.safetensors.index.json`` are plain and stay inside, links included."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "leave").symlink_to(tmp_path)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(ModelError, match="must name files of its own folder"):
+        shards_of(folder)
+
+
+@pytest.mark.parametrize("name", ["../1_Pooling", "/etc", "x?/../../1_Pooling", "leave"])
+def test_modules_cannot_lead_out_of_their_folder(name: str, tmp_path: Path) -> None:
+    """Nor names in ``modules.json``."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "config.json").write_text("{}")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "leave").symlink_to(tmp_path / "elsewhere")
+    (folder / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Pooling", "path": name}]))
+    with pytest.raises(ModelError, match=r"cannot read what .*modules.json says of pooling"):
+        read_pooling(folder)
+
+
+def test_the_links_of_a_hubs_cache_are_followed(tmp_path: Path) -> None:
+    """Its snapshots hold links into the blobs beside them."""
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "0a1b").write_text("weights")
+    folder = tmp_path / "snapshots" / "main"
+    folder.mkdir(parents=True)
+    (folder / "model-1.safetensors").symlink_to("../../blobs/0a1b")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    assert shards_of(folder) == [folder / "model-1.safetensors"]
+
+
+def test_a_fetched_index_writes_no_file_outside(
+    serve: Callable[[Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model on a server whose index names ``x?/../../stolen``: refused, and nothing new lies anywhere."""
+    model = tmp_path / "www" / "someone" / "bad"
+    model.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json", "x"):
+        (model / name).write_text("{}")
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "x?/../../stolen"}}))
+    monkeypatch.setattr(hub, "ADDRESS", serve(tmp_path / "www") + "/{name}/{file}")
+    cache = tmp_path / "home" / "models"
+    with pytest.raises(ModelError, match="must name files of its own folder"):
+        find_folder("hf:someone/bad", cache)
+    assert not [place for place in (tmp_path / "home").rglob("*") if place != cache]
+    shards = {"a": "part-1.safetensors", "b": "part-2.safetensors"}
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    for shard in shards.values():
+        (model / shard).write_text("weights")
+    assert {file.name for file in find_folder("hf:someone/bad", cache).iterdir()} >= set(shards.values())
 
 
 def test_the_package_never_imports_transformers() -> None:

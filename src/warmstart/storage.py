@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,25 @@ def whole_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
         elif old.exists():
             os.replace(old, target)
+
+
+def inside(folder: Path, name: object) -> Path:
+    """The path of a file in ``folder`` whose name was read from another file and cannot be trusted.
+
+    The name must be plain and relative, and not a link out of the folder; links of a Hugging Face cache, from
+    ``snapshots/REVISION`` into ``blobs`` beside it, are followed. Raises ``ValueError`` for any other name (``../x``, ``/x``,
+    ``.hidden``, a link out).
+
+    >>> inside(Path("model"), "1_Pooling/config.json")
+    PosixPath('model/1_Pooling/config.json')
+    """
+    if not isinstance(name, str) or not all(re.fullmatch(r"\w[\w.+-]*", part) for part in name.split("/")):
+        raise ValueError(f"a file's name must be plain and relative, but is {name!r}")
+    resolved, home = (folder / name).resolve(), folder.resolve()
+    allowed = [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
+    if not any(resolved.is_relative_to(root) for root in allowed):
+        raise ValueError(f"{name!r} must lie in {folder}, but leads to {resolved}")
+    return folder / name
 
 
 def sha256(data: bytes | memoryview) -> str:

@@ -18,9 +18,11 @@ from torch import Tensor
 
 from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.heads import EmbedHeadConfig
+from warmstart.storage import inside
 from warmstart.tokenizer import Tokenizer, load_tokenizer
 
 WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
 POOLED = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 """our poolings by the words of sentence-transformers, which it reads in every version"""
 MODES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
@@ -50,16 +52,24 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of ``model.safetensors``, or of the shards that its index names; as they are stored."""
-    index = folder / f"{WEIGHTS}.index.json"
-    if index.exists() and not (folder / WEIGHTS).exists():
-        shards = sorted(set(read_json(index)["weight_map"].values()))
-    else:
-        shards = [WEIGHTS]
+    sharded = (folder / INDEX).exists() and not (folder / WEIGHTS).exists()
     found: dict[str, Tensor] = {}
-    for name in shards:
-        found |= read_tensor_file(folder / name)
+    for file in shards_of(folder) if sharded else [folder / WEIGHTS]:
+        found |= read_tensor_file(file)
     # the first BERT files call a norm's weight gamma and its bias beta
     return {re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)): tensor for name, tensor in found.items()}
+
+
+def shards_of(folder: Path) -> list[Path]:
+    """The files that a folder's index names. Raises ``ModelError`` if it is malformed or names a file outside the folder."""
+    index = folder / INDEX
+    names = read_json(index).get("weight_map")
+    if not isinstance(names, dict):
+        raise ModelError(f"{index} must hold a weight_map from tensors to files; copy it again")
+    try:
+        return sorted({inside(folder, name) for name in names.values()})
+    except ValueError as error:
+        raise ModelError(f"{index} must name files of its own folder: {error}; do not use this model, or mend the index") from None
 
 
 def read_tensor_file(file: Path) -> dict[str, Tensor]:
@@ -112,7 +122,7 @@ def read_pooling(folder: Path) -> tuple[str, bool]:
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         paths = {str(module["type"]).rsplit(".", 1)[-1]: module["path"] for module in modules}
-        told = read_json(folder / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
+        told = read_json(inside(folder, f"{paths['Pooling']}/config.json")) if "Pooling" in paths else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"cannot read what {folder / 'modules.json'} says of pooling: {error}; copy it again, or remove it"

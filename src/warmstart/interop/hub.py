@@ -5,7 +5,6 @@ The only file of this concern that uses the network, and only for a name that is
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pooch
 
 from warmstart.errors import ModelError
-from warmstart.interop.folder import WEIGHTS
+from warmstart.interop.folder import INDEX, WEIGHTS, shards_of
 from warmstart.storage import whole_folder
 
 CACHE = Path.home() / ".cache" / "warmstart" / "models"
@@ -50,11 +49,9 @@ def _fetch_all(name: str, folder: Path) -> None:
     for file in WANTED:
         _fetch(name, file, folder, needed=False)
     if not _fetch(name, WEIGHTS, folder, needed=False):
-        index = _fetch(name, f"{WEIGHTS}.index.json", folder)
-        for shard in sorted(
-            set(json.loads((folder / f"{WEIGHTS}.index.json").read_text())["weight_map"].values()) if index else ()
-        ):
-            _fetch(name, shard, folder)
+        _fetch(name, INDEX, folder)
+        for shard in shards_of(folder):
+            _fetch(name, shard.relative_to(folder).as_posix(), folder)
 
 
 def _fetch(name: str, file: str, folder: Path, *, needed: bool = True) -> bool:
