@@ -47,7 +47,11 @@ def data_folder() -> Path:
 @pytest.fixture
 def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: load(place, selftest=True))
+
+    def verify_here(place: Path) -> None:
+        load(place, selftest=True)
+
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", verify_here)
 
 
 class Quiet(SimpleHTTPRequestHandler):

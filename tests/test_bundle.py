@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import make_backbone, make_language_model
-from warmstart.errors import BundleError, ModelError, StorageError
+from warmstart.cli import main
+from warmstart.errors import BundleError, ModelError, StorageError, UncheckedWarning
 from warmstart.heads import (
     HEADS,
     POOLINGS,
@@ -91,6 +92,49 @@ def test_saving_really_reloads_in_a_fresh_process(saved: Path) -> None:
         "README.md", "bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors",
     ]  # fmt: skip
     assert [place.name for place in saved.parent.iterdir()] == ["whole"]
+
+
+def test_saving_runs_no_file_of_the_current_folder(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``random.py`` lying where the user stands is not imported by the process that checks the model."""
+    (tmp_path / "random.py").write_text("raise SystemExit('executed')")
+    (tmp_path / "torch.py").write_text("raise SystemExit('executed')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    assert load(save(load(saved), "again")).labels == load(saved).labels
+
+
+def broken_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process cannot import torch."""
+    (folder / "path").mkdir()
+    (folder / "path" / "torch.py").write_text("raise ImportError('no torch in the second process')")
+    monkeypatch.setenv("PYTHONPATH", str(folder / "path"))
+
+
+def test_a_model_that_cannot_be_checked_is_kept_and_named(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the check failed, not the model: nothing is thrown away, and nobody is told that it was checked."""
+    broken_python(tmp_path, monkeypatch)
+    with pytest.warns(UncheckedWarning, match=r"again is saved, but could not be checked .* no torch in the second process; run"):
+        save(load(saved), tmp_path / "again")
+    assert load(tmp_path / "again", selftest=True).labels == load(saved).labels
+    monkeypatch.setattr("warmstart.model.files.run_python", no_process)
+    with pytest.warns(UncheckedWarning, match="no process could be started"):
+        save(load(saved), tmp_path / "again")
+
+
+def no_process(*_arguments: str) -> None:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_a_command_that_saved_an_unchecked_model_ends_its_work_with_code_1(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pretraining writes its report all the same."""
+    broken_python(tmp_path, monkeypatch)
+    small = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--tokenizer.vocab-size", "330"]
+    assert main(["pretrain", str(text), "--out", str(tmp_path / "run"), "--steps", "1", *small]) == 1
+    assert "could not be checked in a fresh process" in capsys.readouterr().err
+    assert (tmp_path / "run" / "report.html").exists()
+    assert load(tmp_path / "run" / "bundle", selftest=True)
 
 
 @pytest.mark.parametrize("name", ["bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors"])

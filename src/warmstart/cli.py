@@ -8,16 +8,21 @@ A user's mistake ends with one message and exit code 2.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from warmstart import __version__
-from warmstart.errors import ConfigError, WarmstartError
+from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
 from warmstart.workflows.commands import COMMANDS, with_preset
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 2 a mistake that the user can mend, 130 interrupted."""
+    """Run one command; returns the exit code.
+
+    0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can mend, 130 interrupted.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
         print(overview())  # noqa: T201
@@ -26,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"warmstart {__version__}")  # noqa: T201
         return 0
     try:
-        return _run(*_command(words))
+        with _unchecked_models() as unchecked:
+            _run(*_command(words))
+        return 1 if unchecked else 0
     except WarmstartError as error:
         _complain(str(error))
         return 2
@@ -68,10 +75,28 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
     return " ".join(words[:2]), words[2:]
 
 
-def _run(name: str, words: list[str]) -> int:
+def _run(name: str, words: list[str]) -> None:
     settings, run = COMMANDS[name].load()
     run(parse(settings, words, f"warmstart {name}"))
-    return 0
+
+
+@contextmanager
+def _unchecked_models() -> Iterator[list[str]]:
+    """Collects, and tells at once, which models were saved but could not be checked: the command still ends its work."""
+    unchecked: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UncheckedWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, UncheckedWarning):
+                unchecked.append(str(message))
+                _complain(str(message))
+            else:
+                usual(message, category, *rest, **named)
+
+        warnings.showwarning = show
+        yield unchecked
 
 
 def parse(settings: Any, words: list[str], program: str) -> Any:

@@ -56,6 +56,10 @@ class StorageError(WarmstartError):
     """The disk refused: full, read-only or without permission."""
 
 
+class UncheckedWarning(UserWarning):
+    """A model was saved but could not be checked in a fresh process. The command line then exits with code 1."""
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """The tail of a message about an unknown name: the nearest known one, and all of them.
 

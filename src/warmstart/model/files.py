@@ -13,8 +13,7 @@ fresh process that must reproduce the stored outputs, before the folder takes it
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from warmstart import __version__
 from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.errors import BundleError
+from warmstart.errors import BundleError, UncheckedWarning
 from warmstart.heads import head_config, make_head
 from warmstart.inserts import insert, insert_config, inserted
 from warmstart.model.bundle import Bundle
@@ -34,6 +33,7 @@ from warmstart.model.calibration import Calibration
 from warmstart.model.card import card
 from warmstart.model.model import Model
 from warmstart.model.selftest import failures, make_selftest
+from warmstart.processes import run_python
 from warmstart.storage import sha256, whole_folder
 from warmstart.tokenizer import Tokenizer
 
@@ -46,6 +46,8 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
 
     Raises ``StorageError`` when the disk refuses and ``BundleError`` when the reload differs; either way what stood in ``folder``
     before is untouched. A folder that is not a bundle is never replaced.
+    If the check itself cannot run (no second process, no memory
+    for one), the bundle is kept with an ``UncheckedWarning``, and the command line exits with code 1.
     """
     target = Path(folder)
     if target.exists() and not (target / "bundle.json").exists() and (not target.is_dir() or any(target.iterdir())):
@@ -63,7 +65,13 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
     with whole_folder(target) as aside:
         for name, data in contents.items():
             (aside / name).write_bytes(data)
-        _verify_in_fresh_process(aside)
+        unchecked = _verify_in_fresh_process(aside)
+    if unchecked:
+        warnings.warn(
+            f"{target} is saved, but could not be checked in a fresh process: {unchecked}; run `warmstart doctor {target}`",
+            UncheckedWarning,
+            stacklevel=2,
+        )
     return target
 
 
@@ -176,9 +184,36 @@ def _rebuild(place: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) 
     return model.eval()
 
 
-def _verify_in_fresh_process(place: Path) -> None:
-    code = "import sys; from warmstart.model import load; load(sys.argv[1], selftest=True)"
-    run = subprocess.run([sys.executable, "-c", code, str(place)], capture_output=True, text=True, check=False)
-    if run.returncode:
-        reason = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else f"exit code {run.returncode}"
+def _verify_in_fresh_process(place: Path) -> str | None:
+    """Load the bundle in a fresh process. Returns the reason if that was not possible; raises ``BundleError`` if it fails."""
+    try:
+        run = run_python(_VERIFY, str(place.resolve()))
+    except OSError as error:
+        return f"no process could be started ({error.strerror or error})"
+    if run.returncode == 0:
+        return None
+    reason = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else f"exit code {run.returncode}"
+    if run.returncode == EXIT_BUNDLE_WRONG:
         raise BundleError(f"the saved model does not reproduce itself in a fresh process: {reason}")
+    return reason
+
+
+EXIT_BUNDLE_WRONG = 3
+"""exit code of the fresh process if the bundle itself is wrong"""
+_VERIFY = f"""
+from warmstart.model import load
+try:
+    load(sys.argv[1], selftest=True)
+except MemoryError:
+    raise
+except Exception as error:
+    print(f"{{type(error).__name__}}: {{error}}", file=sys.stderr)
+    sys.exit({EXIT_BUNDLE_WRONG})
+"""
+
+
+def find_bundle(path: str | Path) -> Path:
+    """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run."""
+    place = Path(path)
+    inside = place / "bundle"
+    return inside if not (place / "bundle.json").exists() and inside.is_dir() else place

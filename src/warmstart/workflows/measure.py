@@ -10,8 +10,6 @@ It knows no data: rows are random tokens, drawn from the seed.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -27,6 +25,7 @@ from warmstart.engine.highwater import high_water
 from warmstart.errors import ModelError
 from warmstart.heads import LanguageHead, LanguageHeadConfig
 from warmstart.model import Account, Load, Model, fresh_head
+from warmstart.processes import run_python
 from warmstart.seeding import rng
 from warmstart.types import IGNORE, Batch
 
@@ -53,7 +52,7 @@ def measure(settings: dict[str, Any], load: Load, made: Account) -> dict[str, fl
 def _in_fresh_process(mode: str, settings: dict[str, Any], load: Load) -> dict[str, float]:
     code = "from warmstart.workflows.account import measured; measured()"
     task = json.dumps({"mode": mode, "settings": settings, "load": vars(load)})
-    run = subprocess.run([sys.executable, "-c", code], input=task, capture_output=True, text=True, check=False)
+    run = run_python(code, text=task)
     if run.returncode:
         said = run.stderr.strip().splitlines()[-1:] or [f"exit code {run.returncode}"]
         raise ModelError(f"the measured {mode} must end well, but it did not: {said[0]}; try a smaller --batch or --length")
