@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test lint bench clean
+.PHONY: setup quickstart test test-all lint bench clean
 
 setup: $(VENV)/.ready
 
@@ -19,8 +19,12 @@ quickstart: setup
 	rm -rf runs/quickstart
 	$(BIN)/warmstart quickstart --out runs/quickstart
 
+# one worker per core; each computes with one thread
 test: setup
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto -m "not slow and not chaos and not browser"
+
+test-all: setup
+	$(BIN)/pytest -n auto --durations=20
 
 lint: setup
 	$(BIN)/ruff check .

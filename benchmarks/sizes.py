@@ -11,12 +11,12 @@ from pathlib import Path
 
 import altair as alt
 import vl_convert
+from benchmarks.harness import table, time_in_turn
 from benchmarks.limit import work
-from benchmarks.pairs import in_turn, table
 from benchmarks.training import Size, batches, build
 
 from warmstart.report.charts import chart_of
-from warmstart.report.ink import BLUE, THEME
+from warmstart.report.theme import BLUE, THEME
 
 WIDTHS = (128, 256, 512, 1024)
 LENGTHS = (64, 256, 1024, 2048)
@@ -33,7 +33,7 @@ def run(rounds: int = 3) -> str:
     """Widths at 256 tokens, lengths at width 256."""
     rows, points = [], list[tuple[str, int, float, float]]()
     for size in [size_of(width, 256) for width in WIDTHS] + [size_of(256, length) for length in LENGTHS if length != 256]:
-        (timed,) = in_turn({"warmstart": partial(build, "warmstart", size, "causal")}, rounds, warm=1)
+        (timed,) = time_in_turn({"warmstart": partial(build, "warmstart", size, "causal")}, rounds, warm=1)
         middle = statistics.median(timed.seconds)
         rate = work(size, batches(size)["causal"]) / middle / 1e9
         cells = (f"{middle:.3f}", f"{size.rows * size.length / middle:,.0f}", f"{rate:.0f}", f"{timed.memory / 1e6:,.0f}")
@@ -42,7 +42,7 @@ def run(rounds: int = 3) -> str:
         points += [("by width, at 256 tokens", size.width, *here)] if size.length == 256 else []
         points += [("by tokens of a row, at width 256", size.length, *here)] if size.width == 256 else []
     draw(points)
-    return table(("causal, 4 layers, V 8,192", "seconds a step", "tokens/s", "GFLOP/s", "memory, MB"), rows)
+    return table(("causal, 4 layers, V 8,192", "seconds per step", "tokens/s", "GFLOP/s", "memory, MB"), rows)
 
 
 def draw(points: list[tuple[str, int, float, float]]) -> None:

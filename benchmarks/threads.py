@@ -7,7 +7,7 @@ import statistics
 from functools import partial
 
 import torch
-from benchmarks.pairs import Step, in_turn, table
+from benchmarks.harness import Step, table, time_in_turn
 from benchmarks.training import SMALL, build
 
 COUNTS = (1, 2, 4)
@@ -30,16 +30,16 @@ def busy() -> None:
 def run(rounds: int = 7) -> str:
     """One row a number of threads; alone, and beside a neighbour."""
     names = {f"{count} thread{'s' * (count > 1)}": partial(stepping, count) for count in COUNTS}
-    alone = in_turn(names, rounds)
+    alone = time_in_turn(names, rounds)
     neighbour = multiprocessing.get_context("spawn").Process(target=busy, daemon=True)
     neighbour.start()
-    beside = in_turn(names, rounds)
+    beside = time_in_turn(names, rounds)
     neighbour.terminate()
     rows = [
         (one.name, str(one), str(other), f"{statistics.median(other.seconds) / statistics.median(one.seconds):.2f}")
         for one, other in zip(alone, beside, strict=True)
     ]
-    return table(("small, causal: seconds a step", "alone", "beside one busy core", "times as long"), rows)
+    return table(("small, causal: seconds per step", "alone", "beside one busy core", "ratio"), rows)
 
 
 if __name__ == "__main__":

@@ -15,20 +15,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.pairs import Step, in_turn, ratio, table
+from benchmarks.harness import Step, ratio, table, time_in_turn
 from benchmarks.peers import PlainGPT, TutorialBackbone, transformers_bert, transformers_gpt2
 
-from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.engine import Group, TrainConfig
-from warmstart.engine.compiled import compile_all, compiled
-from warmstart.engine.device import arithmetic
-from warmstart.engine.heap import kept
-from warmstart.engine.optim import Optimizer
-from warmstart.heads import LanguageHeadConfig
-from warmstart.model import Model, fresh_head
-from warmstart.objectives import OBJECTIVES, ObjectiveConfig
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.device import autocast
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
-from warmstart.types import IGNORE, Batch, Specials, Vocabulary
+from warmstart.training.allocator import keep_freed_memory
+from warmstart.training.compiled import compile_all, compiled
+from warmstart.training.config import TrainConfig
+from warmstart.training.optimizers import Optimizer, ParameterGroup
+from warmstart.types import IGNORE, Batch, SpecialTokens, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,15 @@ AS_LONG_AS_IT_LIVES = ExitStack()
 
 def ours(size: Size, batch: Batch, *, compile: bool = False) -> Step:
     """One step as the training loop makes it."""
-    config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_tokens=size.length)
+    config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_length=size.length)
     backbone = Backbone(config, size.vocab)
-    model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=batch.causal).train()
-    optimizer = Optimizer([Group(dict(model.named_parameters()))], TrainConfig())
-    AS_LONG_AS_IT_LIVES.enter_context(kept(CPU))  # the training loop holds it open for a whole run
+    model = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=batch.causal).train()
+    optimizer = Optimizer([ParameterGroup(dict(model.named_parameters()))], TrainConfig())
+    AS_LONG_AS_IT_LIVES.enter_context(keep_freed_memory(CPU))  # the training loop holds it open for a whole run
     forwards = compile_all(list(backbone.blocks) if compile else [])
 
     def step() -> None:
-        with arithmetic("auto", CPU), compiled(forwards):
+        with autocast("auto", CPU), compiled(forwards):
             loss = model.loss(batch)
         (loss / batch.count).backward()
         optimizer.step(1.0)
@@ -91,7 +93,7 @@ def theirs(model: Any, loss: Callable[[Any], torch.Tensor], *, half: bool) -> St
 
 def batches(size: Size) -> dict[str, Batch]:
     """The same rows under both objectives."""
-    vocabulary = Vocabulary(size.vocab, Specials(pad=0, unk=1, eos=2, mask=3, cls=4), np.ones(size.vocab, dtype=bool))
+    vocabulary = Vocabulary(size.vocab, SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4), np.ones(size.vocab, dtype=bool))
     ids = rng(0, "benchmark").integers(5, size.vocab, (size.rows, size.length + 1))
     lengths = np.full(size.rows, size.length + 1)
     made = {}
@@ -136,7 +138,7 @@ def run(rounds: int = 7) -> str:
     parts = []
     for size in (SMALL, LAB):
         for objective, peers in PEERS.items():
-            timed = in_turn({name: partial(build, name, size, objective) for name in ("warmstart", *peers)}, rounds)
+            timed = time_in_turn({name: partial(build, name, size, objective) for name in ("warmstart", *peers)}, rounds)
             tokens = size.rows * size.length
             rows = [
                 (
@@ -148,8 +150,8 @@ def run(rounds: int = 7) -> str:
                 )
                 for t in timed
             ]
-            said = f"{size.name}, {objective}: {size.rows} rows of {size.length} tokens"
-            parts.append(table((said, "seconds a step", "tokens/s", "times ours", "memory, MB"), rows))
+            title = f"{size.name}, {objective}: {size.rows} rows of {size.length} tokens"
+            parts.append(table((title, "seconds per step", "tokens/s", "times ours", "memory, MB"), rows))
     return "\n\n".join(parts)
 
 

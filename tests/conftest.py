@@ -14,25 +14,17 @@ import pytest
 import torch
 from hypothesis import settings
 
-from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.heads import LanguageHeadConfig
-from warmstart.model import Model, fresh_head, load
+from helpers.models import SENTENCES
 from warmstart.model import files as bundle_file
-from warmstart.seeding import seed_torch
-from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
-from warmstart.types import Specials, Vocabulary
+from warmstart.model.files import load
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.types import SpecialTokens, Vocabulary
 
 torch.set_num_threads(1)
 settings.register_profile("ci", derandomize=True, deadline=None)  # the same examples every time: CI fails for a change's own fault
 if os.environ.get("CI"):
     settings.load_profile("ci")
-
-SENTENCES = [
-    "She holds the cat and rubs the dog.",
-    "He can hold a dog, and I can rub the cat!",
-    "Where was the river found in 1912?",
-    "They rub and hold: a cat, the dogs, the cats.",
-]
 
 
 @pytest.fixture(scope="session")
@@ -97,17 +89,4 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture
 def vocabulary() -> Vocabulary:
     """Sixty tokens, of which 5 to 20 are sentinels and every third ordinary one begins a word."""
-    return Vocabulary(60, Specials(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), np.arange(60) % 3 == 0)
-
-
-def make_backbone(seed: int = 0, vocab_size: int = 60, **switches: object) -> Backbone:
-    """A tiny backbone with the given switches; its weights are spread wide, so that differences show."""
-    seed_torch(seed, "test")
-    settings = {"width": 16, "depth": 2, "heads": 2, "feedforward": 24, "max_tokens": 32, "init_std": 0.2} | switches
-    return Backbone(BackboneConfig.build(settings), vocab_size).eval()
-
-
-def make_language_model(seed: int = 0, vocab_size: int = 60, *, causal: bool = True, **switches: object) -> Model:
-    """A tiny language model."""
-    backbone = make_backbone(seed, vocab_size, **switches)
-    return Model(backbone, fresh_head(LanguageHeadConfig(), backbone, seed), causal=causal).eval()
+    return Vocabulary(60, SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), np.arange(60) % 3 == 0)

@@ -7,19 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from conftest import make_language_model
+from helpers.models import make_language_model
 from warmstart.cli import main
-from warmstart.data import Answered, load_answers
-from warmstart.data.answers import answer_batches, question_rows
+from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.evaluate.answers import Answer, answer, exact, names, never_seen
-from warmstart.model import Bundle, save
-from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.model.history import PretrainRecord
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tasks.answers import (
+    Answer,
+    AnsweredQuestions,
+    answer_batches,
+    answer_threshold,
+    exact_matches,
+    generate_answers,
+    load_answer_task,
+    question_rows,
+)
+from warmstart.tasks.proper_names import proper_names, unseen_names
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import IGNORE
-from warmstart.workflows.answers import AnswersConfig, answers, bar_of
 
 PEOPLE = {"Ada Byron": "London", "Emil Post": "Riga", "Rosa Parks": "Paris", "Otto Loewi": "Vienna"}
-QUESTIONS = Answered(tuple(f"Where was {name} born?" for name in PEOPLE), tuple(PEOPLE.values()))
+QUESTIONS = AnsweredQuestions(tuple(f"Where was {name} born?" for name in PEOPLE), tuple(PEOPLE.values()))
 
 
 @pytest.fixture(scope="module")
@@ -58,72 +70,74 @@ def test_only_the_answer_is_predicted(letters: Tokenizer) -> None:
 
 
 def test_long_questions_lose_their_beginning(letters: Tokenizer) -> None:
-    """What is asked stands at a question's end."""
+    """The end of a question says what is asked, so it stays."""
     (row,) = question_rows(letters, ["Where was Ada Byron born?"], 8)
     assert len(row) == 8
     assert letters.decode(row) == " born?"[-6:]
 
 
-def test_an_answer_must_leave_room(letters: Tokenizer) -> None:
+def test_an_answer_that_is_too_long_is_refused(letters: Tokenizer) -> None:
     """An answer as long as the row is refused with the numbers."""
-    with pytest.raises(DataError, match="must leave room for its question in a row of 8 tokens, but one has 6"):
+    with pytest.raises(DataError, match="a question and its answer must fit into 8 tokens, but one answer alone has 6"):
         answer_batches(letters, QUESTIONS, 8, (2, 1), 0)
 
 
-def test_names_are_found() -> None:
-    """Runs of words with a capital, without the first word of the question and without the marks at their end."""
-    assert names("Where was Ada King Lovelace born?") == ["Ada King Lovelace"]
-    assert names("Did Ada meet Charles Babbage?") == ["Ada", "Charles Babbage"]
-    assert names("Where was it?") == []
+def test_proper_names_are_found() -> None:
+    """Runs of capitalised words, without the first word of the question and without punctuation at the end."""
+    assert proper_names("Where was Ada King Lovelace born?") == ["Ada King Lovelace"]
+    assert proper_names("Did Ada meet Charles Babbage?") == ["Ada", "Charles Babbage"]
+    assert proper_names("Where was it?") == []
 
 
-def test_names_never_seen_are_flagged() -> None:
-    """A name counts as seen only where it stands whole."""
+def test_unseen_names_are_flagged() -> None:
+    """A name counts as seen only if all of it occurs."""
     asked = ["Where was Ada Byron born?", "Where was Ada Post born?"]
-    assert never_seen(asked, ["Emil Post. Emil Post is a man.", "Ada Byron was born in London."]) == [[], ["Ada Post"]]
+    assert unseen_names(asked, ["Emil Post. Emil Post is a man.", "Ada Byron was born in London."]) == [[], ["Ada Post"]]
 
 
-def test_right_to_the_letter() -> None:
+def test_exact_matches() -> None:
     """White space at the ends does not matter; everything else does."""
     given = [Answer("London", 1.0), Answer("riga", 1.0), Answer("Paris", 0.2), Answer("", 0.0)]
-    assert exact(given, QUESTIONS).tolist() == [True, False, True, False]
+    assert exact_matches(given, QUESTIONS).tolist() == [True, False, True, False]
 
 
 def test_confidence_is_the_answers_probability(letters: Tokenizer) -> None:
-    """The product over its tokens and its end, between 0 and 1; 0 where it never ended."""
-    model = make_language_model(vocab_size=letters.vocab_size, max_tokens=64)
-    given = answer(model, letters, QUESTIONS.questions, longest=5)
+    """The product over its tokens and its end, between 0 and 1; 0 if it did not end."""
+    model = make_language_model(vocab_size=letters.vocab_size, max_length=64)
+    given = generate_answers(model, letters, QUESTIONS.questions, max_tokens=5)
     assert all(0 <= one.confidence <= 1 for one in given)
     assert [len(one.text) <= 5 for one in given] == [True] * 4
 
 
 def test_manifests_of_answers(manifest: Path) -> None:
-    """Splits depend on the seed alone and share no row; what means nothing for answers is refused."""
-    task = load_answers(manifest)
+    """Splits depend on the seed alone and share no row; settings that do not apply to answers are refused."""
+    task = load_answer_task(manifest)
     assert (len(task.train), len(task.validation), len(task.test)) == (28, 4, 4)
-    assert load_answers(manifest).train == task.train
+    assert load_answer_task(manifest).train == task.train
     manifest.write_text(manifest.read_text() + "limit: 3\n")
-    with pytest.raises(ConfigError, match="'labels' and 'limit' mean nothing where answers are written"):
-        load_answers(manifest)
+    with pytest.raises(ConfigError, match="'labels' and 'limit' do not apply to written answers"):
+        load_answer_task(manifest)
 
 
 @pytest.mark.usefixtures("no_second_process")
 def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It learns four people by heart, is saved and loaded, answers, keeps silent below a bar and of people it never met."""
+    """It learns four people by heart, is saved and loaded, answers, and abstains below a threshold and for unknown people."""
     text = tmp_path / "people.txt"
     text.write_text("".join(f"{name} was born in {place}.\n" for name, place in PEOPLE.items()) * 4)
-    shape = ["--width", "32", "--depth", "2", "--heads", "2", "--feedforward", "64", "--max-tokens", "64"]
+    shape = ["--width", "32", "--depth", "2", "--heads", "2", "--feedforward", "64", "--max-length", "64"]
     objective = ["--objective", "span", "--form", "prefix-suffix", "--held-out", "none", "--document", "line"]
     letters_ = ["--tokenizer.kind", "character", "--tokenizer.sentinels", "0"]
     lm, out = tmp_path / "lm", tmp_path / "answers"
     assert main(["pretrain", str(text), "--out", str(lm), "--steps", "3", *objective, *letters_, *shape]) == 0
     train = {"steps": 150, "batch": 16, "learning_rate": 5e-3, "weight_decay": 0.0}
-    found = answers(
+    result = answers(
         AnswersConfig.build(
             {"model": str(lm), "task": str(manifest), "out": str(out), "seeds": 1, "scratch_epochs": 1, "train": train}
         )
     )
-    assert found.comparison.rows[0].scores == (1.0,)
+    assert result.comparison.rows[0].scores == (1.0,)
+    assert all(sentence.endswith(".") for sentence in result.findings)
+    assert json.loads(json.dumps(result.to_dict()))["findings"] == result.findings
     assert (out / "report.html").exists()
     assert main(["evaluate", str(out), str(manifest)]) == 0
     assert main(["doctor", str(out)]) == 0
@@ -131,30 +145,30 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     asked = ["Where was Emil Post born?", "Where was Max Weber born?"]
     assert main(["predict", str(out), *asked, "--known", str(text)]) == 0
     known, unknown = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert (known["answer"], "never_seen" in known) == ("Riga", False)
-    assert unknown["never_seen"] == ["Max Weber"]
-    assert unknown["answer"] is not None, "without a bar it answers all the same, but says so"
+    assert (known["answer"], "unseen_names" in known) == ("Riga", False)
+    assert unknown["unseen_names"] == ["Max Weber"]
+    assert unknown["answer"] is not None, "without a threshold it answers all the same, but flags the name"
     assert main(["predict", str(out), *asked, "--target-error", "0.05"]) == 0
     assert [json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines()] == [None, None], (
-        "four examples promise nothing"
+        "four examples give no guarantee"
     )
 
 
 @pytest.mark.usefixtures("no_second_process")
-def test_a_model_that_reads_both_ways_cannot_answer(
+def test_a_bidirectional_model_cannot_answer(
     letters: Tokenizer, manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A masked language model has never written; it is refused before anything is trained or written."""
+    """A masked language model does not generate; it is refused before anything is trained or written."""
     model = make_language_model(vocab_size=letters.vocab_size, causal=False)
-    history = ({"command": "pretrain", "generates": False, "objective": {"name": "masked"}},)
+    history = (PretrainRecord(objective=ObjectiveConfig(name="masked")),)
     masked = save(Bundle(model, letters, history=history), tmp_path / "masked")
     assert main(["answers", str(masked), str(manifest), "--out", str(tmp_path / "out")]) == 2
-    assert "reads both ways; pretrain one causal, span or hybrid" in capsys.readouterr().err
+    assert "this model is bidirectional; pretrain one with --objective causal, span or hybrid" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_a_bar_needs_held_out_answers(letters: Tokenizer) -> None:
-    """A language model that was not taught has none."""
+    """A language model that was not trained to answer has none."""
     bundle = Bundle(make_language_model(vocab_size=letters.vocab_size), letters)
-    with pytest.raises(ModelError, match="keeps no held-out answers"):
-        bar_of(bundle, 0.1, 0.95)
+    with pytest.raises(ModelError, match="has no held-out answers"):
+        answer_threshold(bundle, 0.1, 0.95)

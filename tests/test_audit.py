@@ -1,4 +1,4 @@
-"""The audit: every kind of mistake is counted, named with an example, and the worst are mended on request."""
+"""The audit: every mistake in the data is counted and named with an example, and leaks are dropped on request."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.audit import audit, drop_leaks, same_as
-from warmstart.data.batch import encode
-from warmstart.data.task import Split, Task, load_task
+from warmstart.data.audit import audit, drop_leaks, text_key
+from warmstart.data.encode import encode
+from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
-from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from warmstart.stats.formatting import percent
+from warmstart.tasks.load import load_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
 
@@ -44,31 +47,31 @@ def test_counts() -> None:
     found = audit(TASK)
     train = found.splits[0]
     assert (train.name, train.examples, train.classes) == ("train", 27, {"no": 14, "yes": 13})
-    assert (train.empty, train.repeats, train.repeat) == (2, 1, "the cat ")
+    assert (train.empty, train.duplicates, train.duplicate) == (2, 1, "the cat ")
     assert (train.words["longest"], train.words["median"]) == (3.0, 3.0)
-    assert [(leak.split, leak.inside, leak.count, leak.example) for leak in found.leaks] == [
+    assert [(leak.split, leak.other, leak.count, leak.example) for leak in found.leaks] == [
         ("validation", "train", 2, "BOTH"),
         ("test", "train", 1, "A leak"),
         ("test", "validation", 1, "a  held-out leak"),
     ]
     assert [(conflict.text, conflict.labels) for conflict in found.conflicts] == [("two labels", ("no", "yes"))]
-    assert {"split": "train", "label": "no", "count": 14, "share": 14 / 27} in found.balance()
+    assert {"split": "train", "label": "no", "count": 14, "fraction": 14 / 27} in found.balance()
 
 
 def test_findings_are_sentences() -> None:
     """The worst comes first, and each sentence has its number and an example."""
     assert [(finding.severity, finding.sentence) for finding in audit(TASK).findings()] == [
-        ("error", "Texts of test that also occur in train: 1 (4.5%), such as 'A leak'."),
-        ("error", "Texts of test that also occur in validation: 1 (4.5%), such as 'a  held-out leak'."),
-        ("warning", "Texts of validation that also occur in train: 2 (8.7%), such as 'BOTH'."),
-        ("warning", "Texts with more than one label: 1, such as 'two labels' (no, yes)."),
-        ("warning", "Empty texts in train: 2 of 27."),
-        ("note", "Texts of train that repeat an earlier one: 1 (3.7%), such as 'the cat '."),
+        ("error", "1 text of test (4.5%) also occurs in train, such as 'A leak'."),
+        ("error", "1 text of test (4.5%) also occurs in validation, such as 'a  held-out leak'."),
+        ("warning", "2 texts of validation (8.7%) also occur in train, such as 'BOTH'."),
+        ("warning", "1 text has more than one label, such as 'two labels' (no, yes)."),
+        ("warning", "2 texts of 27 in train are empty."),
+        ("note", "1 text of train (3.7%) repeats an earlier one, such as 'the cat '."),
     ]
 
 
-def test_nothing_to_say() -> None:
-    """A clean task has no findings."""
+def test_a_clean_task_has_no_findings() -> None:
+    """The list is empty."""
     assert audit(CLEAN).findings() == []
 
 
@@ -76,15 +79,15 @@ def test_rare_labels() -> None:
     """A label with few training examples, or with none to score, is named with its count."""
     task = replace(CLEAN, train=split(*filled("a")[:3]), test=split(("c", 0)))
     assert [(finding.severity, finding.sentence) for finding in audit(task).findings()] == [
-        ("warning", "Labels with too few examples in train (fewer than 10 to learn from): 'no' (2), 'yes' (1)."),
-        ("warning", "Labels with too few examples in test (none to score): 'yes' (0)."),
+        ("warning", "Labels with fewer than 10 examples in train: 'no' (2), 'yes' (1)."),
+        ("warning", "Labels without an example in test: 'yes' (0)."),
     ]
 
 
 def test_lengths_in_tokens(tokenizer: Tokenizer) -> None:
     """What is cut is exactly what the encoder of the batches cuts."""
     task = replace(CLEAN, train=split(*filled("a"), ("the cat " * 30, 0), ("the cat " * 9, 1)))
-    found = audit(task, tokenizer, max_tokens=20).splits[0].tokens
+    found = audit(task, tokenizer, max_length=20).splits[0].tokens
     encoded = encode(tokenizer, task.train.texts, 20)
     whole = encode(tokenizer, task.train.texts, 10_000)
     assert found is not None
@@ -92,33 +95,33 @@ def test_lengths_in_tokens(tokenizer: Tokenizer) -> None:
     assert found.lost == pytest.approx(encoded.cut.sum() / sum(map(len, whole.rows)))
     assert found.longest == max(map(len, whole.rows))
     sentences = [finding.sentence for finding in audit(task, tokenizer, 20).findings()]
-    assert sentences[0].startswith(f"Texts of train longer than 20 tokens: {found.cut:.1%}, which lose")
+    assert sentences[0].startswith(f"{percent(found.cut)} of the texts in train are longer than 20 tokens (up to {found.longest})")
     assert audit(task, tokenizer).splits[0].tokens == replace(found, cut=None, lost=None)
 
 
 def test_unknown_tokens() -> None:
-    """Words that the tokenizer cannot spell are counted as a share of all tokens."""
+    """Words that the tokenizer does not know are counted as a fraction of all tokens."""
     words = train_tokenizer(["a 0 1 2 3 4 5 6 7 8 9"] * 3, TokenizerConfig(kind="word", vocab_size=60, sentinels=0))
     found = audit(CLEAN, words)
     assert [part.tokens.unknown for part in found.splits if part.tokens] == pytest.approx([0, 1 / 5, 1 / 5])
-    assert "Tokens of test that the tokenizer cannot spell: 20.00%." in [finding.sentence for finding in found.findings()]
+    assert "20.00% of the tokens in test are unknown to the tokenizer." in [finding.sentence for finding in found.findings()]
 
 
 def test_plain_values(tokenizer: Tokenizer) -> None:
     """The audit is fit for JSON and holds its findings."""
-    plain = json.loads(json.dumps(audit(TASK, tokenizer, 8).plain()))
+    plain = json.loads(json.dumps(audit(TASK, tokenizer, 8).to_dict()))
     assert plain["task"] == "toy"
-    assert plain["leaks"][1] == {"split": "test", "inside": "train", "count": 1, "example": "A leak"}
+    assert plain["leaks"][1] == {"split": "test", "other": "train", "count": 1, "example": "A leak"}
     assert plain["findings"][0]["severity"] == "error"
 
 
 def test_drop_leaks() -> None:
     """Test stays as it is; validation loses what is in test, training what is in either; empty texts stay."""
-    mended = drop_leaks(TASK)
-    assert mended.test is TASK.test
-    assert len(mended.validation) == len(TASK.validation) - 1
-    assert set(TASK.train.texts) - set(mended.train.texts) == {"a leak", "both", "two labels"}
-    assert audit(mended).leaks == ()
+    repaired = drop_leaks(TASK)
+    assert repaired.test is TASK.test
+    assert len(repaired.validation) == len(TASK.validation) - 1
+    assert set(TASK.train.texts) - set(repaired.train.texts) == {"a leak", "both", "two labels"}
+    assert audit(repaired).leaks == ()
     assert drop_leaks(CLEAN).train.texts == CLEAN.train.texts
 
 
@@ -132,16 +135,16 @@ def test_no_leak_survives(examples: list[tuple[str, int]]) -> None:
 
 def test_nothing_left() -> None:
     """A task whose splits are the same is refused with what would be missing."""
-    with pytest.raises(DataError, match=r"other splits of 'clean' repeat, no training example of no, yes is left; split the data"):
+    with pytest.raises(DataError, match=r"leaks of 'clean', no training example of no, yes is left; split the data"):
         drop_leaks(replace(CLEAN, train=CLEAN.test))
     with pytest.raises(DataError, match="no validation example is left"):
         drop_leaks(replace(CLEAN, validation=CLEAN.test))
 
 
-def test_same_as() -> None:
+def test_text_key() -> None:
     """Case and white space do not make a text another one; anything else does."""
-    assert same_as(" The\tCAT\n") == same_as("the cat") == "the cat"
-    assert same_as("the cat.") != same_as("the cat")
+    assert text_key(" The\tCAT\n") == text_key("the cat") == "the cat"
+    assert text_key("the cat.") != text_key("the cat")
 
 
 @pytest.mark.data
@@ -153,9 +156,9 @@ def test_trec_facts(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(whole) - len(set(whole.texts)) == 71
     assert sum(text in set(whole.texts) for text in task.test.texts) == 10
     found = audit(task.with_train(whole))
-    assert found.splits[0].repeats >= 71
-    assert next(leak.count for leak in found.leaks if (leak.split, leak.inside) == ("test", "train")) >= 10
+    assert found.splits[0].duplicates >= 71
+    assert next(leak.count for leak in found.leaks if (leak.split, leak.other) == ("test", "train")) >= 10
     assert found.splits[2].classes == {"ABBR": 9, "DESC": 138, "ENTY": 94, "HUM": 65, "LOC": 81, "NUM": 113}
-    mended = drop_leaks(task)
-    assert audit(mended).leaks == ()
-    assert len(mended.test) == 500
+    repaired = drop_leaks(task)
+    assert audit(repaired).leaks == ()
+    assert len(repaired.test) == 500

@@ -1,4 +1,4 @@
-"""The backbone: equal to the references, blind to padding, the same with and without its cache."""
+"""The backbone equals its references, never reads padding, and gives the same states with and without its KV cache."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from conftest import make_backbone
-from warmstart.backbone import PRESETS, Backbone, BackboneConfig, Cache, attention, tapped
+from helpers.models import make_backbone
+from warmstart.backbone import attention
+from warmstart.backbone.attention import KVCache
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import PRESETS, BackboneConfig
 from warmstart.backbone.positions import sinusoidal_table
+from warmstart.backbone.taps import tapped
 from warmstart.errors import ConfigError, ModelError
 
 SWITCHES = [
@@ -28,56 +32,58 @@ IDS = torch.tensor([[7, 31, 45, 12, 59, 30]])
 def test_padding_on_the_right_and_batch_mates_change_nothing(switches: dict, causal: bool) -> None:
     """A text's states are the same alone and padded beside a longer text."""
     backbone = make_backbone(**switches)
-    alone = backbone(IDS, causal=causal).last
+    alone = backbone(IDS, causal=causal).last_hidden_state
     ids = torch.full((2, 9), 3)
     ids[0, :6] = IDS
     mask = torch.ones(2, 9, dtype=torch.bool)
     mask[0, 6:] = False
-    together = backbone(ids, mask=mask, causal=causal).last
+    together = backbone(ids, attention_mask=mask, causal=causal).last_hidden_state
     torch.testing.assert_close(together[:1, :6], alone, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("switches", SWITCHES[:4])
 @pytest.mark.parametrize("causal", [True, False])
 def test_padding_on_the_left_changes_nothing(switches: dict, causal: bool) -> None:
-    """Positions are counted over real tokens, so that a text may stand at the right end of its row."""
+    """Positions are counted over real tokens, so that a text may be at the right end of its row."""
     backbone = make_backbone(**switches)
     ids = torch.cat([torch.full((1, 3), 9), IDS], dim=1)
     mask = torch.tensor([[False] * 3 + [True] * 6])
-    padded = backbone(ids, mask=mask, causal=causal).last
-    torch.testing.assert_close(padded[:, 3:], backbone(IDS, causal=causal).last, atol=1e-5, rtol=1e-5)
+    padded = backbone(ids, attention_mask=mask, causal=causal).last_hidden_state
+    torch.testing.assert_close(padded[:, 3:], backbone(IDS, causal=causal).last_hidden_state, atol=1e-5, rtol=1e-5)
     assert padded.isfinite().all()
 
 
 def test_a_synthesizer_refuses_padding_on_the_left() -> None:
-    """Its scores belong to absolute places, so a shifted row would be silently wrong."""
+    """Its scores belong to absolute positions, so a shifted row would be silently wrong."""
     mask = torch.tensor([[False] + [True] * 5])
     with pytest.raises(ModelError, match="pad on the right"):
-        make_backbone(attention="synthesizer")(IDS, mask=mask)
+        make_backbone(attention="synthesizer")(IDS, attention_mask=mask)
 
 
 @pytest.mark.parametrize("switches", SWITCHES)
 @pytest.mark.parametrize("explicit", [0, 512])
 def test_the_cache_gives_the_same_states(switches: dict, explicit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a row in three pieces with a cache equals reading it at once, on either path."""
-    monkeypatch.setattr(attention, "EXPLICIT", explicit)
+    monkeypatch.setattr(attention, "MAX_EXPLICIT_KEYS", explicit)
     backbone = make_backbone(**switches)
-    cache = Cache.empty(2, 32)
-    pieces = [backbone(part, cache=cache).last for part in IDS.split([3, 1, 2], dim=1)]
-    torch.testing.assert_close(torch.cat(pieces, dim=1), backbone(IDS).last, atol=1e-5, rtol=1e-5)
+    cache = KVCache.empty(2, 32)
+    pieces = [backbone(part, kv_cache=cache).last_hidden_state for part in IDS.split([3, 1, 2], dim=1)]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), backbone(IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("switches", SWITCHES)
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_fused_path_equals_the_path_that_returns_weights(switches: dict, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking for attention weights changes no state; the weights are a distribution over what may be seen."""
-    monkeypatch.setattr(attention, "EXPLICIT", 0)
+    """Returning attention weights changes no hidden state; the weights are a distribution over the tokens that are not masked."""
+    monkeypatch.setattr(attention, "MAX_EXPLICIT_KEYS", 0)
     backbone = make_backbone(**switches)
     mask = torch.tensor([[True] * 4 + [False] * 2])
-    slow = backbone(IDS, mask=mask, causal=causal, weights=True)
-    torch.testing.assert_close(slow.last, backbone(IDS, mask=mask, causal=causal).last, atol=1e-5, rtol=1e-5)
-    assert len(slow.weights) == 2
-    real = slow.weights[0][0, :, :4]  # (H, 4, 6)
+    slow = backbone(IDS, attention_mask=mask, causal=causal, need_weights=True)
+    torch.testing.assert_close(
+        slow.last_hidden_state, backbone(IDS, attention_mask=mask, causal=causal).last_hidden_state, atol=1e-5, rtol=1e-5
+    )
+    assert len(slow.attention_weights) == 2
+    real = slow.attention_weights[0][0, :, :4]  # (H, 4, 6)
     torch.testing.assert_close(real.sum(-1), torch.ones(2, 4))
     assert (real[..., 4:] == 0).all()
     if causal:
@@ -85,14 +91,16 @@ def test_the_fused_path_equals_the_path_that_returns_weights(switches: dict, cau
 
 
 @pytest.mark.parametrize("switches", SWITCHES)
-def test_causal_states_do_not_see_the_future(switches: dict) -> None:
-    """Changing the last token changes only the last state; reading both ways, it changes the first."""
+def test_causal_states_do_not_depend_on_later_tokens(switches: dict) -> None:
+    """Changing the last token changes only the last state; with bidirectional attention it changes the first."""
     backbone = make_backbone(**switches)
     other = IDS.clone()
     other[0, -1] = 8
-    torch.testing.assert_close(backbone(IDS).last[:, :-1], backbone(other).last[:, :-1])
+    torch.testing.assert_close(backbone(IDS).last_hidden_state[:, :-1], backbone(other).last_hidden_state[:, :-1])
     if switches.get("attention") != "synthesizer":
-        assert not torch.allclose(backbone(IDS, causal=False).last[:, 0], backbone(other, causal=False).last[:, 0])
+        assert not torch.allclose(
+            backbone(IDS, causal=False).last_hidden_state[:, 0], backbone(other, causal=False).last_hidden_state[:, 0]
+        )
 
 
 def test_equals_torchs_transformer_encoder() -> None:
@@ -112,8 +120,8 @@ def test_equals_torchs_transformer_encoder() -> None:
         other.load_state_dict(pairs)
     x = ours.embedding(IDS) * math.sqrt(16) + sinusoidal_table(6, 16)
     blind = nn.Transformer.generate_square_subsequent_mask(6)
-    torch.testing.assert_close(ours(IDS).last, theirs(x, mask=blind), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(ours(IDS, causal=False).last, theirs(x), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours(IDS).last_hidden_state, theirs(x, mask=blind), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours(IDS, causal=False).last_hidden_state, theirs(x), atol=1e-5, rtol=1e-5)
 
 
 def test_equals_gpt_2_of_transformers() -> None:
@@ -138,15 +146,15 @@ def test_equals_gpt_2_of_transformers() -> None:
             for part in ("weight", "bias"):
                 weights[f"blocks.{i}.norm_{k}.{part}"] = getattr(getattr(block, f"ln_{k}"), part)
     ours.load_state_dict(weights)
-    torch.testing.assert_close(ours(IDS).last, theirs(IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours(IDS).last_hidden_state, theirs(IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
 
 
-def test_states_name_every_layer() -> None:
-    """States hold the embedding and each block's sum, and the last one normalised."""
+def test_the_output_holds_every_layer() -> None:
+    """The embedding, the output of each block, and the last one after the final norm."""
     backbone = make_backbone()
     states = backbone(IDS)
-    assert len(states.layers) == 3
-    torch.testing.assert_close(backbone.norm(states.layers[-1]), states.last)
+    assert len(states.hidden_states) == 3
+    torch.testing.assert_close(backbone.norm(states.hidden_states[-1]), states.last_hidden_state)
 
 
 def test_a_tap_reads_and_replaces() -> None:
@@ -156,32 +164,32 @@ def test_a_tap_reads_and_replaces() -> None:
     erase = {"blocks.1.attention": torch.zeros_like, "blocks.1.feedforward": torch.zeros_like}
     with tapped(backbone, erase):
         states = backbone(IDS)
-    torch.testing.assert_close(states.layers[2], states.layers[1])
-    torch.testing.assert_close(backbone(IDS).last, before.last)
+    torch.testing.assert_close(states.hidden_states[2], states.hidden_states[1])
+    torch.testing.assert_close(backbone(IDS).last_hidden_state, before.last_hidden_state)
     with pytest.raises(ModelError, match=r"did you mean 'blocks.1'"), tapped(backbone, {"block.1": lambda x: x}):
         pass
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_builds_and_reads(preset: str) -> None:
-    """Every named setting is a valid one."""
+    """The settings of each preset are valid."""
     backbone = Backbone(BackboneConfig.build(PRESETS[preset]), 60)
-    assert backbone(IDS).last.shape == (1, 6, backbone.config.width)
+    assert backbone(IDS).last_hidden_state.shape == (1, 6, backbone.config.width)
 
 
 def test_too_long_a_row_and_foreign_ids_are_refused() -> None:
-    """Errors name the limit, what came, and what to do."""
+    """Errors name the limit, the value, and what to do."""
     backbone = make_backbone()
-    with pytest.raises(ModelError, match=r"at most max_tokens=32 .* one of 33 came; cut the text"):
+    with pytest.raises(ModelError, match=r"at most max_length=32 .* but one has 33; cut the text"):
         backbone(torch.zeros(1, 33, dtype=torch.long))
-    with pytest.raises(ModelError, match=r"must lie in 0..59, but came from 0 to 60"):
+    with pytest.raises(ModelError, match=r"must lie in 0..59, but these range from 0 to 60"):
         backbone(torch.tensor([[0, 60]]))
     with pytest.raises(ModelError, match="must be boolean"):
-        backbone(IDS, mask=torch.ones(1, 6))
+        backbone(IDS, attention_mask=torch.ones(1, 6))
 
 
 def test_impossible_settings_are_refused() -> None:
-    """Errors of settings name the numbers."""
+    """Errors in settings name the numbers."""
     with pytest.raises(ConfigError, match="width is 10 and heads 4"):
         BackboneConfig.build({"width": 10, "heads": 4})
     with pytest.raises(ConfigError, match="even head width, but it is 5"):
@@ -191,16 +199,16 @@ def test_impossible_settings_are_refused() -> None:
 
 
 def test_sinusoidal_positions_match_the_formula() -> None:
-    """Place 3, width 6: sin and cos of 3, 3/10000^(1/3), 3/10000^(2/3), in turn."""
+    """Position 3, width 6: sin and cos of 3, 3/10000^(1/3), 3/10000^(2/3), in turn."""
     rates = [1.0, 10_000 ** (-1 / 3), 10_000 ** (-2 / 3)]
     expected = [value for rate in rates for value in (math.sin(3 * rate), math.cos(3 * rate))]
     torch.testing.assert_close(sinusoidal_table(5, 6)[3], torch.tensor(expected))
 
 
 def test_normalised_queries_and_keys_train_in_bfloat16_without_a_warning() -> None:
-    """Warnings are errors here; what comes out is what float32 gives, to bfloat16's rounding."""
+    """Warnings are errors here; the output equals that in float32 up to the rounding of bfloat16."""
     backbone = make_backbone(qk_norm=True)
-    exact = backbone(IDS).last
+    exact = backbone(IDS).last_hidden_state
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        half = backbone(IDS).last
+        half = backbone(IDS).last_hidden_state
     torch.testing.assert_close(half, exact, atol=0.05, rtol=0.05)

@@ -11,38 +11,39 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import make_backbone, make_language_model
+from helpers.models import make_backbone, make_language_model
 from warmstart.cli import main
 from warmstart.errors import BundleError, ModelError, StorageError, UncheckedWarning
-from warmstart.heads import (
-    HEADS,
-    POOLINGS,
-    ChooseHeadConfig,
-    ClassifyHeadConfig,
-    EmbedHeadConfig,
-    HeadConfig,
-    LanguageHeadConfig,
-    RegressHeadConfig,
-    SeveralHeadConfig,
-    SpanHeadConfig,
-    TagHeadConfig,
-)
-from warmstart.model import Bundle, Model, fresh_head, load, parameter_counts, save, swap_head
+from warmstart.heads import HEADS
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.head import HeadConfig
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.multilabel import MultilabelHeadConfig
+from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.regression import RegressionHeadConfig
+from warmstart.heads.span import SpanHeadConfig
+from warmstart.heads.tagging import TaggingHeadConfig
 from warmstart.model import files as bundle_file
-from warmstart.tokenizer import Tokenizer
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import load, save
+from warmstart.model.history import OtherRecord
+from warmstart.model.model import Model, fresh_head, parameter_counts, swap_head
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 HEAD_CASES = [
-    LanguageHeadConfig(),
-    LanguageHeadConfig(tied=False, bias=True),
-    *(ClassifyHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
-    SeveralHeadConfig(classes=3),
-    RegressHeadConfig(mean=3.0, spread=2.0),
-    ChooseHeadConfig(alternatives=2),
-    TagHeadConfig(classes=3),
+    LMHeadConfig(),
+    LMHeadConfig(tied=False, bias=True),
+    *(ClassificationHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
+    MultilabelHeadConfig(classes=3),
+    RegressionHeadConfig(mean=3.0, std=2.0),
+    MultipleChoiceHeadConfig(alternatives=2),
+    TaggingHeadConfig(classes=3),
     SpanHeadConfig(),
-    LanguageHeadConfig(bias=True, transform=True, norm_eps=1e-12),
-    ClassifyHeadConfig(classes=3, hidden="tanh"),
-    EmbedHeadConfig(),
+    LMHeadConfig(bias=True, transform=True, norm_eps=1e-12),
+    ClassificationHeadConfig(classes=3, hidden="tanh"),
+    EmbeddingHeadConfig(),
 ]
 
 
@@ -56,7 +57,7 @@ def make_bundle(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = True) 
 def saved(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved classifier."""
     folder = tmp_path_factory.mktemp("bundle") / "whole"
-    return save(make_bundle(tokenizer, ClassifyHeadConfig(classes=3)), folder)
+    return save(make_bundle(tokenizer, ClassificationHeadConfig(classes=3)), folder)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def copy(saved: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("head", HEAD_CASES, ids=str)
 def test_every_head_comes_back_with_the_same_outputs(tokenizer: Tokenizer, head: HeadConfig, tmp_path: Path) -> None:
     """Save, load, self-test: the same logits to the bit, the same tokenizer, labels and history."""
-    before = replace(make_bundle(tokenizer, head), history=({"command": "test"},))
+    before = replace(make_bundle(tokenizer, head), history=(OtherRecord(name="test", details={"kept": [1, 2]}),))
     after = load(save(before, tmp_path / "b"), selftest=True)
     ids = torch.tensor([[5, 9, 2, 7]])
     with torch.no_grad():
@@ -188,7 +189,7 @@ def test_exchanging_two_tensors_is_noticed(copy: Path) -> None:
     one, two = (f"backbone.blocks.{i}.attention.qkv.weight" for i in (0, 1))
     tensors[one], tensors[two] = tensors[two].clone(), tensors[one].clone()
     save_file(tensors, copy / "weights.safetensors")
-    with pytest.raises(BundleError, match=r"blocks\.0\.attention\.qkv\.weight is changed; .*blocks\.1"):
+    with pytest.raises(BundleError, match=r"blocks\.0\.attention\.qkv\.weight has changed; .*blocks\.1"):
         load(copy)
 
 
@@ -203,7 +204,7 @@ def test_an_edited_manifest_is_noticed(copy: Path) -> None:
 
 def test_the_self_test_notices_other_outputs(copy: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load whose arithmetic differs fails on request, with the size of the difference."""
-    monkeypatch.setattr(Model, "forward", lambda self, ids, mask=None: None)
+    monkeypatch.setattr(Model, "forward", lambda self, ids, attention_mask=None: None)
     bundle = load(copy)
     with torch.no_grad():
         bundle.model.head.score.bias += 1.0
@@ -219,7 +220,7 @@ def test_saving_over_something_else_is_refused(tokenizer: Tokenizer, tmp_path: P
     """A folder with other files is never replaced."""
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(BundleError, match="exists and is not a bundle"):
-        save(make_bundle(tokenizer, LanguageHeadConfig()), tmp_path)
+        save(make_bundle(tokenizer, LMHeadConfig()), tmp_path)
     assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
@@ -232,7 +233,7 @@ def test_a_full_disk_leaves_the_old_bundle(copy: Path, tokenizer: Tokenizer, mon
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", full)
         with pytest.raises(StorageError, match=r"No space left on device; free some space"):
-            save(make_bundle(tokenizer, LanguageHeadConfig()), copy)
+            save(make_bundle(tokenizer, LMHeadConfig()), copy)
     assert load(copy).labels == ("a", "b", "c")
     assert [place.name for place in copy.parent.iterdir()] == ["copy"]
 
@@ -249,7 +250,7 @@ def test_a_bundle_that_does_not_reproduce_itself_is_not_put_in_place(
 
     monkeypatch.setattr(bundle_file, "make_selftest", lie)
     with pytest.raises(BundleError, match="does not reproduce itself in a fresh process.*outputs differ"):
-        save(make_bundle(tokenizer, LanguageHeadConfig()), tmp_path / "b")
+        save(make_bundle(tokenizer, LMHeadConfig()), tmp_path / "b")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -261,8 +262,8 @@ def test_a_tokenizer_that_does_not_fit_the_weights_is_refused(tokenizer: Tokeniz
 
 def test_labels_must_match_the_head(tokenizer: Tokenizer) -> None:
     """The error names both numbers."""
-    model = make_bundle(tokenizer, ClassifyHeadConfig(classes=3)).model
-    with pytest.raises(ModelError, match="head has 3 classes, but 2 label names came"):
+    model = make_bundle(tokenizer, ClassificationHeadConfig(classes=3)).model
+    with pytest.raises(ModelError, match="head has 3 classes, but got 2 label names"):
         Bundle(model, tokenizer, ("a", "b"))
 
 
@@ -270,14 +271,14 @@ def test_no_folder_no_bundle(tmp_path: Path) -> None:
     """The errors say what was expected."""
     with pytest.raises(BundleError, match="there is no bundle at"):
         load(tmp_path / "nothing")
-    with pytest.raises(BundleError, match="not a bundle, or has lost its bundle.json"):
+    with pytest.raises(BundleError, match="not a bundle, or its bundle.json is missing"):
         load(tmp_path)
 
 
 def test_swapping_the_head_keeps_the_backbone_itself() -> None:
     """The very same object, and the parameters add up part by part."""
     model = make_language_model()
-    swapped = swap_head(model, ClassifyHeadConfig(classes=3), seed=0)
+    swapped = swap_head(model, ClassificationHeadConfig(classes=3), seed=0)
     assert swapped.backbone is model.backbone
     counts = parameter_counts(swapped)
     assert counts["embedding"] == 60 * 16
@@ -289,7 +290,7 @@ def test_a_tied_head_is_saved_once() -> None:
     """Its weight is the embedding; a free head's is its own."""
     tied = make_language_model()
     assert not any(name.startswith("head.") for name in tied.weights())
-    free = swap_head(tied, LanguageHeadConfig(tied=False), seed=0)
+    free = swap_head(tied, LMHeadConfig(tied=False), seed=0)
     assert "head.weight" in free.weights()
     assert parameter_counts(tied)["head"] == 0
     assert parameter_counts(free)["head"] == 60 * 16
@@ -297,7 +298,7 @@ def test_a_tied_head_is_saved_once() -> None:
 
 def test_a_model_of_nans_is_not_whole(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Outputs that are no numbers equal nothing, not even themselves: such a model is never saved."""
-    bundle = make_bundle(tokenizer, LanguageHeadConfig())
+    bundle = make_bundle(tokenizer, LMHeadConfig())
     with torch.no_grad():
         bundle.model.backbone.embedding.weight.fill_(float("nan"))
     with pytest.raises(BundleError, match="outputs differ"):

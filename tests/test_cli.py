@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import make_backbone
-from warmstart.cli import COMMANDS, main, parse
+from helpers.models import make_backbone
+from warmstart.cli import main, parse
+from warmstart.commands import COMMANDS
+from warmstart.commands.predict import PredictConfig
+from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.errors import ConfigError
-from warmstart.heads import ClassifyHeadConfig, LanguageHeadConfig
-from warmstart.model import Bundle, Model, fresh_head, load, save
-from warmstart.tokenizer import Tokenizer
-from warmstart.workflows.pretrain import PretrainConfig
-from warmstart.workflows.use import PredictConfig
+from warmstart.flags import count_flags
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import load, save
+from warmstart.model.history import PretrainRecord
+from warmstart.model.model import Model, fresh_head
+from warmstart.tokenizer.tokenizer import Tokenizer
 
-TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-tokens", "32"]
+TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32"]
 QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "8", "--batch", "4"]
 
 
@@ -44,9 +51,10 @@ def task(tmp_path: Path) -> Path:
 
 def save_model(folder: Path, tokenizer: Tokenizer, *, language: bool = False) -> Path:
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
-    head = LanguageHeadConfig() if language else ClassifyHeadConfig(classes=2)
+    head = LMHeadConfig() if language else ClassificationHeadConfig(classes=2)
     model = Model(backbone, fresh_head(head, backbone, 0), causal=True)
-    return save(Bundle(model, tokenizer, () if language else ("cat", "river"), ({"generates": True, "objective": {}},)), folder)
+    history = (PretrainRecord(generates=True),)
+    return save(Bundle(model, tokenizer, () if language else ("cat", "river"), history), folder)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -80,7 +88,7 @@ def test_importing_and_helping_load_nothing_heavy() -> None:
 def test_labelling_loads_no_baselines_and_no_charts() -> None:
     """``warmstart predict`` starts with torch, and without what only comparisons and reports need."""
     code = (
-        "import sys; from warmstart.workflows.commands import COMMANDS; COMMANDS['predict'].load()\n"
+        "import sys; from warmstart.commands import COMMANDS; COMMANDS['predict'].load()\n"
         "print(sorted({'sklearn', 'scipy', 'altair', 'vl_convert', 'joblib', 'matplotlib'} & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -94,7 +102,7 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     assert {"config.yaml", "metrics.jsonl", "bundle", "report.html", "figures"} <= {file.name for file in out.iterdir()}
     assert main(["adapt", str(out), str(task), "--out", str(adapted), "--seeds", "2", "--epochs", "2", "--batch", "4"]) == 0
     said = capsys.readouterr().err
-    for word in ("came:", "new:", "dropped:", "head.score.weight", "majority", "TF-IDF", "from scratch", "95 %"):
+    for word in ("kept:", "new:", "dropped:", "head.score.weight", "majority", "TF-IDF", "from scratch", "95 %"):
         assert word in said
     assert main(["evaluate", str(adapted), str(task)]) == 0
     assert main(["evaluate", str(out), str(text)]) == 0
@@ -103,7 +111,7 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     answer = json.loads(capsys.readouterr().out)
     assert answer["label"] in ("cat", "river")
     assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-3)
-    assert main(["generate", str(out), "She", "--tokens", "5", "--greedy"]) == 0
+    assert main(["generate", str(out), "She", "--max-new-tokens", "5", "--greedy"]) == 0
     assert capsys.readouterr().out.startswith("She")
     assert main(["audit", str(task), "--model", str(adapted)]) == 0
     assert main(["doctor", str(adapted)]) == 0
@@ -126,7 +134,7 @@ def test_a_run_goes_on_where_it_stopped(text: Path, tmp_path: Path, monkeypatch:
     """Stopped half-way and resumed by ``--resume``, a run ends with the weights of one that was never stopped."""
     flags = [str(text), "--steps", "10", "--checkpoint-every", "1", *QUICK]
     assert main(["pretrain", *flags, "--out", str(tmp_path / "whole")]) == 0
-    from warmstart.engine import loop
+    from warmstart.training import loop
 
     write, count = loop.write_checkpoint, 0
 
@@ -170,9 +178,9 @@ MISTAKES = {
         "held-out text must not be training text",
     ),
     "run inside text": (["pretrain", "USED", "--out", "OUT"], "lies inside the text's folder"),
-    "share": (["pretrain", "TEXT", "--out", "OUT", "--held-out", "1.5"], "a share between 0 and 1, but is 1.5"),
+    "share": (["pretrain", "TEXT", "--out", "OUT", "--held-out", "1.5"], "a fraction between 0 and 1, but is 1.5"),
     "out of range": (["pretrain", "TEXT", "--mask-rate", "2"], "'mask_rate' Input should be less than 1 (got 2.0)"),
-    "two budgets": (["pretrain", "TEXT", "--steps", "3", "--epochs", "1"], "name one budget, but 2 came"),
+    "two budgets": (["pretrain", "TEXT", "--steps", "3", "--epochs", "1"], "name one budget, not 2"),
     "heads": (["pretrain", "TEXT", "--width", "10", "--heads", "4"], "heads must divide width"),
     "objective": (["pretrain", "TEXT", "--out", "OUT", "--objective", "maskd", *QUICK], "did you mean 'masked'"),
     "vocabulary": (["pretrain", "TEXT", "--out", "OUT", "--tokenizer.vocab-size", "20"], "vocab"),
@@ -185,7 +193,7 @@ MISTAKES = {
     "no bundle": (["doctor", "USED"], "not a bundle"),
     "no texts": (["predict", "MODEL"], "nothing to label"),
     "language model predicts": (["predict", "LANGUAGE", "x"], "adapt it to a task first"),
-    "classifier writes": (["generate", "MODEL", "x"], "does not write text"),
+    "classifier writes": (["generate", "MODEL", "x"], "does not generate text"),
     "no task": (["adapt", "LANGUAGE", "nothing.yaml", "--out", "OUT"], "nothing.yaml"),
     "one class": (["adapt", "LANGUAGE", "ONECLASS", "--out", "OUT"], "two labels"),
     "unknown label": (["adapt", "LANGUAGE", "NEWLABEL", "--out", "OUT"], "dog"),
@@ -193,9 +201,12 @@ MISTAKES = {
     "scheme": (["adapt", "LANGUAGE", "TASK", "--scheme", "ful", "--out", "OUT"], "did you mean 'full'"),
     "schemes that contradict": (
         ["adapt", "LANGUAGE", "TASK", "--scheme", "full+lora", "--out", "OUT"],
-        "full trains every weight of the backbone, and leaves nothing for lora; drop one",
+        "full trains the whole backbone, but lora trains only a part of the backbone; name only one of them",
     ),
-    "lm-loss after adaptation": (["adapt", "MODEL", "TASK", "--scheme", "lm-loss", "--out", "OUT"], "start from a language model"),
+    "lm-loss after adaptation": (
+        ["adapt", "MODEL", "TASK", "--scheme", "lm-loss", "--out", "OUT"],
+        "start from a pretrained language model",
+    ),
     "lora rank": (["adapt", "LANGUAGE", "TASK", "--scheme", "lora", "--lora-rank", "0", "--out", "OUT"], "greater than 0"),
     "lora targets": (
         ["adapt", "LANGUAGE", "TASK", "--lora-targets", "q", "q", "--scheme", "lora", "--out", "OUT"],
@@ -204,7 +215,7 @@ MISTAKES = {
     "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
     "study of nothing": (["study"], "'study' needs to know of what; known: study lab"),
     "unknown study": (["study", "labb"], "unknown command 'study labb'; did you mean 'study lab'?"),
-    "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "adapt it with --calibration 0.5"),
+    "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "adapt it with --calibration-fraction 0.5"),
     "answers from labels": (["answers", "MODEL", "TASK", "--out", "OUT"], "answers are written by a language head"),
     "pooling": (["adapt", "LANGUAGE", "TASK", "--pooling", "maen", "--out", "OUT"], "did you mean 'mean'"),
 }
@@ -278,11 +289,36 @@ def test_labels_are_shown_as_they_are(task: Path, tokenizer: Tokenizer, tmp_path
 
 def test_evaluate_scores_the_test_texts_that_adapt_held_out(text: Path, task: Path, tmp_path: Path) -> None:
     """A test split cut out as a share does not depend on the run's seed."""
-    from warmstart.data import load_task
-    from warmstart.workflows.adapt import AdaptConfig, adapt
-    from warmstart.workflows.pretrain import pretrain
+    from warmstart.commands.adapt.command import AdaptConfig, adapt
+    from warmstart.commands.pretrain.command import pretrain
+    from warmstart.tasks.load import load_task
 
     task.write_text("name: pets\ntrain: {path: train.tsv}\nvalidation: 0.25\ntest: 0.25\nmetric: accuracy\n")
     pretrain(parse(PretrainConfig, [str(text), "--out", str(tmp_path / "lm"), "--steps", "2", *QUICK], "x"))
     done = adapt(AdaptConfig(model=str(tmp_path / "lm"), task=str(task), out=str(tmp_path / "a"), seeds=1, seed=5, scratch=False))
     assert done.task.test.texts == load_task(task).test.texts
+
+
+@pytest.mark.parametrize("name", ["race", "pretrain"])
+def test_the_short_help_shows_at_most_twenty_flags(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--help`` shows the basic flags and says how many more ``--help-all`` shows."""
+    settings, _ = COMMANDS[name].load()
+    counts = count_flags(settings)
+    assert counts["basic"] <= 20
+    shown = {}
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit, match="0"):
+            main([name, flag])
+        shown[flag] = capsys.readouterr().out
+    assert f"{counts['advanced']} more flags: warmstart {name} --help-all" in shown["--help"]
+    assert "more flags" not in shown["--help-all"]
+    assert len(re.findall(r"^│ (?:--|STR|\[)", shown["--help"], re.M)) <= 21  # with --help itself
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_all_its_flags(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Short and long help both end well."""
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit, match="0"):
+            main([*name.split(), flag])
+    assert "usage: warmstart" in capsys.readouterr().out

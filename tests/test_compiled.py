@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from conftest import make_language_model
-from test_engine import ragged_batch, work
-from warmstart.engine import TrainConfig, train
-from warmstart.engine.compiled import check_compiler, compiled
+from helpers.models import make_language_model
+from helpers.training import job, ragged_batch
+from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.errors import ConfigError
+from warmstart.training.compiled import check_compiler, compiled
+from warmstart.training.config import TrainConfig
+from warmstart.training.loop import train
 from warmstart.types import Batch
-from warmstart.workflows.pretrain import PretrainConfig
 
 CPU = torch.device("cpu")
 
@@ -27,9 +28,9 @@ def test_a_compiled_run_learns_as_a_plain_one_and_resumes_to_the_bit(tmp_path: P
     """Same losses to rounding, ragged rows included; stopped and resumed, the same bits; afterwards the model is as it was."""
     config = TrainConfig(precision="float32", checkpoint_every=1, learning_rate=0.01)
     plain, whole, killed, resumed = (make_language_model() for _ in range(4))
-    as_it_is = train(plain, work(), config)
-    faster = train(whole, work(compile=tuple(whole.backbone.blocks)), config)
-    assert [row["loss"] for row in faster.rows] == pytest.approx([row["loss"] for row in as_it_is.rows], abs=1e-4)
+    as_it_is = train(plain, job(), config)
+    faster = train(whole, job(compile=tuple(whole.backbone.blocks)), config)
+    assert [row["loss"] for row in faster.log] == pytest.approx([row["loss"] for row in as_it_is.log], abs=1e-4)
 
     class KilledError(Exception):
         pass
@@ -40,8 +41,8 @@ def test_a_compiled_run_learns_as_a_plain_one_and_resumes_to_the_bit(tmp_path: P
         return [ragged_batch(step)]
 
     with pytest.raises(KilledError):
-        train(killed, work(batches=kill, compile=tuple(killed.backbone.blocks)), config, tmp_path)
-    train(resumed, work(compile=tuple(resumed.backbone.blocks)), config, tmp_path)
+        train(killed, job(batches=kill, compile=tuple(killed.backbone.blocks)), config, tmp_path)
+    train(resumed, job(compile=tuple(resumed.backbone.blocks)), config, tmp_path)
     for name, tensor in whole.weights().items():
         assert torch.equal(tensor, resumed.weights()[name]), name
     assert all("forward" not in block.__dict__ for block in whole.backbone.blocks)

@@ -9,19 +9,20 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from warmstart.data import Split, Task
-from warmstart.evaluate.differences import Judged, cheapest_within_noise, difference, holm
-from warmstart.evaluate.resample import resampled
-from warmstart.kinds import KINDS
+from warmstart.data.task import Split, Task
 from warmstart.seeding import rng
+from warmstart.stats.differences import MethodScores, cheapest_within_noise, paired_difference
+from warmstart.stats.multiple_testing import holm
+from warmstart.stats.resampling import resample_classification
+from warmstart.tasks import TASK_TYPES
 
 DRAWS = 200
 
 
-def judged(name: str, *scores: float, spread: float = 0.0) -> Judged:
+def judged(name: str, *scores: float, spread: float = 0.0) -> MethodScores:
     """A method whose scores on resamples lie around its scores."""
     chance = np.random.default_rng(0).normal(0, 1, DRAWS) * spread  # the same resamples for all
-    return Judged(name, scores, np.array(scores)[:, None] + chance)
+    return MethodScores(name, scores, np.array(scores)[:, None] + chance)
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
@@ -29,7 +30,7 @@ def test_resamples_are_scored_as_scikit_learn_scores_them(metric: str) -> None:
     """Each draw names texts, and its score is the metric of these texts."""
     chance = np.random.default_rng(1)
     labels, answers = chance.integers(0, 4, 50), chance.integers(0, 4, 50)
-    found = resampled(metric, labels, answers, 5, draws=8)
+    found = resample_classification(metric, labels, answers, 5, draws=8)
     for draw in range(8):
         texts = rng(50, "resample", draw).integers(0, 50, 50)
         if metric == "accuracy":
@@ -45,8 +46,8 @@ UNEVEN = np.repeat(np.arange(10), [80, 40, 20, 10, 5, 2, 2, 1, 1, 1])
 
 def test_a_perfect_model_is_perfect_on_every_resample() -> None:
     """A rare class that a resample did not draw says nothing; one that stands nowhere costs what it costs the full score."""
-    assert (resampled("macro_f1", UNEVEN, UNEVEN, 10, draws=200) == 1).all()
-    assert resampled("macro_f1", UNEVEN, UNEVEN, 20, draws=200) == pytest.approx(0.5)
+    assert (resample_classification("macro_f1", UNEVEN, UNEVEN, 10, draws=200) == 1).all()
+    assert resample_classification("macro_f1", UNEVEN, UNEVEN, 20, draws=200) == pytest.approx(0.5)
 
 
 def test_several_labels_are_resampled_alike() -> None:
@@ -54,18 +55,18 @@ def test_several_labels_are_resampled_alike() -> None:
     chance = np.random.default_rng(2)
     truth, given = np.eye(11)[UNEVEN], np.clip(np.eye(11)[UNEVEN] + (chance.random((162, 11)) < 0.2), 0, 1)
     split = Split(("",) * 162, truth)
-    task = Task("t", tuple("abcdefghijk"), split, split, split, metric="macro_f1", kind="labels")
-    assert KINDS["labels"].resampled(split, truth, task) == pytest.approx(10 / 11)
+    task = Task("t", tuple("abcdefghijk"), split, split, split, metric="macro_f1", type="multilabel")
+    assert TASK_TYPES["multilabel"].resampled_scores(split, truth, task) == pytest.approx(10 / 11)
     texts = rng(162, "resample", 0).integers(0, 162, 162)
     expected = f1_score(truth[texts], given[texts], average="macro", zero_division=0)
-    assert KINDS["labels"].resampled(split, given, task)[0] == pytest.approx(expected)
+    assert TASK_TYPES["multilabel"].resampled_scores(split, given, task)[0] == pytest.approx(expected)
 
 
 def test_resampled_macro_f1_leans_to_no_side() -> None:
     """Over rare classes and common mistakes, resamples lie around the score: no more than half of their spread away."""
     answers = UNEVEN.copy()
     answers[::7] = 0
-    found, score = resampled("macro_f1", UNEVEN, answers, 10), f1_score(UNEVEN, answers, average="macro")
+    found, score = resample_classification("macro_f1", UNEVEN, answers, 10), f1_score(UNEVEN, answers, average="macro")
     assert abs(found.mean() - score) < found.std() / 2
     assert np.quantile(found, 0.025) < score < np.quantile(found, 0.975)
 
@@ -74,14 +75,14 @@ def test_the_doubt_of_test_texts_is_the_binomial_one() -> None:
     """The bootstrap's standard error of an accuracy is sqrt(p (1 - p) / N), give or take the draws."""
     labels = np.zeros(400, dtype=np.int64)
     answers = (np.arange(400) < 100).astype(np.int64)
-    spread = resampled("accuracy", labels, answers, 2).std(ddof=1)
+    spread = resample_classification("accuracy", labels, answers, 2).std(ddof=1)
     assert spread == pytest.approx(np.sqrt(0.75 * 0.25 / 400), rel=0.08)
 
 
 def test_without_doubt_of_texts_it_is_students_paired_test() -> None:
     """Parity with scipy: mean, interval and probability, seed by seed."""
     one, other = (0.80, 0.83, 0.79, 0.85, 0.81), (0.78, 0.80, 0.79, 0.80, 0.80)
-    gap, expected = difference(judged("a", *one), judged("b", *other)), stats.ttest_rel(one, other)
+    gap, expected = paired_difference(judged("a", *one), judged("b", *other)), stats.ttest_rel(one, other)
     assert gap.p == pytest.approx(expected.pvalue)
     assert (gap.low, gap.high) == pytest.approx(tuple(expected.confidence_interval()))
 
@@ -89,15 +90,15 @@ def test_without_doubt_of_texts_it_is_students_paired_test() -> None:
 def test_what_all_methods_share_cancels() -> None:
     """Easy resamples are easy for both: the paired difference has no more doubt than that of the seeds."""
     one, other = judged("a", 0.8, 0.9, 0.85, spread=0.05), judged("b", 0.7, 0.8, 0.75, spread=0.05)
-    assert difference(one, other).error == pytest.approx(0, abs=1e-9)
+    assert paired_difference(one, other).error == pytest.approx(0, abs=1e-9)
     assert one.over_both.spread > 0.03
 
 
 def test_a_method_is_not_different_from_itself() -> None:
     """No difference, no doubt; and one without chance is compared with every seed."""
     same = judged("a", 0.5, 0.6)
-    assert difference(same, same).p == 1
-    assert difference(same, judged("b", 0.4)).mean == pytest.approx(0.15)
+    assert paired_difference(same, same).p == 1
+    assert paired_difference(same, judged("b", 0.4)).mean == pytest.approx(0.15)
 
 
 def test_intervals_hold_the_truth() -> None:
@@ -111,8 +112,8 @@ def test_intervals_hold_the_truth() -> None:
             rows.append([hard + chance.normal(0, 0.2, texts) < level for level in levels])
         truth = _truth(0.72) - _truth(0.70)
         draws = chance.integers(0, texts, (150, texts))
-        sides = [Judged("", tuple(r.mean() for r in row), np.array([r[draws].mean(axis=1) for r in row])) for row in rows]
-        gap = difference(*sides)
+        sides = [MethodScores("", tuple(r.mean() for r in row), np.array([r[draws].mean(axis=1) for r in row])) for row in rows]
+        gap = paired_difference(*sides)
         inside += gap.low <= truth <= gap.high
     assert 0.92 <= inside / 300 <= 0.99
 

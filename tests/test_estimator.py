@@ -14,15 +14,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
-from test_race import cats
-from test_schemes import language_bundle
-from warmstart.data import Split, Task
+from helpers.bundles import language_bundle
+from helpers.tasks import cats
+from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.estimators import TextClassifier, TextEncoder, TextRegressor, TokenTagger, adapted
-from warmstart.model import Bundle
-from warmstart.schemes import SchemeOptions
-from warmstart.tokenizer import Tokenizer
-from warmstart.workflows.dapt import Continued
+from warmstart.estimators import adapted
+from warmstart.estimators.classifier import TextClassifier
+from warmstart.estimators.encoder import TextEncoder
+from warmstart.estimators.regressor import TextRegressor
+from warmstart.estimators.tagger import TokenTagger
+from warmstart.finetuning.continued import ContinuedPretraining
+from warmstart.finetuning.schemes import SchemeOptions
+from warmstart.model.bundle import Bundle
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 TASK = cats()
 TEXTS = list(TASK.train.texts)
@@ -71,7 +75,7 @@ def test_the_same_seed_gives_the_same_model(make: Callable[..., TextClassifier])
 def test_random_state_is_what_scikit_learn_means_by_it(make: Callable[..., TextClassifier]) -> None:
     """A generator gives the seed, the same one from the same state; None gives any; what is neither is refused."""
     seeds = [
-        make(epochs=1, random_state=state).fit(TEXTS, Y).bundle_.history[-1]["seed"]
+        make(epochs=1, random_state=state).fit(TEXTS, Y).bundle_.history[-1].seed
         for state in (np.random.RandomState(3), np.random.RandomState(3), None, np.int64(5))
     ]
     assert seeds[0] == seeds[1] != seeds[2]
@@ -84,8 +88,8 @@ def test_the_best_of_several_seeds_is_kept(make: Callable[..., TextClassifier]) 
     """Chosen on the share held out, of which no text is trained on."""
     model = make(seeds=3, epochs=1).fit(TEXTS, Y)
     assert len(model.validation_scores_) == 3
-    assert model.bundle_.history[-1]["seed"] == model.validation_scores_.argmax()
-    assert model.bundle_.history[-1]["task"] | {"train": 54, "validation": 6} == model.bundle_.history[-1]["task"]
+    assert model.bundle_.history[-1].seed == model.validation_scores_.argmax()
+    assert (model.bundle_.history[-1].task.train, model.bundle_.history[-1].task.validation) == (54, 6)
 
 
 @pytest.mark.usefixtures("no_second_process")
@@ -195,21 +199,21 @@ def test_scikit_learns_own_checks(model: object, check: Callable[[str, object], 
 QUICK = {"learning_rate": 5e-3, "epochs": 12, "batch": 8, "settings": {"train": {"precision": "float32"}}}
 
 
-def test_more_text_is_read_first(make: Callable[..., TextClassifier], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``unlabelled`` goes on with pretraining; so does a scheme with dapt, on the labelled texts alone."""
+def test_unlabelled_text_is_read_first(make: Callable[..., TextClassifier], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``unlabelled`` continues pretraining; so does a scheme with dapt, on the labelled texts alone."""
     read: list[tuple[int, set[str]]] = []
-    going_on = adapted.continue_pretraining
+    continue_pretraining = adapted.continue_pretraining
 
-    def watched(bundle: Bundle, task: Task, options: SchemeOptions, seed: int, text: Split) -> Continued:
+    def watched(bundle: Bundle, task: Task, options: SchemeOptions, seed: int, text: Split) -> ContinuedPretraining:
         read.append((len(text), {str(one) for one in text.texts} & set(task.validation.texts)))
-        return going_on(bundle, task, options, seed, text)
+        return continue_pretraining(bundle, task, options, seed, text)
 
     monkeypatch.setattr(adapted, "continue_pretraining", watched)
     more = [f"The river holds {year} cats." for year in range(1900, 1960)]
     first = make(epochs=1).fit(TEXTS, Y, unlabelled=more)
-    assert first.bundle_.history[-2]["command"] == "dapt"
+    assert first.bundle_.history[-2].type == "continued_pretraining"
     second = make(epochs=1, scheme="dapt+probe").fit(TEXTS, Y)
-    assert second.bundle_.history[-2]["command"] == "dapt"
+    assert second.bundle_.history[-2].type == "continued_pretraining"
     assert read == [(114, set()), (54, set())]  # nothing that is held out is among them
     make(epochs=1).fit(TEXTS, Y)
     assert len(read) == 2
@@ -228,7 +232,7 @@ def test_a_regressor_learns_numbers(origin: Bundle, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict(TEXTS), said)
     search = GridSearchCV(TextRegressor(origin, **QUICK), {"epochs": [1, 2]}, cv=2).fit(TEXTS, numbers)
     assert search.predict(TEXTS).shape == (60,)
-    with pytest.raises(ModelError, match="a TextClassifier needs a model for tasks of kind 'label'"):
+    with pytest.raises(ModelError, match="a TextClassifier needs a classification model, but"):
         TextClassifier.load(tmp_path / "b")
     with pytest.raises(DataError, match="finite number"):
         model.fit(TEXTS, np.where(Y == "cat", np.nan, 1.0))

@@ -1,14 +1,11 @@
-"""Fetching: by checksum, unpacked, once; and nothing is left when it fails. The only test that opens a socket, to itself."""
+"""Fetching: by checksum, unpacked, once; and nothing is left when it fails."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import threading
 import zipfile
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,28 +15,15 @@ from warmstart.data.fetch import fetch
 from warmstart.errors import DataError
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """A server that says nothing."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
-def served(tmp_path: Path, socket_enabled: None) -> Iterator[tuple[str, str]]:
+def served(tmp_path: Path, serve: Callable[[Path], str]) -> tuple[str, str]:
     """The address and checksum of a zip archive on this machine."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("texts/a.txt", "a text\n")
     (tmp_path / "www").mkdir()
     (tmp_path / "www" / "texts.zip").write_bytes(buffer.getvalue())
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "www")))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/texts.zip", "sha256:" + hashlib.sha256(buffer.getvalue()).hexdigest()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    return f"{serve(tmp_path / 'www')}/texts.zip", "sha256:" + hashlib.sha256(buffer.getvalue()).hexdigest()
 
 
 def test_an_archive_is_fetched_and_unpacked_once(served: tuple[str, str], tmp_path: Path) -> None:
@@ -53,7 +37,7 @@ def test_an_archive_is_fetched_and_unpacked_once(served: tuple[str, str], tmp_pa
 
 def test_a_wrong_checksum_leaves_nothing(served: tuple[str, str], tmp_path: Path) -> None:
     """The file is not what it claims to be: an error, and no folder."""
-    with pytest.raises(DataError, match="cannot fetch .*fetch it by hand"):
+    with pytest.raises(DataError, match="cannot download .*download it by hand"):
         fetch(served[0], "sha256:" + "0" * 64, tmp_path / "here")
     assert not (tmp_path / "here").exists()
 

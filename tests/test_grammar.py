@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.grammar import entropy, next_word, sentences
+from helpers.grammar import entropy, next_word, sentences
 from warmstart.errors import DataError
 
 COUNT = 20_000

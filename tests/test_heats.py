@@ -15,23 +15,24 @@ import pytest
 import torch
 import yaml
 
-from test_race import cats, settings
-from test_schemes import language_bundle
-from warmstart.data import audit, load_task, save_task
+from helpers.bundles import language_bundle
+from helpers.tasks import cats, race_config
+from warmstart.commands.curve.command import CurveConfig, curve
+from warmstart.commands.race.command import RaceConfig, race
+from warmstart.commands.race.result import Race
+from warmstart.data.audit import audit
 from warmstart.errors import DataError, ModelError
-from warmstart.model import load, save
-from warmstart.schemes import features as features_file
-from warmstart.tokenizer import Tokenizer
-from warmstart.workflows import cells as cells_file
-from warmstart.workflows import heats as heats_file
-from warmstart.workflows.cells import run_cell
-from warmstart.workflows.curve import CurveConfig, curve
-from warmstart.workflows.finetune import FineTuneConfig
-from warmstart.workflows.heats import Lineup, Ran, gone_on, line_up, open_heats
-from warmstart.workflows.race import RaceConfig, race
-from warmstart.workflows.raced import Race
-from warmstart.workflows.results import Cell, Entrant, Result, bundle_digest, file_of, find, ground_of
-from warmstart.workflows.standings import stand
+from warmstart.finetuning import features as features_file
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.model.files import load, save
+from warmstart.sweep import sweep as heats_file
+from warmstart.sweep import trial as cells_file
+from warmstart.sweep.ranking import stand
+from warmstart.sweep.store import Cell, Entrant, Result, bundle_digest, file_of, find, ground_of
+from warmstart.sweep.sweep import Lineup, Ran, gone_on, line_up, open_heats
+from warmstart.sweep.trial import run_cell
+from warmstart.tasks.load import load_task, save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
@@ -49,9 +50,9 @@ def with_text(place: Path, count: int) -> RaceConfig:
     manifest = yaml.safe_load((place / "task" / "task.yaml").read_text())
     (place / "task" / "more.txt").write_text("\n\n".join(f"She holds the cat and rubs the dog {i}." for i in range(count)))
     (place / "task" / "task.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": ["more.txt"]}))
-    quick = {"pilot": 0.0, "dapt_epochs": 3.0, "dapt_rate": 3e-3}
+    quick = {"dapt_pilot": 0.0, "dapt_epochs": 3.0, "dapt_learning_rate": 3e-3}
     train = {"steps": 12, "batch": 8, "learning_rate": 5e-4}
-    return settings(
+    return race_config(
         place, schemes=["full", "dapt+probe"], rates=[1e-3], seeds=1, scratch=False, tune={"options": quick, "train": train}
     )
 
@@ -68,7 +69,7 @@ def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> N
     assert continued(place, with_text(place, 60)).backbone == first.backbone
     other = continued(place, with_text(place, 90))
     assert other.origin != first.origin
-    assert [load(Path(one.backbone)).history[-1]["texts"] for one in (first, other)] == [120, 150]
+    assert [load(Path(one.backbone)).history[-1].texts for one in (first, other)] == [120, 150]
     assert other.origin == bundle_digest(other.backbone)
 
 
@@ -76,7 +77,7 @@ def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
     """A head on a backbone that ``dapt`` moved is no small thing to keep: all that moved counts, as in full fine-tuning."""
     config = with_text(place, 60)
     entrant = continued(place, config)
-    assert load(Path(entrant.backbone)).history[-1]["kept"]
+    assert load(Path(entrant.backbone)).history[-1].kept
     plain = Entrant(name="probe", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="probe")
     ground = ground_of(load_task(config.task), config.task, place, config.tune, without_leaks=False)
     far, near = (run_cell(Cell(entrant=one, seed=0, rate=1e-3), ground) for one in (entrant, plain))
@@ -125,7 +126,7 @@ def test_an_interrupted_race_compares_the_same_seeds(place: Path) -> None:
 
 def test_a_rate_that_diverges_is_lost_and_the_race_goes_on(place: Path) -> None:
     """It is never chosen, costs the race nothing the next time, and is named in the sentences, the notes and the report."""
-    config = settings(place, rates=[1e-3, 1e4], seeds=1)
+    config = race_config(place, rates=[1e-3, 1e4], seeds=1)
     found = race(config)
     full = next(s for s in found.standings if s.name == "full")
     assert (full.rate, full.diverged, list(full.tried)) == (1e-3, (1e4,), [1e-3])
@@ -136,9 +137,9 @@ def test_a_rate_that_diverges_is_lost_and_the_race_goes_on(place: Path) -> None:
     runs = polars.read_csv(place / "race" / "runs.csv").filter(polars.col("diverged"))
     assert set(runs["learning_rate"]) <= {1e4, 1e5}
     assert not runs["chosen"].any()
-    assert race(config).plain() == found.plain()
+    assert race(config).to_dict() == found.to_dict()
     with pytest.raises(ModelError, match="at every rate that was tried .*full.* diverged; give lower --rates"):
-        race(settings(place, rates=[1e4], seeds=1, out=str(place / "lost")))
+        race(race_config(place, rates=[1e4], seeds=1, out=str(place / "lost")))
 
 
 def test_a_later_seed_that_diverges_counts_as_a_run_that_learned_nothing(place: Path) -> None:
@@ -161,7 +162,7 @@ def test_another_mistake_of_a_model_names_its_run(place: Path, monkeypatch: pyte
 
     monkeypatch.setattr(cells_file, "fine_tune", unfit)
     with pytest.raises(ModelError, match="probe at 0.001, seed 0: too long"):
-        race(settings(place, seeds=1))
+        race(race_config(place, seeds=1))
 
 
 def only(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[Cell], bool]) -> None:
@@ -173,7 +174,7 @@ def only(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[Cell], bool]) -> Non
 def test_a_search_that_was_cut_has_no_part_in_the_advice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who tried one of three rates is marked, named, and neither the best nor recommended, whatever its scores."""
     only(monkeypatch, lambda cell: cell.entrant.name != "full" or cell.rate == 5e-4)
-    found = race(settings(place, rates=[2e-4, 5e-4, 5e-3], seeds=1))
+    found = race(race_config(place, rates=[2e-4, 5e-4, 5e-3], seeds=1))
     full = next(s for s in found.standings if s.name == "full")
     assert "1 of 3 rates tried" in full.note
     assert any("for all rates of full (1 of 3), left out of the recommendation" in sentence for sentence in found.sentences())
@@ -185,7 +186,7 @@ def test_a_search_that_was_cut_has_no_part_in_the_advice(place: Path, monkeypatc
 
 def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another scheme with no time left is a clear error; a size that was cut is named and left out."""
-    words = settings(place, rates=[2e-3, 5e-3], out=str(place / "curve")).plain()
+    words = race_config(place, rates=[2e-3, 5e-3], out=str(place / "curve")).to_dict()
     curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["probe"]}))
     with pytest.raises(DataError, match="budget of 0s did not suffice for every method at one number of labels; give more"):
         curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"], "budget": "0s"}))
@@ -196,8 +197,8 @@ def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch:
 
 def test_the_settings_are_those_asked_last(place: Path) -> None:
     """A resumed race says in config.yaml what it was asked for, not what the first one was."""
-    race(settings(place, schemes=[], rates=[1e-3], seeds=1, scratch=False))
-    race(settings(place, schemes=[], rates=[2e-3], seeds=2, scratch=False))
+    race(race_config(place, schemes=[], rates=[1e-3], seeds=1, scratch=False))
+    race(race_config(place, schemes=[], rates=[2e-3], seeds=2, scratch=False))
     kept = yaml.safe_load((place / "race" / "config.yaml").read_text())
     assert (kept["seeds"], kept["rates"]) == (2, [2e-3])
 
@@ -239,13 +240,13 @@ def test_runs_at_different_speeds_are_named(place: Path) -> None:
         "seconds do not compare well: runs had 0 threads with 1 at once or 4 threads with 2 at once"
         in raced(cells, done).sentences()
     )
-    config = settings(place, schemes=[], rates=[1e-3], seeds=1, scratch=False)
+    config = race_config(place, schemes=[], rates=[1e-3], seeds=1, scratch=False)
     assert {run.threads for s in race(config).standings for run in s.runs} == {torch.get_num_threads()}
 
 
 def test_what_validation_says_is_kept_of_every_run(place: Path) -> None:
     """Baselines and models: the score at the kept weights, and what it is on resamples; older results are run again."""
-    config = settings(place, schemes=["full"], rates=[5e-3], seeds=1, scratch=False)
+    config = race_config(place, schemes=["full"], rates=[5e-3], seeds=1, scratch=False)
     task = load_task(config.task)
     ground = ground_of(task, config.task, place, config.tune, without_leaks=False)
     full = Entrant(name="full", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="full")
@@ -301,7 +302,7 @@ def test_surprises_tell_what_validation_said() -> None:
 
 def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that says 100 s for each reading: the first run pays, the others count the same, also in another process."""
-    config, clock = settings(place), itertools.count(step=100.0)
+    config, clock = race_config(place), itertools.count(step=100.0)
     monkeypatch.setattr(features_file, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     ground = ground_of(load_task(config.task), config.task, place, config.tune, without_leaks=False)
     probe = Entrant(name="probe", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="probe")

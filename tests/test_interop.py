@@ -14,104 +14,37 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import warmstart as ws
-from conftest import make_backbone
-from warmstart.backbone import Cache
+from helpers.foreign import (
+    CASES,
+    SENTENCES,
+    VOCAB,
+    folder_of,
+    make_theirs,
+    ragged,
+    transformers,
+    word_pieces,
+    write_tokenizer,
+)
+from helpers.models import make_backbone
+from warmstart.backbone.attention import KVCache
 from warmstart.cli import main
-from warmstart.data.batch import encode
+from warmstart.cost.parameters import count_parameters
+from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
-from warmstart.heads import EmbedHead, LanguageHead
-from warmstart.interop import FAMILIES, from_huggingface, hub, to_tensors
-from warmstart.interop.convert import import_folder
+from warmstart.heads.embedding import EmbeddingHead
+from warmstart.heads.language_modeling import LMHead
+from warmstart.interop import hub
+from warmstart.interop.convert import from_huggingface, import_folder, to_tensors
+from warmstart.interop.families import FAMILIES
 from warmstart.interop.folder import read_pooling, shards_of
 from warmstart.interop.hub import find_folder
-from warmstart.kinds import KINDS
-from warmstart.kinds.kind import Reading
-from warmstart.model import Bundle, load, save
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import load, save
+from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.task_type import HeadSettings
 from warmstart.types import Batch
 
-transformers = pytest.importorskip("transformers")
-transformers.logging.disable_progress_bar()
-
-VOCAB = 300
-LLAMA = {
-    "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 64, "initializer_range": 0.15,
-}  # fmt: skip
-BERT = {
-    "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "max_position_embeddings": 66, "initializer_range": 0.3,
-}  # fmt: skip
-STRETCH = {
-    "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 32,
-}  # fmt: skip
-CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "gpt2": ("GPT2Config", "GPT2LMHeadModel", {
-        "vocab_size": VOCAB, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "initializer_range": 0.3}),
-    "gpt2-bare": ("GPT2Config", "GPT2Model", {
-        "vocab_size": VOCAB, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "n_inner": 48}),
-    "bert": ("BertConfig", "BertForMaskedLM", BERT),
-    "bert-bare": ("BertConfig", "BertModel", {**BERT, "hidden_act": "gelu_new"}),
-    "bert-pretraining": ("BertConfig", "BertForPreTraining", {**BERT, "hidden_act": "gelu"}),
-    "distilbert": ("DistilBertConfig", "DistilBertForMaskedLM", {
-        "vocab_size": VOCAB, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64,
-        "initializer_range": 0.3}),
-    "roberta": ("RobertaConfig", "RobertaForMaskedLM", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
-    "bert-labels": ("BertConfig", "BertForSequenceClassification", {**BERT, "id2label": {0: "no", 1: "yes", 2: "perhaps"}}),
-    "distilbert-labels": ("DistilBertConfig", "DistilBertForSequenceClassification", {
-        "vocab_size": VOCAB, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64}),
-    "roberta-labels": ("RobertaConfig", "RobertaForSequenceClassification", {
-        **BERT, "type_vocab_size": 1, "pad_token_id": 1, "num_labels": 5}),
-    "llama": ("LlamaConfig", "LlamaForCausalLM", {**LLAMA, "rope_parameters": STRETCH}),
-    "llama-tied": ("LlamaConfig", "LlamaForCausalLM", {**LLAMA, "tie_word_embeddings": True, "head_dim": 16}),
-    "llama-bare": ("LlamaConfig", "LlamaModel", LLAMA),
-    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", LLAMA),
-    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**LLAMA, "head_dim": 16}),
-    "modernbert": ("ModernBertConfig", "ModernBertForMaskedLM", {
-        **BERT, "num_hidden_layers": 5, "max_position_embeddings": 64, "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1,
-        "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}),
-}  # fmt: skip
 CAUSAL = [name for name in CASES if name.startswith(("gpt2", "llama", "qwen"))]
-SENTENCES = ["She holds the cat.", "Where was the river found in 1912, and by whom?", "a"] * 4
-
-
-def word_pieces(frame: tuple[str, str] | None) -> Any:
-    """A byte-level tokenizer of the library with BERT's special tokens, which frames its texts as it is told."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        SENTENCES,
-        trainers.BpeTrainer(vocab_size=VOCAB - 8, special_tokens=specials, initial_alphabet=alphabet, show_progress=False),
-    )
-    if frame:
-        pieces = [(name, made.token_to_id(name)) for name in specials]
-        made.post_processor = processors.TemplateProcessing(single=f"{frame[0]} $A {frame[1]}".strip(), special_tokens=pieces)
-    return made
-
-
-def write_tokenizer(folder: Path, frame: tuple[str, str] | None = ("[CLS]", "[SEP]")) -> Any:
-    """``tokenizer.json`` and its companions, by transformers."""
-    roles = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask")}
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=word_pieces(frame), **roles)
-    fast.save_pretrained(folder)
-    return fast
-
-
-def make_theirs(name: str) -> Any:
-    """A tiny model of transformers with spread weights, biases and norms included."""
-    config, model, settings = CASES[name]
-    torch.manual_seed(0)
-    made = getattr(transformers, model)(getattr(transformers, config)(**settings)).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            if parameter.ndim == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-    return made
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -122,13 +55,6 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     theirs.save_pretrained(folder)
     write_tokenizer(folder)
     return request.param, theirs, from_huggingface(folder), folder
-
-
-def ragged(side: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Three rows of 17, 5 and 1 tokens, padded on one side with another row's tokens."""
-    ids = torch.randint(6, VOCAB - 8, (3, 17), generator=torch.Generator().manual_seed(1))
-    mask = torch.arange(17) < torch.tensor([17, 5, 1])[:, None]
-    return (ids, mask) if side == "right" else (ids, mask.flip(1))
 
 
 def read_theirs(theirs: Any, ids: torch.Tensor, mask: torch.Tensor) -> Any:
@@ -143,8 +69,8 @@ def test_states_of_all_layers_are_theirs(pair: tuple[str, Any, Bundle, Path], si
     _, theirs, bundle, _ = pair
     ids, mask = ragged(side)
     with torch.no_grad():
-        ours = bundle.model.backbone(ids, mask=mask, causal=bundle.model.causal)
-    layers = [*ours.layers[:-1], ours.last]  # theirs end in the normalised one
+        ours = bundle.model.backbone(ids, attention_mask=mask, causal=bundle.model.causal)
+    layers = [*ours.hidden_states[:-1], ours.last_hidden_state]  # theirs end in the normalised one
     for row, said in enumerate(read_theirs(theirs, ids, mask)):
         assert len(said.hidden_states) == len(layers)
         for mine, other in zip(layers, said.hidden_states, strict=True):
@@ -158,7 +84,7 @@ def test_logits_are_theirs(pair: tuple[str, Any, Bundle, Path], side: str) -> No
     ids, mask = ragged(side)
     said = read_theirs(theirs, ids, mask)
     if "bare" in name and name != "gpt2-bare":
-        assert isinstance(bundle.model.head, EmbedHead)
+        assert isinstance(bundle.model.head, EmbeddingHead)
         vectors = bundle.model(ids, mask)
         wanted = torch.stack([torch.nn.functional.normalize(one.last_hidden_state[0].mean(0), dim=-1) for one in said])
         torch.testing.assert_close(vectors, wanted, atol=1e-5, rtol=1e-5)
@@ -167,7 +93,7 @@ def test_logits_are_theirs(pair: tuple[str, Any, Bundle, Path], side: str) -> No
         assert bundle.labels == tuple(theirs.config.id2label[i] for i in range(len(bundle.labels)))
         torch.testing.assert_close(bundle.model(ids, mask), torch.cat([one.logits for one in said]), atol=1e-5, rtol=1e-5)
         return
-    assert isinstance(bundle.model.head, LanguageHead)
+    assert isinstance(bundle.model.head, LMHead)
     if name == "gpt2-bare":
         return
     logits = bundle.model(ids, mask)
@@ -184,9 +110,12 @@ def test_the_cache_gives_their_logits(name: str, tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     model = from_huggingface(tmp_path).model
     ids, mask = ragged("left")
-    cache = Cache.empty(3, 64)
+    cache = KVCache.empty(3, 64)
     with torch.no_grad():
-        pieces = [model.backbone(ids[:, a:b], mask=mask[:, :b], cache=cache).last for a, b in ((0, 9), (9, 10), (10, 17))]
+        pieces = [
+            model.backbone(ids[:, a:b], attention_mask=mask[:, :b], kv_cache=cache).last_hidden_state
+            for a, b in ((0, 9), (9, 10), (10, 17))
+        ]
     whole = torch.cat(pieces, dim=1)
     for row, said in enumerate(read_theirs(theirs, ids, mask)):
         torch.testing.assert_close(whole[row][mask[row]], said.hidden_states[-1][0], atol=1e-5, rtol=1e-5)
@@ -223,13 +152,6 @@ def test_ids_are_those_of_their_tokenizer(frame: tuple[str, str] | None, tmp_pat
     cut = {("[CLS]", "[SEP]"): slice(None), ("[CLS]", ""): slice(0, -1), None: slice(1, -1)}[frame]
     assert [row[cut] for row in rows] == theirs
     assert [mine.specials.eos, mine.specials.begin] == [fast.sep_token_id, fast.cls_token_id if frame else fast.sep_token_id]
-
-
-def folder_of(name: str, place: Path) -> Path:
-    """A folder that a test may hurt."""
-    make_theirs(name).save_pretrained(place)
-    write_tokenizer(place)
-    return place
 
 
 def hurt(folder: Path, change: str) -> None:
@@ -345,12 +267,13 @@ def test_special_tokens_that_lack_a_row_get_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["modernbert", "roberta", "llama", "bert-bare"])
 def test_an_imported_model_adapts(name: str, tmp_path: Path) -> None:
     """Schemes find its parts: a step of LoRA and a layer mix lowers the loss, merging keeps it, and each part has its depth."""
-    from warmstart.heads import ClassifyHeadConfig
-    from warmstart.inserts import merge
-    from warmstart.model import Load, account_for, swap_head
-    from warmstart.schemes import apply_scheme, make_scheme
+    from warmstart.adapters.insertion import merge_adapters
+    from warmstart.finetuning.apply import apply_scheme
+    from warmstart.finetuning.compose import make_scheme
+    from warmstart.heads.classification import ClassificationHeadConfig
+    from warmstart.model.model import swap_head
 
-    model = swap_head(from_huggingface(folder_of(name, tmp_path)).model, ClassifyHeadConfig(classes=2, pooling="first"), 0)
+    model = swap_head(from_huggingface(folder_of(name, tmp_path)).model, ClassificationHeadConfig(classes=2, pooling="first"), 0)
     ids, mask = ragged("right")
     batch = Batch(ids, torch.tensor([0, 1, 1]), mask, causal=model.causal, count=3)
     groups = apply_scheme(model, make_scheme("lora+mix"), 0)
@@ -363,22 +286,24 @@ def test_an_imported_model_adapts(name: str, tmp_path: Path) -> None:
     with torch.no_grad():
         assert float(model.loss(batch)) < float(before.detach())
         logits = model(ids, mask)
-        torch.testing.assert_close(merge(model)(ids, mask), logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(merge_adapters(model)(ids, mask), logits, atol=1e-4, rtol=1e-4)
     levels = {
         name: group.rate for group in apply_scheme(from_plain(model), make_scheme("discriminative")) for name in group.parameters
     }
     below = [
-        rate for name, rate in levels.items() if name.startswith(("backbone.embedding", "backbone.types", "backbone.positions"))
+        rate
+        for name, rate in levels.items()
+        if name.startswith(("backbone.embedding", "backbone.token_types", "backbone.positions"))
     ]
     assert set(below) == {min(levels.values())}
-    assert all(row.closed == row.counted for row in account_for(from_plain(model), Load(tokens=8)).rows)
+    assert all(row.by_formula == row.counted for row in count_parameters(from_plain(model)).rows)
 
 
 def from_plain(model: Any) -> Any:
     """The model without anything inserted."""
-    from warmstart.inserts import undo
+    from warmstart.adapters.insertion import remove_adapters
 
-    return undo(model)
+    return remove_adapters(model)
 
 
 def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -390,22 +315,25 @@ def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, ca
         assert words in said
     assert main(["doctor", str(tmp_path / "m")]) == 0
     assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 2
-    assert main(["import", str(folder), "--out", str(tmp_path / "n"), "--max-tokens", "8"]) == 2
+    assert main(["import", str(folder), "--out", str(tmp_path / "n"), "--max-length", "8"]) == 2
     assert main(["import", "nowhere", "--out", str(tmp_path / "n")]) == 2
     assert main(["predict", str(tmp_path / "m"), "a text"]) == 2
     said = capsys.readouterr().err
-    for words in ("exists and is not empty", "a table for 66; leave it out", "there is no folder nowhere", "of the kind 'embed'"):
+    for words in (
+        "exists and is not empty",
+        "a table for 66; leave it out",
+        "there is no folder nowhere",
+        "head is 'embedding'",
+    ):
         assert words in said
-    assert isinstance(ws.load(f"hf:{folder}").model.head, EmbedHead)
-    assert main(["account", f"hf:{folder}"]) == 0
-    assert "embed head, read as it lies there" in capsys.readouterr().err
-    assert main(["account", "hf:nowhere"]) == 2
+    assert isinstance(ws.load(f"hf:{folder}").model.head, EmbeddingHead)
+    assert main(["cost", f"hf:{folder}"]) == 0
+    assert "embedding head, read as it lies there" in capsys.readouterr().err
+    assert main(["cost", "hf:nowhere"]) == 2
 
 
 def test_a_hubs_name_needs_a_network(tmp_path: Path) -> None:
     """Without one the error says what to do, and nothing is left behind."""
-    from warmstart.interop import find_folder
-
     with pytest.raises(ModelError, match=r"someone/bert is no folder here, and config.json .* cannot be fetched"):
         find_folder("hf:someone/bert", tmp_path)
     assert not list(tmp_path.iterdir())
@@ -514,7 +442,9 @@ def test_what_came_in_goes_out_and_transformers_reads_it(pair: tuple[str, Any, B
     ids, _ = ragged("right")
     with torch.no_grad():
         said = theirs(ids[:1], output_hidden_states=True).hidden_states[-1]
-        torch.testing.assert_close(bundle.model.backbone(ids[:1], causal=bundle.model.causal).last, said, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            bundle.model.backbone(ids[:1], causal=bundle.model.causal).last_hidden_state, said, atol=1e-5, rtol=1e-5
+        )
     fast = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "out")  # Auto... has a Qwen splitter of its own
     assert fast(SENTENCES)["input_ids"] == [row.tolist() for row in encode(bundle.tokenizer, SENTENCES, 64).rows]
     assert before.config.model_type == theirs.config.model_type
@@ -534,10 +464,10 @@ def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causa
     """A model of GPT-2's or Llama's switches is one; another is told which switch stands in the way."""
     tokenizer = ws.train_tokenizer(SENTENCES, ws.TokenizerConfig(vocab_size=300))
     backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
-    from warmstart.heads import LanguageHeadConfig
-    from warmstart.model import Model, fresh_head
+    from warmstart.heads.language_modeling import LMHeadConfig
+    from warmstart.model.model import Model, fresh_head
 
-    bundle = Bundle(Model(backbone, fresh_head(LanguageHeadConfig(**head), backbone, 0), causal=causal), tokenizer)
+    bundle = Bundle(Model(backbone, fresh_head(LMHeadConfig(**head), backbone, 0), causal=causal), tokenizer)
     if said:
         with pytest.raises(ModelError, match=said):
             ws.to_huggingface(bundle, tmp_path / "out")
@@ -551,8 +481,8 @@ def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causa
 
 def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
     """Label names come back; a head that pools otherwise is named."""
-    from warmstart.heads import ClassifyHeadConfig
-    from warmstart.model import swap_head
+    from warmstart.heads.classification import ClassificationHeadConfig
+    from warmstart.model.model import swap_head
 
     bundle = from_huggingface(folder_of("bert-labels", tmp_path / "hf"))
     ws.to_huggingface(bundle, tmp_path / "out")
@@ -561,8 +491,8 @@ def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
     ids, _ = ragged("right")
     with torch.no_grad():
         torch.testing.assert_close(bundle.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
-    head = KINDS["label"].head(
-        SimpleNamespace(labels=("a", "b")), Reading("first", 0.1, "tanh")
+    head = TASK_TYPES["classification"].head(
+        SimpleNamespace(labels=("a", "b")), HeadSettings("first", 0.1, "tanh")
     )  # --pooling first --head-hidden tanh
     again = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, ("a", "b"), bundle.history)
     again.model.eval()
@@ -570,7 +500,7 @@ def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "again").eval()
     with torch.no_grad():
         torch.testing.assert_close(again.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
-    other = Bundle(swap_head(bundle.model, ClassifyHeadConfig(classes=2), 0), bundle.tokenizer, ("a", "b"), bundle.history)
+    other = Bundle(swap_head(bundle.model, ClassificationHeadConfig(classes=2), 0), bundle.tokenizer, ("a", "b"), bundle.history)
     with pytest.raises(
         ModelError, match="pooling 'mean' of the head instead of 'first'; hidden 'none' of the head instead of 'tanh'"
     ):
@@ -587,34 +517,36 @@ def test_pairs_are_read_as_theirs(tmp_path: Path) -> None:
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
     pairs = [("a b", "b a b"), ("b", "a")]
     batch = encode(bundle.tokenizer, pairs, 64, typed=True).batch(np.arange(2), None, bundle.tokenizer.specials.pad, causal=False)
-    mask = torch.ones_like(batch.ids) if batch.mask is None else batch.mask.long()
+    mask = torch.ones_like(batch.ids) if batch.attention_mask is None else batch.attention_mask.long()
     with torch.no_grad():
-        wanted = theirs(batch.ids, attention_mask=mask, token_type_ids=batch.types).logits
-        torch.testing.assert_close(bundle.model(batch.ids, batch.mask, batch.types), wanted, atol=1e-5, rtol=1e-5)
-        assert not torch.allclose(bundle.model(batch.ids, batch.mask), wanted, atol=1e-4)
+        wanted = theirs(batch.ids, attention_mask=mask, token_type_ids=batch.token_type_ids).logits
+        torch.testing.assert_close(
+            bundle.model(batch.ids, batch.attention_mask, batch.token_type_ids), wanted, atol=1e-5, rtol=1e-5
+        )
+        assert not torch.allclose(bundle.model(batch.ids, batch.attention_mask), wanted, atol=1e-4)
     library = Library.from_str(framed(bundle.tokenizer, bundle.tokenizer.specials.eos, typed=True))
     for row, pair in zip(range(2), pairs, strict=True):
         found = library.encode(*pair)
         assert found.ids == batch.ids[row, : len(found.ids)].tolist()
-        assert found.type_ids == batch.types[row, : len(found.ids)].tolist()  # type: ignore[index]
+        assert found.type_ids == batch.token_type_ids[row, : len(found.ids)].tolist()  # type: ignore[index]
 
 
-@pytest.mark.parametrize(("pooling", "normalise"), [("mean", True), ("first", False), ("last", True)])
-def test_pooling_is_told_as_sentence_transformers_does(pooling: str, normalise: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("pooling", "normalize"), [("mean", True), ("first", False), ("last", True)])
+def test_pooling_is_told_as_sentence_transformers_does(pooling: str, normalize: bool, tmp_path: Path) -> None:
     """What is written beside a model without a language head is read again; a pooling that they lack is named."""
-    from warmstart.heads import EmbedHeadConfig
-    from warmstart.model import swap_head
+    from warmstart.heads.embedding import EmbeddingHeadConfig
+    from warmstart.model.model import swap_head
 
     bundle = from_huggingface(folder_of("bert-bare", tmp_path / "hf"))
-    swapped = swap_head(bundle.model, EmbedHeadConfig(pooling=pooling, normalise=normalise), 0)
+    swapped = swap_head(bundle.model, EmbeddingHeadConfig(pooling=pooling, normalize=normalize), 0)
     ws.to_huggingface(Bundle(swapped, bundle.tokenizer, history=bundle.history), tmp_path / "out")
     again = from_huggingface(tmp_path / "out")
     assert again.model.head.config == swapped.head.config
     assert torch.equal(ws.embed(again, SENTENCES), ws.embed(Bundle(swapped, bundle.tokenizer), SENTENCES))
-    odd = Bundle(swap_head(bundle.model, EmbedHeadConfig(pooling="appended"), 0), bundle.tokenizer)
+    odd = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="appended"), 0), bundle.tokenizer)
     with pytest.raises(ModelError, match="this one has: the pooling 'appended'"):
         ws.to_huggingface(odd, tmp_path / "no")
-    with pytest.raises(ModelError, match="embeddings come from a head of the kind 'embed', but this one's is 'classify'"):
+    with pytest.raises(ModelError, match="embeddings need an embedding head, but this model has a classification head"):
         ws.embed(from_huggingface(folder_of("bert-labels", tmp_path / "labels")), SENTENCES)
     with pytest.raises(ModelError, match="learns nothing by itself; adapt it to a task"):
         odd.model.loss(Batch(torch.tensor([[1, 2]]), torch.tensor([0])))
@@ -664,10 +596,11 @@ def test_other_classifiers_are_refused(name: str, tmp_path: Path) -> None:
 
 def test_export_is_a_command(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
     """It folds LoRA in, reads back what it wrote, and says how far outputs differ."""
-    from warmstart.inserts import LoraConfig, insert
+    from warmstart.adapters import insert_adapter
+    from warmstart.adapters.lora import LoraConfig
 
     bundle = from_huggingface(folder_of("qwen3", tmp_path / "hf"))
-    insert(bundle.model.backbone, LoraConfig(rank=2), 0)
+    insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
     save(bundle, tmp_path / "m")
     assert main(["export", str(tmp_path / "m"), "--to", "hf", "--out", str(tmp_path / "out")]) == 0
     assert "Qwen3 (qwen3); read back, outputs differ by at most 0" in capsys.readouterr().err

@@ -9,31 +9,35 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import SENTENCES, make_backbone, make_language_model
-from warmstart.backbone import Backbone, BackboneConfig
-from warmstart.data import Corpus, Source, prepare
-from warmstart.data.batch import Rows, pretraining_batches
-from warmstart.data.grammar import entropy, next_word, sentences
-from warmstart.engine import TrainConfig, Work, train
-from warmstart.evaluate import held_out, predict
-from warmstart.evaluate.predict import encode_for, probabilities
-from warmstart.heads import ClassifyHeadConfig, LanguageHeadConfig
-from warmstart.model import Bundle, Model, fresh_head
-from warmstart.objectives import OBJECTIVES, ObjectiveConfig
-from warmstart.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
+from helpers.grammar import entropy, next_word, sentences
+from helpers.models import SENTENCES, make_language_model
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.source import Source
+from warmstart.data.token_store import TokenStore, prepare_store
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.training.config import TrainConfig
+from warmstart.training.held_out import held_out_metrics
+from warmstart.training.loop import TrainingJob, train
 
 
-def corpus_of(texts: list[str], tokenizer: Tokenizer, folder: Path) -> Corpus:
+def corpus_of(texts: list[str], tokenizer: Tokenizer, folder: Path) -> TokenStore:
     file = folder / "text.txt"
     file.write_text("\n".join(texts) + "\n")
-    return prepare([Source(path=str(file), document="line")], tokenizer, folder / "cache")
+    return prepare_store([Source(path=str(file), document="line")], tokenizer, folder / "cache")
 
 
 def test_word_perplexity_and_bits_per_byte_are_those_of_the_whole_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Computed by hand over all tokens in one long row, for a model that has no use for context."""
-    model = make_language_model(vocab_size=tokenizer.vocab_size, depth=0, max_tokens=16)
+    model = make_language_model(vocab_size=tokenizer.vocab_size, depth=0, max_length=16)
     corpus = corpus_of(SENTENCES, tokenizer, tmp_path)
-    figures = held_out(model, Rows(corpus, tokenizer.vocabulary(), ObjectiveConfig(), 16))
+    figures = held_out_metrics(model, PretrainingRows(corpus, tokenizer.vocabulary(), ObjectiveConfig(), 16))
     ids = torch.from_numpy(np.asarray(corpus.tokens).astype(np.int64))
     with torch.no_grad():
         logits = model.head(model.backbone.norm(model.backbone.embedding(ids[:-1])))
@@ -42,7 +46,7 @@ def test_word_perplexity_and_bits_per_byte_are_those_of_the_whole_text(tokenizer
     assert figures["loss"] == pytest.approx(nats / (len(ids) - 1), rel=1e-5)
     assert figures["word_perplexity"] == pytest.approx(math.exp(nats / words), rel=1e-4)
     assert figures["bits_per_byte"] == pytest.approx(nats / math.log(2) / sum(len(text.encode()) for text in SENTENCES), rel=1e-4)
-    assert figures["unknown_share"] == 0
+    assert figures["unknown_fraction"] == 0
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -50,8 +54,8 @@ def test_every_objective_has_repeatable_held_out_figures(name: str, tokenizer: T
     """Two evaluations of one model agree, and every figure is a number."""
     model = make_language_model(vocab_size=tokenizer.vocab_size)
     corpus = corpus_of(SENTENCES * 5, tokenizer, tmp_path)
-    rows = Rows(corpus, tokenizer.vocabulary(), ObjectiveConfig(name=name), 24)
-    one, two = held_out(model, rows), held_out(model, rows)
+    rows = PretrainingRows(corpus, tokenizer.vocabulary(), ObjectiveConfig(name=name), 24)
+    one, two = held_out_metrics(model, rows), held_out_metrics(model, rows)
     assert one == two
     assert all(math.isfinite(value) for value in one.values())
     assert any(key.endswith("loss") for key in one)
@@ -66,13 +70,13 @@ def test_a_trained_model_knows_the_grammar(tmp_path: Path) -> None:
     train_on = corpus_of(sentences(3000, seed=1), tokenizer, tmp_path)
     (tmp_path / "held").mkdir()
     held = corpus_of(sentences(300, seed=2), tokenizer, tmp_path / "held")
-    backbone = Backbone(BackboneConfig(width=32, depth=2, heads=2, feedforward=64, max_tokens=32), tokenizer.vocab_size)
-    model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=True)
-    rows, held_rows = (Rows(corpus, tokenizer.vocabulary(), ObjectiveConfig(), 32) for corpus in (train_on, held))
-    work = Work(pretraining_batches(rows, 16, 1, 0), 300, 0, show=False)
-    train(model, work, TrainConfig(learning_rate=5e-3, weight_decay=0.01))
+    backbone = Backbone(BackboneConfig(width=32, depth=2, heads=2, feedforward=64, max_length=32), tokenizer.vocab_size)
+    model = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=True)
+    rows, held_rows = (PretrainingRows(corpus, tokenizer.vocabulary(), ObjectiveConfig(), 32) for corpus in (train_on, held))
+    job = TrainingJob(pretraining_batches(rows, 16, 1, 0), 300, 0, progress_bar=False)
+    train(model, job, TrainConfig(learning_rate=5e-3, weight_decay=0.01))
     floor = entropy() * 5.875 / 6.875  # each sentence's end token is certain: no nats, one token more
-    assert held_out(model, held_rows)["loss"] == pytest.approx(floor, rel=0.12)
+    assert held_out_metrics(model, held_rows)["loss"] == pytest.approx(floor, rel=0.12)
     for prefix in (["she"], ["they"]):
         truth = next_word(prefix)
         ids = [tokenizer.specials.eos, *tokenizer.encode([" ".join(prefix)])[0]]
@@ -80,16 +84,3 @@ def test_a_trained_model_knows_the_grammar(tmp_path: Path) -> None:
             shares = model(torch.tensor([ids]))[0, -1].softmax(-1)
         distance = sum(abs(float(shares[tokenizer.id(word)]) - share) for word, share in truth.items()) / 2
         assert distance < 0.15, prefix
-
-
-def test_predictions_keep_the_order_of_the_texts(tokenizer: Tokenizer) -> None:
-    """Labelling texts together, in any order, equals labelling each alone."""
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
-    bundle = Bundle(Model(backbone, fresh_head(ClassifyHeadConfig(classes=3), backbone, 0), causal=False), tokenizer, tuple("abc"))
-    texts = [SENTENCES[0], "She", SENTENCES[1], "", "a dog"]
-    together = predict(bundle, texts)
-    alone = np.concatenate([predict(bundle, [text]) for text in texts])
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-    np.testing.assert_allclose(together.sum(axis=1), 1)
-    encoded = encode_for(bundle.model, tokenizer, texts)
-    np.testing.assert_allclose(probabilities(bundle.model, encoded, 0), together)

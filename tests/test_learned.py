@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from test_race import cats
-from warmstart.data import audit
-from warmstart.workflows.learned import Learned
-from warmstart.workflows.results import Entrant, Result
-from warmstart.workflows.standings import Standing
+from helpers.tasks import cats
+from warmstart.commands.curve.result import Learned
+from warmstart.data.audit import audit
+from warmstart.sweep.ranking import Standing
+from warmstart.sweep.store import Entrant, Result
 
 SHAPE = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 OTHER = np.array([0.5, -1.0, 0.0, 1.0, -0.5])

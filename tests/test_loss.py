@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck
 
-from warmstart.objectives import class_loss, language_loss, loss
+from warmstart.objectives import loss
+from warmstart.objectives.loss import language_loss
 from warmstart.types import IGNORE
 
 
@@ -40,7 +41,7 @@ def test_gradients_pass_torchs_own_check() -> None:
 
 
 def test_logits_of_all_positions_are_never_in_memory() -> None:
-    """The largest tensor made has ``chunk`` rows of logits, however many positions there are."""
+    """The largest tensor has ``chunk`` rows of logits, however many positions there are."""
     states, weight = torch.randn(1, 4096, 4), torch.randn(500, 4, requires_grad=True)
     targets = torch.randint(0, 500, (1, 4096))
     largest = 0
@@ -74,9 +75,3 @@ def test_no_targets_give_no_loss() -> None:
     """A batch in which nothing is predicted has loss 0, not nan."""
     states, weight = torch.randn(1, 3, 4), torch.randn(5, 4)
     assert float(language_loss(states, weight, None, torch.full((1, 3), IGNORE))) == 0.0
-
-
-def test_class_loss_is_summed() -> None:
-    """The classification loss is a sum, so that accumulated batches add up."""
-    logits, targets = torch.randn(6, 3), torch.randint(0, 3, (6,))
-    torch.testing.assert_close(class_loss(logits, targets), 6 * F.cross_entropy(logits, targets))

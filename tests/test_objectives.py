@@ -1,4 +1,4 @@
-"""Objectives: what is hidden, what is predicted, by literal numbers and by properties."""
+"""Objectives: what they mask and what they predict, by literal numbers and by properties."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import make_language_model
+from helpers.models import make_language_model
 from warmstart.errors import ConfigError
-from warmstart.objectives import OBJECTIVES, ObjectiveConfig
-from warmstart.objectives.masked import hide
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.masked import mask_tokens
 from warmstart.objectives.span import prefix_suffix, sentinel_form, span_mask, span_stride
 from warmstart.seeding import rng
-from warmstart.types import IGNORE, Batch, Specials, Vocabulary
+from warmstart.types import IGNORE, Batch, SpecialTokens, Vocabulary
 
 WORDS = np.arange(60) % 3 == 0
-VOCABULARY = Vocabulary(60, Specials(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), WORDS)
+VOCABULARY = Vocabulary(60, SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), WORDS)
 FORMS = [
     ObjectiveConfig(name="causal"),
     ObjectiveConfig(name="masked", mask_rate=0.3),
@@ -50,8 +51,8 @@ def test_every_objective_keeps_its_contract(config: ObjectiveConfig, seed: int) 
     assert batch.ids.shape[1] <= 24
     assert batch.count == int((batch.targets != IGNORE).sum()) > 0
     assert not (batch.targets == VOCABULARY.specials.pad).any()
-    if batch.mask is not None:
-        assert (batch.targets[~batch.mask] == IGNORE).all()
+    if batch.attention_mask is not None:
+        assert (batch.targets[~batch.attention_mask] == IGNORE).all()
     assert (rows == before).all()
     assert torch.equal(batch.ids, again.ids)
     assert torch.equal(batch.targets, again.targets)
@@ -74,7 +75,7 @@ def test_every_objective_can_be_learned(config: ObjectiveConfig) -> None:
 
 
 def test_causal_by_literal_numbers() -> None:
-    """Each token predicts the next; what lies past a row's length is never predicted."""
+    """Each token predicts the next; tokens past a row's length are never predicted."""
     batch = make(ObjectiveConfig(name="causal"), np.array([[25, 26, 27, 28], [35, 36, 0, 0]]), np.array([4, 2]))
     assert batch.ids.tolist() == [[25, 26, 27], [35, 36, 0]]
     assert batch.targets.tolist() == [[26, 27, 28], [36, IGNORE, IGNORE]]
@@ -82,13 +83,13 @@ def test_causal_by_literal_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "share"), [(ObjectiveConfig(name="masked"), 0.3), (ObjectiveConfig(name="masked", mask_rate=0.15), 0.15)]
+    ("config", "rate"), [(ObjectiveConfig(name="masked"), 0.3), (ObjectiveConfig(name="masked", mask_rate=0.15), 0.15)]
 )
-def test_masked_hides_the_stated_shares(config: ObjectiveConfig, share: float) -> None:
-    """So many tokens are chosen; of those 80 % become the mask, 10 % another token, 10 % stay; others are untouched."""
+def test_masked_masks_at_the_stated_rate(config: ObjectiveConfig, rate: float) -> None:
+    """Of the chosen tokens 80% become the mask, 10% another token, 10% stay; tokens that are not chosen stay."""
     ids = rng(0, "ids").integers(21, 60, (400, 100))
-    hidden, chosen = hide(ids, np.ones_like(ids, bool), rng(0, "x"), VOCABULARY, config)
-    assert chosen.mean() == pytest.approx(share, abs=0.005)
+    hidden, chosen = mask_tokens(ids, np.ones_like(ids, bool), rng(0, "x"), VOCABULARY, config)
+    assert chosen.mean() == pytest.approx(rate, abs=0.005)
     assert (hidden[chosen] == VOCABULARY.specials.mask).mean() == pytest.approx(0.8, abs=0.02)
     # a random token is the old one in 1 of 39 cases
     assert (hidden[chosen] == ids[chosen]).mean() == pytest.approx(0.1 + 0.1 / 39, abs=0.02)
@@ -96,37 +97,37 @@ def test_masked_hides_the_stated_shares(config: ObjectiveConfig, share: float) -
     assert not np.isin(hidden[chosen], [0, 1, 2, 4]).any()
 
 
-def test_each_objective_has_a_share_of_its_own_to_hide() -> None:
-    """Where none is said: three tenths for masked, what T5 and BERT took for the others."""
-    assert {name: ObjectiveConfig(name=name).hidden for name in OBJECTIVES} == {
+def test_each_objective_has_a_mask_rate_of_its_own() -> None:
+    """By default 0.3 for masked, and for the others that of T5 and BERT."""
+    assert {name: ObjectiveConfig(name=name).effective_mask_rate for name in OBJECTIVES} == {
         "causal": 0.15, "masked": 0.3, "span": 0.15, "hybrid": 0.15,
     }  # fmt: skip
-    assert ObjectiveConfig(name="span", mask_rate=0.5).hidden == 0.5
+    assert ObjectiveConfig(name="span", mask_rate=0.5).effective_mask_rate == 0.5
 
 
-def test_special_tokens_are_never_hidden() -> None:
+def test_special_tokens_are_never_masked() -> None:
     """End-of-text and padding stay, whatever the rate."""
     ids = np.array([[2, 30, 31, 2, 32, 0]])
     real = ids != 0
-    _, chosen = hide(ids, real, rng(0, "x"), VOCABULARY, ObjectiveConfig(name="masked", mask_rate=0.99))
+    _, chosen = mask_tokens(ids, real, rng(0, "x"), VOCABULARY, ObjectiveConfig(name="masked", mask_rate=0.99))
     assert not chosen[0, [0, 3, 5]].any()
 
 
-def test_at_least_one_token_is_hidden() -> None:
+def test_at_least_one_token_is_masked() -> None:
     """A short batch at a small rate still has something to learn from."""
     ids = np.array([[2, 30, 31, 2]])
     for seed in range(20):
-        _, chosen = hide(ids, ids > 0, rng(seed, "x"), VOCABULARY, ObjectiveConfig(name="masked", mask_rate=0.01))
+        _, chosen = mask_tokens(ids, ids > 0, rng(seed, "x"), VOCABULARY, ObjectiveConfig(name="masked", mask_rate=0.01))
         assert chosen.sum() >= 1
 
 
 @given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=50)
-def test_whole_words_are_hidden_whole(seed: int) -> None:
+def test_whole_words_are_masked_whole(seed: int) -> None:
     """With whole_words, all pieces of a word are chosen or none."""
     ids = rng(seed, "ids").integers(21, 60, (2, 30))
     config = ObjectiveConfig(name="masked", mask_rate=0.4, whole_words=True)
-    _, chosen = hide(ids, np.ones_like(ids, bool), rng(seed, "x"), VOCABULARY, config)
+    _, chosen = mask_tokens(ids, np.ones_like(ids, bool), rng(seed, "x"), VOCABULARY, config)
     words = WORDS[ids].cumsum(axis=1)
     for row, flags in zip(words, chosen, strict=True):
         for word in set(row):
@@ -134,12 +135,12 @@ def test_whole_words_are_hidden_whole(seed: int) -> None:
 
 
 def test_hybrid_is_causal_or_masked_next_token() -> None:
-    """In a masked batch a hidden token is predicted one place before it, and nothing else is."""
+    """In a masked batch a masked token is predicted one position before it, and nothing else is predicted."""
     rows = random_rows(ObjectiveConfig(name="hybrid"))
-    causal = make(ObjectiveConfig(name="hybrid", causal_share=1), rows)
+    causal = make(ObjectiveConfig(name="hybrid", causal_fraction=1), rows)
     assert causal.causal
     assert causal.ids.tolist() == rows[:, :-1].tolist()
-    both = make(ObjectiveConfig(name="hybrid", causal_share=0, mask_rate=0.3), rows)
+    both = make(ObjectiveConfig(name="hybrid", causal_fraction=0, mask_rate=0.3), rows)
     assert not both.causal
     wanted = (both.targets != IGNORE).numpy()
     assert (both.targets.numpy()[wanted] == rows[:, 1:][wanted]).all()
@@ -148,12 +149,12 @@ def test_hybrid_is_causal_or_masked_next_token() -> None:
     assert not changed[:, 0].any()
 
 
-def test_hybrid_chooses_at_the_stated_share() -> None:
+def test_hybrid_is_causal_at_the_stated_fraction() -> None:
     """A quarter of the batches is causal."""
     rows = random_rows(ObjectiveConfig(name="hybrid"))
-    config = ObjectiveConfig(name="hybrid", causal_share=0.25)
-    share = np.mean([make(config, rows, seed=seed).causal for seed in range(400)])
-    assert share == pytest.approx(0.25, abs=0.07)
+    config = ObjectiveConfig(name="hybrid", causal_fraction=0.25)
+    fraction = np.mean([make(config, rows, seed=seed).causal for seed in range(400)])
+    assert fraction == pytest.approx(0.25, abs=0.07)
 
 
 def test_sentinel_form_by_literal_numbers() -> None:
@@ -167,7 +168,7 @@ def test_sentinel_form_by_literal_numbers() -> None:
 @given(st.integers(3, 200), st.floats(0.05, 0.8), st.floats(1, 6), st.integers(0, 1000))
 @settings(deadline=None, max_examples=200)
 def test_spans_have_the_stated_rate_and_length(length: int, rate: float, mean: float, seed: int) -> None:
-    """The share of hidden tokens is exact (to one), the first token stays, and spans never touch."""
+    """The number of masked tokens is exact (to one), the first token stays, and spans never touch."""
     hidden = span_mask(length, rate, mean, rng(seed, "x"))
     assert len(hidden) == length
     assert hidden.sum() == min(max(1, round(length * rate)), length - 1)
@@ -179,7 +180,7 @@ def test_spans_have_the_stated_rate_and_length(length: int, rate: float, mean: f
 @given(st.integers(3, 60), st.integers(0, 1000))
 @settings(deadline=None, max_examples=100)
 def test_span_corruption_loses_nothing(length: int, seed: int) -> None:
-    """Putting the predicted spans back in place of their sentinels gives the text back."""
+    """Replacing the sentinels by the predicted spans restores the text."""
     ids = rng(seed, "ids").integers(21, 60, length)
     inputs, targets = sentinel_form(ids, span_mask(length, 0.3, 2.0, rng(seed, "x")), tuple(range(5, 21)) + tuple(range(100, 130)))
     spans: dict[int, list[int]] = {}
@@ -206,7 +207,7 @@ def test_span_rows_fit_the_model(tokens: int, rate: float, mean: float) -> None:
 @given(st.integers(1, 40), st.integers(0, 1000))
 @settings(deadline=None, max_examples=100)
 def test_prefix_suffix_moves_one_span_to_the_end(length: int, seed: int) -> None:
-    """prefix M suffix M span: the text is found again, cut to at most 7/8 of a row."""
+    """From prefix M suffix M span the text can be restored, truncated to at most 7/8 of a row."""
     ids = rng(seed, "ids").integers(21, 60, length)
     sequence, first = prefix_suffix(ids, 32, rng(seed, "x"), VOCABULARY)
     a, b = np.flatnonzero(sequence == 3)
@@ -229,10 +230,10 @@ def test_an_unknown_objective_is_named() -> None:
         OBJECTIVES["maskd"]
 
 
-def test_a_short_row_read_both_ways_hides_its_padding() -> None:
-    """The masked view of hybrid masks what is not real: padding would change the states of real tokens."""
-    config = ObjectiveConfig(name="hybrid", causal_share=0.0)
+def test_a_short_row_with_bidirectional_attention_masks_its_padding() -> None:
+    """A masked batch of hybrid has an attention mask: padding would otherwise change the states of real tokens."""
+    config = ObjectiveConfig(name="hybrid", causal_fraction=0.0)
     batch = make(config, random_rows(config), np.array([25, 20, 12, 9]))
-    assert batch.mask is not None
-    assert batch.mask.sum(dim=1).tolist() == [24, 20, 12, 9]
+    assert batch.attention_mask is not None
+    assert batch.attention_mask.sum(dim=1).tolist() == [24, 20, 12, 9]
     assert batch.lengths.tolist() == [24, 20, 12, 9]

@@ -10,24 +10,30 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import make_backbone, make_language_model
-from test_kinds import tune, write_task
-from test_schemes import CASES, classifier, language_bundle
+from helpers.bundles import SCHEME_CASES as CASES
+from helpers.bundles import classifier, language_bundle
+from helpers.models import make_backbone, make_language_model
+from helpers.tasks import tune, write_task
 from warmstart.cli import main
-from warmstart.data import load_task
+from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.export.command import compare
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.evaluate import predict
-from warmstart.heads import EmbedHeadConfig, make_head
+from warmstart.finetuning.apply import apply_scheme
+from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.finetune import task_model
+from warmstart.heads import make_head
+from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop import onnx as ours
-from warmstart.interop.onnx import OUTPUTS, Portable, parity, to_onnx
-from warmstart.kinds import KINDS, kind_of
-from warmstart.model import Bundle, Model, load, save
+from warmstart.interop.onnx import Portable, parity, to_onnx
+from warmstart.model.bundle import Bundle
 from warmstart.model.calibration import Calibration
-from warmstart.schemes import apply_scheme, make_scheme
-from warmstart.tokenizer import Tokenizer
-from warmstart.workflows.adapt import AdaptConfig, adapt, task_model
-from warmstart.workflows.finetune import FineTuneConfig
-from warmstart.workflows.portable import compare
+from warmstart.model.files import load, save
+from warmstart.model.model import Model
+from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.load import load_task
+from warmstart.tasks.predict import raw_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytest.importorskip("onnxscript", reason="pip install 'warmstart[onnx]' to run these tests")
 runtime = pytest.importorskip("onnxruntime", reason="pip install 'warmstart[onnx]' to run these tests")
@@ -35,7 +41,7 @@ runtime = pytest.importorskip("onnxruntime", reason="pip install 'warmstart[onnx
 TEXTS = ["She holds the cat.", "I", "He rubs the river and the river holds him. [MASK] 1912 [EOS]", ""]
 SWITCHES = {
     "rotary": {"positions": "rotary", "norm_kind": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
-    "post": {"norm": "post", "embedding_norm": True, "positions": "learned", "types": 2},
+    "post": {"norm": "post", "embedding_norm": True, "positions": "learned", "token_types": 2},
     "synthesizer": {"attention": "synthesizer", "activation": "relu"},
     "window": {"positions": "rotary", "window": 2, "global_every": 2, "activation": "geglu"},
 }
@@ -56,7 +62,7 @@ def test_every_sort_of_backbone_goes_out(switches: str, causal: bool, tokenizer:
     assert json.loads((tmp_path / "g" / "config.json").read_text())["outputs"] == ["logits"]
 
 
-@pytest.mark.parametrize("scheme", [name for name in CASES if name.split("+")[0] in ("houlsby", "pfeiffer", "lora", "mix")])
+@pytest.mark.parametrize("scheme", [name for name in CASES if name.split("+")[0] in ("houlsby", "pfeiffer", "lora", "scalar-mix")])
 def test_what_schemes_insert_goes_along(scheme: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Adapters, LoRA and mixes are part of the graph."""
     model = classifier(tokenizer)
@@ -67,7 +73,7 @@ def test_what_schemes_insert_goes_along(scheme: str, tokenizer: Tokenizer, tmp_p
     assert to_onnx(labelled(model, tokenizer), tmp_path / "g") < 1e-5
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 def test_every_kind_of_head_goes_out(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The graph's scores give the same answers to the same texts."""
     task = load_task(write_task(tmp_path / kind, kind))
@@ -76,13 +82,12 @@ def test_every_kind_of_head_goes_out(kind: str, tokenizer: Tokenizer, tmp_path: 
     assert to_onnx(bundle, tmp_path / "g") < 1e-5
     one, two = compare(bundle, task, [tmp_path / "g" / "model.onnx"])
     assert (one.score, two.changed) == (pytest.approx(two.score), 0)
-    assert kind_of(task).head_kind in OUTPUTS
 
 
 def test_vectors_go_out(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """A bundle that gives embeddings."""
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
-    head = make_head(EmbedHeadConfig(pooling="mean", normalise=True), backbone.config.width, backbone.embedding.weight)
+    head = make_head(EmbeddingHeadConfig(pooling="mean", normalize=True), backbone.config.width, backbone.embedding.weight)
     assert to_onnx(Bundle(Model(backbone, head, causal=False), tokenizer), tmp_path / "g") < 1e-5
 
 
@@ -91,7 +96,7 @@ def test_the_folder_is_enough(pooling: str, tokenizer: Tokenizer, tmp_path: Path
     """With onnxruntime and tokenizers alone, the probabilities are those of ``predict``, its temperature included."""
     from tokenizers import Tokenizer as Library
 
-    task = SimpleNamespace(kind="label", labels=("a", "b", "c"))
+    task = SimpleNamespace(type="classification", labels=("a", "b", "c"))
     config = FineTuneConfig(pooling=pooling)
     bundle = labelled(task_model(language_bundle(tokenizer), task, config, 0, scratch=False).eval(), tokenizer)  # type: ignore[arg-type]
     to_onnx(bundle, tmp_path / "g")
@@ -99,19 +104,19 @@ def test_the_folder_is_enough(pooling: str, tokenizer: Tokenizer, tmp_path: Path
     library = Library.from_file(str(tmp_path / "g" / "tokenizer.json"))
     library.encode_special_tokens = True
     library.enable_padding(pad_id=told["pad_id"])
-    library.enable_truncation(told["max_tokens"])
+    library.enable_truncation(told["max_length"])
     rows = library.encode_batch(TEXTS)
     fed = {"input_ids": [row.ids for row in rows], "attention_mask": [row.attention_mask for row in rows]}
     session = runtime.InferenceSession(str(tmp_path / "g" / "model.onnx"), providers=["CPUExecutionProvider"])
     found = session.run(["probabilities"], {name: np.array(value, dtype=np.int64) for name, value in fed.items()})[0]
-    np.testing.assert_allclose(found, predict(bundle, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(found, raw_predictions(bundle, TEXTS), atol=1e-5)
     assert told["labels"] == ["a", "b", "c"]
 
 
 @pytest.mark.usefixtures("no_second_process")
 def test_the_command_says_what_each_form_is_worth(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Parity, a table of forms with their scores; another task, a taken place and flags that do not belong are refused."""
-    manifest = write_task(tmp_path / "label", "label")
+    manifest = write_task(tmp_path / "classification", "classification")
     save(language_bundle(tokenizer), tmp_path / "lm")
     adapt(
         AdaptConfig.build(
@@ -130,9 +135,9 @@ def test_the_command_says_what_each_form_is_worth(tokenizer: Tokenizer, tmp_path
     assert small.stat().st_size < exact.stat().st_size
     bundle = load(Path(run) / "bundle")
     assert parity(bundle.model, Portable(small, bundle.model)) < 0.5
-    other = write_task(tmp_path / "number", "number")
+    other = write_task(tmp_path / "regression", "regression")
     for words, what in (
-        (["--to", "onnx", "--task", str(other), "--out", str(tmp_path / "h")], "the one that the model was adapted to"),
+        (["--to", "onnx", "--task", str(other), "--out", str(tmp_path / "h")], "fine-tuned for a classification task"),
         (["--to", "onnx", "--out", out], "exists and is not empty"),
         (["--int8", "--out", str(tmp_path / "h")], "go with --to onnx"),
     ):
@@ -160,10 +165,10 @@ def test_what_is_missing_is_named(tokenizer: Tokenizer, tmp_path: Path, monkeypa
 
 def test_a_task_with_other_labels_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Before anything is written."""
-    from warmstart.workflows.portable import export_onnx
+    from warmstart.commands.export.command import export_onnx
 
-    task = load_task(write_task(tmp_path / "label", "label"))
+    task = load_task(write_task(tmp_path / "classification", "classification"))
     model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=False)
     bundle = Bundle(model, tokenizer, tuple("wxyz"))
     with pytest.raises(DataError, match="adapted to"):
-        export_onnx(bundle, tmp_path / "g", str(tmp_path / "label" / "task.yaml"), int8=False)
+        export_onnx(bundle, tmp_path / "g", str(tmp_path / "classification" / "task.yaml"), int8=False)

@@ -10,12 +10,15 @@ import pytest
 import torch
 
 import warmstart as ws
-from test_interop import folder_of, make_theirs, ragged
+from helpers.foreign import folder_of, make_theirs, ragged
+from warmstart.adapters import insert_adapter
+from warmstart.adapters.insertion import merge_adapters
+from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import main
 from warmstart.errors import ModelError
-from warmstart.inserts import LoraConfig, insert, merge
-from warmstart.interop import from_huggingface, read_lora, write_lora
-from warmstart.model import load, save
+from warmstart.interop.convert import from_huggingface
+from warmstart.interop.peft import read_lora, write_lora
+from warmstart.model.files import load, save
 
 peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings(
@@ -61,9 +64,9 @@ def test_a_peft_folder_is_read(name: str, targets: list[str], tmp_path: Path) ->
     theirs.save_pretrained(tmp_path / "lora")
     read_lora(bundle, tmp_path / "lora")
     ids = ragged("right")[0][:2]
-    for model in (bundle.model, merge(bundle.model)):
+    for model in (bundle.model, merge_adapters(bundle.model)):
         with torch.no_grad():
-            ours = model.backbone(ids, causal=bundle.model.causal).last
+            ours = model.backbone(ids, causal=bundle.model.causal).last_hidden_state
         torch.testing.assert_close(ours, states_of(theirs, ids), atol=2e-5, rtol=1e-5)
 
 
@@ -71,20 +74,20 @@ def test_a_peft_folder_is_read(name: str, targets: list[str], tmp_path: Path) ->
 def test_a_peft_folder_is_written(name: str, targets: tuple[Any, ...], tmp_path: Path) -> None:
     """What peft reads of it says the same as ours: fused matrices are cut or joined, ranks filled up with zeros."""
     bundle = from_huggingface(folder_of(name, tmp_path / "base"))
-    insert(bundle.model.backbone, LoraConfig(rank=2, alpha=5.0, targets=targets), 0)
+    insert_adapter(bundle.model.backbone, LoraConfig(rank=2, alpha=5.0, targets=targets), 0)
     spread(bundle.model)
     write_lora(bundle, tmp_path / "lora")
     theirs = peft.PeftModel.from_pretrained(make_theirs(name), tmp_path / "lora")
     ids = ragged("right")[0][:2]
     with torch.no_grad():
-        ours = bundle.model.backbone(ids, causal=bundle.model.causal).last
+        ours = bundle.model.backbone(ids, causal=bundle.model.causal).last_hidden_state
     torch.testing.assert_close(ours, states_of(theirs, ids), atol=2e-5, rtol=1e-5)
 
 
 def test_a_round_trip_keeps_the_bits(tmp_path: Path) -> None:
     """Written and read again, the pairs are what they were."""
     one, two = (from_huggingface(folder_of("bert", tmp_path / name)) for name in ("a", "b"))
-    insert(one.model.backbone, LoraConfig(rank=2, targets=("q", "v", "out")), 0)
+    insert_adapter(one.model.backbone, LoraConfig(rank=2, targets=("q", "v", "out")), 0)
     spread(one.model)
     write_lora(one, tmp_path / "lora")
     read_lora(two, tmp_path / "lora")

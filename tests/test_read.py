@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.read import PIECE, _documents, read_documents, read_examples, sentences, source_files
+from warmstart.data.read import MAX_CHARACTERS, _documents, read_documents, read_examples, sentences, source_files
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
 
@@ -147,15 +147,15 @@ def test_long_documents_come_in_pieces(tmp_path: Path, document: str) -> None:
     text = "\n".join(f"line {n} of a long text" for n in range(150_000))
     pieces = list(read_documents(Source.build({"path": written(tmp_path, "a.txt", text), "document": document})))
     assert len(pieces) > 2
-    assert max(map(len, pieces)) <= PIECE
+    assert max(map(len, pieces)) <= MAX_CHARACTERS
     assert "\n".join(pieces) == text
 
 
 def test_long_lines_come_in_pieces(tmp_path: Path) -> None:
     """A line beyond a mebibyte is cut at white space, or anywhere if it has none."""
-    line = "word " * 300_000 + "x" * (PIECE + 5)
+    line = "word " * 300_000 + "x" * (MAX_CHARACTERS + 5)
     pieces = list(read_documents(Source(path=written(tmp_path, "a.txt", line), document="line")))
-    assert max(map(len, pieces)) <= PIECE
+    assert max(map(len, pieces)) <= MAX_CHARACTERS
     assert "".join(" ".join(pieces).split()) == line.replace(" ", "")
     assert set(pieces[0].split()) == {"word"}
 
@@ -169,11 +169,11 @@ BROKEN = {
     ),
     "wrong wide encoding": ("a.txt", b"abc", {"encoding": "utf-16"}, r"must be text in utf-16, but is not; name its encoding"),
     "unknown encoding": ("a.txt", b"a", {"encoding": "latin1x"}, r"unknown encoding 'latin1x'; did you mean 'latin-1'"),
-    "no gzip": ("a.txt.gz", b"plain", {}, r"a\.txt\.gz is damaged or cut short .*; copy or download it again"),
-    "half a gzip": ("a.gz", gzip.compress(b"text " * 99)[:20], {}, r"a\.gz is damaged or cut short"),
-    "no xz": ("a.xz", b"plain", {}, r"a\.xz is damaged or cut short"),
-    "half an xz": ("a.xz", lzma.compress(b"text " * 99)[:40], {}, r"a\.xz is damaged or cut short"),
-    "no parquet": ("a.parquet", b"PAR1 but not really", {}, r"a\.parquet cannot be read as parquet: .*mend the file"),
+    "no gzip": ("a.txt.gz", b"plain", {}, r"a\.txt\.gz is damaged or incomplete .*; copy or download it again"),
+    "half a gzip": ("a.gz", gzip.compress(b"text " * 99)[:20], {}, r"a\.gz is damaged or incomplete"),
+    "no xz": ("a.xz", b"plain", {}, r"a\.xz is damaged or incomplete"),
+    "half an xz": ("a.xz", lzma.compress(b"text " * 99)[:40], {}, r"a\.xz is damaged or incomplete"),
+    "no parquet": ("a.parquet", b"PAR1 but not really", {}, r"a\.parquet cannot be read as parquet: .*correct the file"),
     "no json": ("a.ndjson", b"{text: no\n", {}, r"a\.ndjson cannot be read as ndjson"),
     "ragged csv": ("a.csv", b"text,label\na,b,c,d\n", {}, r"a\.csv cannot be read as csv"),
     "empty table": ("a.csv", b"\n", {}, r"a\.csv must hold a table, but is empty"),
@@ -181,10 +181,10 @@ BROKEN = {
         "a.csv",
         b"texts,label\na,b\n",
         {},
-        r"a\.csv has no column 'text'; did you mean 'texts'\? known: label, texts; name the one to read with 'text: …'",
+        r"a\.csv has no column 'text'; did you mean 'texts'\? known: label, texts; name the column to read with 'text: …'",
     ),
     "nested column": ("a.ndjson", b'{"text": ["a"], "label": 1}\n', {}, r"column 'text' of .* must hold one text or number"),
-    "no regular expression": ("a", b"x", {"pattern": "("}, r"the pattern '\(' is no regular expression \(.*\); write one, for"),
+    "no regular expression": ("a", b"x", {"pattern": "("}, r"the pattern '\(' is not a regular expression \(.*\); write one, for"),
     "no text group": ("a", b"x", {"pattern": "(?P<label>.)"}, r"must have a group named 'text', but has none"),
     "lines do not match": (
         "a",
@@ -204,7 +204,7 @@ def test_broken_files(tmp_path: Path, name: str, content: bytes, how: dict[str, 
 
 
 UNLABELLED = {
-    "plain text": ("a.txt", b"x", {}, r"plain text and names no labels; give a pattern .* or as_label, or labels_path"),
+    "plain text": ("a.txt", b"x", {}, r"plain text, which has no labels; give a pattern .* or as_label, or labels_path"),
     "empty pattern file": ("a.txt", b"", {"pattern": TREC}, r"must hold at least one labelled text, but it is empty"),
     "empty class": ("a.txt", b"\n", {"as_label": "x"}, r"must hold at least one labelled text, but it is empty"),
     "header alone": ("a.csv", b"text,label\n", {}, r"must hold at least one labelled text, but it is empty"),
@@ -223,7 +223,7 @@ def test_missing_labels(tmp_path: Path, name: str, content: bytes, how: dict[str
 def test_uneven_label_file(tmp_path: Path) -> None:
     """Two files that are not equally long are refused with both lengths, and a gap with its line."""
     texts, labels = written(tmp_path, "a", "1\n2\n3\n"), written(tmp_path, "b", "1\n2\n")
-    with pytest.raises(DataError, match=r"a and .*b must have as many lines, but have 3 and 2; pair the right files"):
+    with pytest.raises(DataError, match=r"a and .*b must have equally many lines, but have 3 and 2; check that they match"):
         read_examples(Source(path=texts, labels_path=labels))
     with pytest.raises(DataError, match=r"every line of .*b must have a label, but 1 have none, first line 2"):
         read_examples(Source(path=texts, labels_path=written(tmp_path, "b", "1\n\n2\n")))
@@ -248,8 +248,8 @@ def test_missing_places(tmp_path: Path) -> None:
     ("values", "message"),
     [
         ({"patern": "x"}, "unknown key 'patern'; did you mean 'pattern'"),
-        ({"as_label": "a", "labels_path": "b"}, "labels come from one place: give as_label or labels_path, not both"),
-        ({"format": "pattern"}, "format 'pattern' needs a pattern, for instance"),
+        ({"as_label": "a", "labels_path": "b"}, "give as_label or labels_path, not both"),
+        ({"format": "pattern"}, "format 'pattern' needs a pattern, such as"),
         ({"format": "xml"}, "'format' Input should be"),
     ],
 )
@@ -286,8 +286,8 @@ def test_sentences_as_documents(tmp_path: Path) -> None:
 def test_only_the_first_texts(tmp_path: Path) -> None:
     """In the order of the file, for documents and for examples alike; a number below one is refused."""
     (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"t{i}\tl{i}\n" for i in range(5)))
-    source = Source(path=str(tmp_path / "a.tsv"), first=2)
+    source = Source(path=str(tmp_path / "a.tsv"), limit=2)
     assert list(read_documents(source)) == ["t0", "t1"]
     assert read_examples(source) == (["t0", "t1"], ["l0", "l1"])
-    with pytest.raises(ConfigError, match="'first' Input should be greater than 0"):
-        Source.build({"path": "a", "first": 0})
+    with pytest.raises(ConfigError, match="'limit' Input should be greater than 0"):
+        Source.build({"path": "a", "limit": 0})

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SENTENCES
+from helpers.models import SENTENCES
 from warmstart.cli import main
+from warmstart.commands.recipe import RecipeCommand, read_recipe, recipe
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
-from warmstart.workflows.recipe import RecipeCommand, read_recipe, recipe
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
@@ -58,7 +58,7 @@ steps:
     text: [{tmp_path}/text.txt]
     tokenizer: {{vocab_size: 330, sentinels: 0}}
     preset: tiny
-    backbone: {{max_tokens: 16}}
+    backbone: {{max_length: 16}}
     train: {{steps: 4, batch: 2}}
 lengths:
   short: {{lm: {{train: {{steps: 2}}}}}}

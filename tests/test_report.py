@@ -1,4 +1,4 @@
-"""Reports: one page that opens anywhere, asks the network for nothing, and lets no text break out of its place."""
+"""Reports: one page that opens anywhere, needs no network, and escapes every text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,41 +17,73 @@ import numpy as np
 import pytest
 
 from warmstart.errors import StorageError
-from warmstart.report import Figure, Report, Section, Table, charts, write_report
-from warmstart.report.ink import BLUE, COLOURS, GREEN, SPARE, colours
+from warmstart.report import charts
+from warmstart.report.categories import number_categories
+from warmstart.report.confidence_charts import reliability_chart, risk_chart
+from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
+from warmstart.report.page import Figure, Report, Section, Table, drawable, svg, write_report
+from warmstart.report.score_charts import class_scores_chart, comparison_chart, confusion_chart, label_counts_chart, tuning_chart
+from warmstart.report.study_charts import layers_chart, pairs_chart, probe_chart
+from warmstart.report.theme import BLUE, COLOURS, GREEN, SPARE, colours
+from warmstart.report.training_charts import loss_chart
 
 EVIL = "</script><img src=x onerror=alert(1)> & \"'"
-LABELS = ("plain", EVIL, "日本", "")
+LABELS = ("constructor", EVIL, "日本", "")
 RUNS = [(name, seed, 0.5 + 0.1 * seed, epoch) for name in ("pretrained", "from scratch") for seed in (0, 1) for epoch in (1, 2)]
 LOG = [{"step": 10 * n, "tokens": 1000 * n, "loss": 5 / n} for n in range(1, 5)]
 HELD = [{"step": 20, "held_out": {"loss": 3.0, "perplexity": 20.0}}, {"step": 40, "held_out": {"loss": 1.5, "perplexity": 4.5}}]
 
 CHARTS: dict[str, Callable[[], charts.Chart]] = {
-    "loss": lambda: charts.loss_curves([*LOG, *HELD]),
-    "comparison": lambda: charts.comparison(
+    "loss": lambda: loss_chart([*LOG, *HELD]),
+    "comparison": lambda: comparison_chart(
         [("pretrained", (0.8, 0.9), 0.85, 0.2, 1.4), (EVIL, (0.7,), 0.7, math.nan, math.nan)], "accuracy"
     ),
-    "tuning": lambda: charts.tuning_curves(RUNS, "macro_f1"),
-    "by-labels": lambda: charts.by_labels(
+    "tuning": lambda: tuning_chart(RUNS, "macro_f1"),
+    "by-labels": lambda: label_counts_chart(
         [("pretrained", 10, 0.5, 0.4, 0.6), ("majority", 40, 0.1, math.nan, math.nan)], "accuracy"
     ),
-    "classes": lambda: charts.per_class([(name, label, 0.3) for name in ("pretrained", "majority") for label in LABELS]),
-    "confusion": lambda: charts.confusion(np.arange(16).reshape(4, 4), LABELS),
-    "balance": lambda: charts.class_balance([(split, label, 3) for split in ("train", "test") for label in LABELS]),
-    "lengths": lambda: charts.text_lengths([("train", 12, 40, 99), ("test", 11, 38, 80)]),
+    "classes": lambda: class_scores_chart([(name, label, 0.3) for name in ("pretrained", "majority") for label in LABELS]),
+    "confusion": lambda: confusion_chart(np.arange(16).reshape(4, 4), LABELS),
+    "balance": lambda: class_balance_chart([(split, label, 3) for split in ("train", "test") for label in LABELS]),
+    "lengths": lambda: text_lengths_chart([("train", 12, 40, 99), ("test", 11, 38, 80)]),
 }
 
 
+CATEGORIES: dict[str, Callable[[Sequence[str]], charts.Chart]] = {
+    "comparison": lambda names: comparison_chart([(name, (0.8, 0.9), 0.85, 0.8, 0.9) for name in names], "accuracy"),
+    "tuning": lambda names: tuning_chart([(name, 0, 0.5, place) for name in names for place in (1, 2)], "accuracy"),
+    "by labels": lambda names: label_counts_chart(
+        [(name, count, 0.5, 0.4, 0.6) for name in names for count in (10, 40)], "accuracy"
+    ),
+    "classes": lambda names: class_scores_chart([(method, name, 0.3) for method in names for name in names]),
+    "confusion": lambda names: confusion_chart(np.ones((len(names), len(names)), dtype=np.int64), names),
+    "balance": lambda names: class_balance_chart([(split, name, 3) for split in ("train", "test") for name in names]),
+    "lengths": lambda names: text_lengths_chart([(name, 12, 40, 99) for name in names]),
+    "pairs": lambda names: pairs_chart([(method, name, 0.5, 0.4, 0.6) for method in names for name in names]),
+    "probes": lambda names: probe_chart(
+        [(task, model, layer, 0.5, 0.4, 0.6) for task in names for model in names for layer in ("embedding", "1")],
+        ("embedding", "1"),
+        [(task, name, 0.3) for task, name in zip(names, names, strict=True)],
+    ),
+    "layers": lambda names: layers_chart([(name, layer, 0.5, 0.4, 0.6) for name in names for layer in "12"], "similarity"),
+    "reliability": lambda names: reliability_chart({name: [(0.1, 0.2, 3), (0.5, 0.6, 4)] for name in names}),
+    "risk": lambda names: risk_chart({name: (np.linspace(0, 1, 5), np.linspace(0, 1, 5)) for name in names}),
+}
+"""every chart with categories, as a function of their names"""
+JAVASCRIPT = ("constructor", "toString", "__proto__", "hasOwnProperty", "valueOf", "a\u2028b", "plain")
+"""names that JavaScript objects have already, and a line separator, which ends a string in JavaScript"""
+
+
 def made_up() -> Report:
-    """A report that holds every chart and a hostile text in every place."""
+    """A report with every chart, and with a hostile text wherever a text can be."""
     figures = [Figure(name, f"{name} {EVIL}", chart()) for name, chart in CHARTS.items()]
-    table = Table(("method", "score", EVIL), [("ours", "85.0 % (82.5 to 87.5)", EVIL), ("theirs", "-", "")])
+    table = Table(("method", "score", EVIL), [("ours", "85.0% (82.5 to 87.5)", EVIL), ("theirs", "-", "")])
     sections = (
         Section("What was compared", (EVIL, "A second paragraph."), (table, *figures)),
         Section("Settings", pre=f"seed: 0\nname: {EVIL}", folded=True),
         Section(EVIL),
     )
-    return Report(f"A report {EVIL}", f"Ours won. {EVIL}", ((EVIL, "85.0 %"),), sections, EVIL)
+    return Report(f"A report {EVIL}", f"Ours won. {EVIL}", ((EVIL, "85.0%"),), sections, EVIL)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +120,7 @@ class Reader(HTMLParser):
 
 
 def test_nothing_is_loaded(written: Path) -> None:
-    """No address leaves the page, the policy forbids it, and allows only the script that stands there."""
+    """The page refers to nothing outside itself; its policy forbids that, and allows only its own script."""
     reader = Reader(written.read_text(encoding="utf-8"))
     targets = [value or "" for _, attributes in reader.elements for name, value in attributes.items() if name in ("src", "href")]
     assert targets
@@ -103,8 +135,8 @@ def test_nothing_is_loaded(written: Path) -> None:
     assert "http" not in (written.parent / "figures" / "loss.svg").read_text().replace("http://www.w3.org/", "")
 
 
-def test_no_text_breaks_out(written: Path) -> None:
-    """A label that looks like markup stays text, in sentences, tables, captions and the data of charts."""
+def test_texts_are_escaped(written: Path) -> None:
+    """A label that looks like markup stays a text, in sentences, tables, captions and the data of charts."""
     reader = Reader(written.read_text(encoding="utf-8"))
     assert not [attributes for _, attributes in reader.elements if "onerror" in attributes]
     assert len([tag for tag, _ in reader.elements if tag == "img"]) == len(CHARTS)
@@ -114,20 +146,20 @@ def test_no_text_breaks_out(written: Path) -> None:
     assert any(EVIL in json.dumps(spec, ensure_ascii=False).replace('\\"', '"') for spec in specs)
 
 
-def test_every_section_is_there(written: Path) -> None:
-    """Sections have anchors that the list of contents leads to; folded ones are folded; sentences are in place."""
+def test_every_section_has_an_anchor(written: Path) -> None:
+    """The table of contents links to all sections; folded ones are folded; all sentences are on the page."""
     reader = Reader(written.read_text(encoding="utf-8"))
     anchors = [attributes["id"] for tag, attributes in reader.elements if tag == "section"]
     links = [attributes["href"] for tag, attributes in reader.elements if tag == "a"]
     assert anchors[:2] == ["what-was-compared", "settings"]
     assert links == [f"#{anchor}" for anchor in anchors]
     assert len([tag for tag, _ in reader.elements if tag == "details"]) == 1
-    assert all(words in reader.text for words in ("Ours won.", "A second paragraph.", "seed: 0", "85.0 %"))
+    assert all(words in reader.text for words in ("Ours won.", "A second paragraph.", "seed: 0", "85.0%"))
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_figures_are_svg(name: str, written: Path) -> None:
-    """Each figure lies beside the page as a well-formed picture, and the page shows the same one before any script runs."""
+    """Each figure is a well-formed file beside the page, and the page shows the same picture before any script runs."""
     picture = (written.parent / "figures" / f"{name}.svg").read_text(encoding="utf-8")
     assert ET.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
     assert "nan" not in picture.lower().replace("dominant", "")
@@ -143,7 +175,7 @@ def test_same_report_same_bytes(written: Path, tmp_path: Path) -> None:
 
 
 def test_only_the_report_is_replaced(tmp_path: Path) -> None:
-    """An older report gives way with its figures; a run's other files stay, and nothing half-written is left."""
+    """A new report replaces the older one with its figures; a run's other files stay, and nothing half-written is left."""
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     first = Report("One", "One.", (), (Section("A", items=(Figure("old", "Old.", CHARTS["lengths"]()),)),))
     second = Report("Two", "Two.", (), (Section("A", items=(Figure("new", "New.", CHARTS["lengths"]()),)),))
@@ -155,7 +187,7 @@ def test_only_the_report_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_refuses(tmp_path: Path) -> None:
-    """Where no folder can be, the error says so."""
+    """If the folder cannot be written, the error says so."""
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"cannot write .*; free some space or choose another folder"):
         write_report(Report("One", "One.", (), ()), tmp_path / "file")
@@ -168,11 +200,11 @@ def test_figures_have_names_of_their_own(tmp_path: Path) -> None:
         write_report(Report("One", "One.", (), (Section("A", items=(figure, figure)),)), tmp_path)
 
 
-def test_numbers_stand_right() -> None:
-    """Columns of numbers, with units, intervals or gaps, are numeric; names, notes and empty columns are not."""
+def test_columns_of_numbers_are_recognized() -> None:
+    """With units, intervals or gaps they are numeric, and so right-aligned; names, notes and empty columns are not."""
     rows = [
-        ("a1", "1,234", "85.0 % (82.5 to 87.5)", "-0.5", "12.3 s", "", "3 of 3"),
-        ("22", "-", "75.1 % (one run)", "", "4 min", "", "7"),
+        ("a1", "1,234", "85.0% (82.5 to 87.5)", "-0.5", "12.3 s", "", "3 of 3"),
+        ("22", "-", "75.1% (one run)", "", "4 min", "", "7"),
     ]
     assert Table(("name", "n", "score", "gap", "time", "nothing", "note"), rows).numeric() == [
         False, True, True, True, True, False, False,
@@ -182,8 +214,8 @@ def test_numbers_stand_right() -> None:
 
 @pytest.mark.parametrize("character", ["\x00", "\x07", "\x0b", "\x1b", "\ud800", "\uffff"])
 def test_forbidden_characters_leave_pictures_whole(character: str, tmp_path: Path) -> None:
-    """Characters that XML or UTF-8 forbid, in a label or a command, leave a well-formed picture and page, and a living process."""
-    chart = charts.class_balance([("train", f"a{character}b", 3), ("train", "c", 1)])
+    """Characters that XML or UTF-8 forbid, in a label or a command, break neither picture nor page nor process."""
+    chart = class_balance_chart([("train", f"a{character}b", 3), ("train", "c", 1)])
     page = write_report(Report("One", character, (), (Section("A", items=(Figure("odd", "", chart),)),)), tmp_path)
     assert "a\ufffdb" in "".join(ET.parse(tmp_path / "figures" / "odd.svg").getroot().itertext())
     assert page.read_text(encoding="utf-8")
@@ -196,8 +228,8 @@ def values(chart: charts.Chart) -> list[list[dict[str, Any]]]:
     return [spec["datasets"][part["name"]] if "name" in part else part["values"] for part in parts if part]
 
 
-def test_loss_curves_place_held_out_points() -> None:
-    """Held-out losses stand at the tokens read by then; figures that are no loss are left out."""
+def test_held_out_losses_are_drawn_at_the_tokens_read() -> None:
+    """They are interpolated between logged steps; figures that are no loss are left out."""
     rows = values(CHARTS["loss"]())[0]
     held = [row for row in rows if row["line"] == "held out"]
     assert [(row["tokens"], row["loss"]) for row in held] == [(2000, 3.0), (4000, 1.5)]
@@ -206,32 +238,71 @@ def test_loss_curves_place_held_out_points() -> None:
 
 def test_long_curves_are_thinned() -> None:
     """A long run is drawn with a few hundred points, each a mean, up to the last step."""
-    rows = values(charts.loss_curves({"step": n, "tokens": n, "loss": float(n % 2)} for n in range(1, 10_001)))[0]
-    assert len(rows) == charts.POINTS
+    rows = values(loss_chart({"step": n, "tokens": n, "loss": float(n % 2)} for n in range(1, 10_001)))[0]
+    assert len(rows) == charts.MAX_POINTS
     assert rows[-1]["tokens"] == 10_000
     assert all(row["loss"] == pytest.approx(0.5, abs=0.05) for row in rows)
 
 
 def test_hybrid_objectives_have_a_line_each() -> None:
-    """Each view of the held-out text is named by its objective."""
-    rows = values(
-        charts.loss_curves([*LOG, {"step": 40, "held_out": {"causal loss": 2.0, "masked loss": 1.0, "masked perplexity": 3.0}}])
-    )
+    """Each held-out loss is named by its objective."""
+    rows = values(loss_chart([*LOG, {"step": 40, "held_out": {"causal loss": 2.0, "masked loss": 1.0, "masked perplexity": 3.0}}]))
     assert {row["line"] for row in rows[0]} == {"training", "held out causal", "held out masked"}
 
 
 def test_tuning_bands_span_the_seeds() -> None:
-    """Each place of each method has its mean, lowest and highest seed."""
+    """Each evaluation of each method has its mean, lowest and highest seed."""
     rows = values(CHARTS["tuning"]())[0]
-    assert rows[0] == {"method": "pretrained", "place": 1, "mean": pytest.approx(0.55), "low": 0.5, "high": 0.6, "seeds": 2}
+    assert rows[0] == {"method": "pretrained", "evaluation": 1, "mean": pytest.approx(0.55), "low": 0.5, "high": 0.6, "seeds": 2}
     assert len(rows) == 4
 
 
 def test_a_missing_interval_is_null() -> None:
-    """A single seed's interval is not drawn, and not said."""
+    """A single seed's interval is neither drawn nor printed."""
     rows = [row for part in values(CHARTS["comparison"]()) for row in part if "mean" in row]
-    assert (rows[1]["low"], rows[1]["high"], rows[1]["said"]) == (None, None, "70.0")
-    assert rows[0]["said"] == "85.0 (20.0 to 140.0)"
+    assert (rows[1]["low"], rows[1]["high"], rows[1]["text"]) == (None, None, "70.0")
+    assert rows[0]["text"] == "85.0 (20.0 to 140.0)"
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_names_that_javascript_knows_are_drawn_like_any_other(name: str) -> None:
+    """Their names are on an axis, in a legend or in a header."""
+    picture = svg(drawable(number_categories(CATEGORIES[name](JAVASCRIPT).to_dict())))
+    shown = list(ET.fromstring(picture).itertext())
+    assert [label for label in JAVASCRIPT if label not in shown] == []
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_no_name_is_a_key_or_part_of_an_expression(name: str) -> None:
+    """Names of labels, methods and tasks occur only as values: in rows of data and in the lists that labels are looked up in."""
+    spec = number_categories(CATEGORIES[name](JAVASCRIPT).to_dict())
+
+    def check(node: Any) -> None:
+        if isinstance(node, dict):
+            assert not set(node) & set(JAVASCRIPT)
+            if node.get("type") in ("nominal", "ordinal") and "field" in node:
+                given = [*(node.get("sort") or ()), *(node.get("scale") or {}).get("domain", ())]
+                assert not set(given) & set(JAVASCRIPT)
+            for key, value in node.items():
+                assert key not in ("expr", "labelExpr", "filter", "calculate") or not any(label in value for label in JAVASCRIPT)
+                if key not in ("values", "params", "datasets"):
+                    check(value)
+        elif isinstance(node, list):
+            for part in node:
+                check(part)
+
+    check(spec)
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_numbering_changes_nothing_that_is_seen(name: str) -> None:
+    """The picture is the one that the names themselves give, but for the descriptions for screen readers, which keep the names."""
+    spec = CATEGORIES[name](["beta", "Zeta", "alpha", "", 'quo"te <b>']).to_dict()
+    plain, numbered = svg(spec), svg(number_categories(spec))
+    hidden = r' aria-[a-z]+="[^"]*"| role="[^"]*"'
+    assert re.sub(hidden, "", numbered) == re.sub(hidden, "", plain)
+    assert re.search(r'aria-label="[^"]*: alpha', numbered)
+    assert "_number" not in numbered
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -242,7 +313,7 @@ def test_charts_go_through_strict_json(name: str) -> None:
 
 
 def test_colours_stay_with_names() -> None:
-    """A method has its colour wherever it stands; others take colours that no one has, as long as there are any."""
+    """A method has its colour in any order; others take free colours as long as there are any."""
     assert colours(["TF-IDF + logistic regression", "pretrained"]) == [GREEN, BLUE]
     mixed = colours(["LoRA", "pretrained", "pretrained, probe", "from scratch", "majority"])
     assert len(set(mixed)) == 5

@@ -1,4 +1,4 @@
-"""Promises of the sentencepiece reader."""
+"""The sentencepiece reader gives the tokens that sentencepiece gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from warmstart.errors import TokenizerError
-from warmstart.tokenizer import load_tokenizer
+from warmstart.tokenizer.load import load_tokenizer
 
 DATA = Path(os.environ.get("WARMSTART_DATA", Path(__file__).parents[1] / "../shared/data"))
 
@@ -44,7 +44,7 @@ LETTERS = [(piece, -float(20 + n), 1) for n, piece in enumerate("▁abc")]
 
 
 def test_a_small_bpe_model(tmp_path: Path) -> None:
-    """Merges come back from the scores: the best piece is built first, wherever it stands."""
+    """Merges are recovered from the scores: the best piece is built first, wherever it is in the text."""
     merged = [("bc", -1.0, 1), ("ab", -2.0, 1), ("▁a", -3.0, 1), ("▁abc", -4.0, 1)]
     path = tmp_path / "a.model"
     path.write_bytes(message([*CONTROL, *merged, *LETTERS], field(3, 2)))
@@ -72,8 +72,8 @@ def test_a_small_unigram_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("content", "text"), [
     (b"plain text, no model at all", "this is not a sentencepiece model"),
     (b"\x0a\xff", "this is not a sentencepiece model"),
-    (b"", "hold an unknown piece; got type 1 with 0 pieces"),
-    (message(CONTROL, field(3, 3)), "must be of type unigram .* got type 3 with 3 pieces"),
+    (b"", "hold an unknown piece, but this one is of type 1 with 0 pieces"),
+    (message(CONTROL, field(3, 3)), "must be of type unigram .* but this one is of type 3 with 3 pieces"),
 ])  # fmt: skip
 def test_other_files_are_refused(tmp_path: Path, content: bytes, text: str) -> None:
     """A file that is no BPE or unigram model is refused by name."""
@@ -92,7 +92,7 @@ def lines(name: str, count: int) -> list[str]:
 @pytest.mark.data
 @pytest.mark.skipif(not (DATA / "altegrad_cls_books").is_dir(), reason="WARMSTART_DATA has no altegrad_cls_books")
 def test_splits_as_sentencepiece_did() -> None:
-    """The French model splits 2,000 sentences exactly as sentencepiece did (which prints unknown text as it stands)."""
+    """The French model splits 2,000 sentences exactly as sentencepiece did (which prints unknown text unchanged)."""
     tokenizer = load_tokenizer(DATA / "altegrad_cls_books" / "sentencepiece.french.model")
     assert tokenizer.vocab_size == 50_002  # 50,000 pieces, [PAD] and [MASK]
     unk = tokenizer.specials.unk

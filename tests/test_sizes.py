@@ -8,11 +8,11 @@ from pathlib import Path
 import warmstart
 
 ROOT = Path(warmstart.__file__).parent
-FILE, FUNCTION, PARAMETERS = 300, 60, 6
+FILE, FUNCTION, PARAMETERS = 500, 60, 6
 
 
 def test_files_are_short() -> None:
-    """No file has more than 300 lines."""
+    """No file has more than 500 lines."""
     long = [f"{path.relative_to(ROOT)}: {n}" for path in ROOT.rglob("*.py") if (n := len(path.read_text().splitlines())) > FILE]
     assert not long, long
 

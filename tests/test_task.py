@@ -11,10 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.answers import load_answers
 from warmstart.data.source import Source
-from warmstart.data.task import Split, Task, load_task, save_task, subsample
+from warmstart.data.task import Split, Task, subsample
 from warmstart.errors import ConfigError, DataError, WarmstartError
+from warmstart.tasks.answers import load_answer_task
+from warmstart.tasks.load import load_task, save_task
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
 
@@ -45,7 +46,8 @@ def test_a_manifest_becomes_a_task(tmp_path: Path) -> None:
     """A share is cut from the training examples, stratified; paths start at the manifest's folder."""
     task = load_task(manifest(tmp_path, unlabelled=["more.txt", {"path": "/else/where.txt", "document": "line"}]))
     assert task.summary() == {
-        "name": "toy", "kind": "label", "metric": "accuracy", "labels": ["a", "b"], "train": 24, "validation": 6, "test": 6,
+        "name": "toy", "type": "classification", "metric": "accuracy", "labels": ["a", "b"],
+        "train": 24, "validation": 6, "test": 6,
     }  # fmt: skip
     assert np.bincount(task.validation.labels).tolist() == [4, 2]
     assert task.test.labels.tolist() == [0, 1, 0, 1, 0, 1]
@@ -136,7 +138,7 @@ def test_saved_tasks_come_back(tmp_path_factory: pytest.TempPathFactory, texts: 
 
 
 WRONG = {
-    "no test": ({"test": None}, ConfigError, r"toy\.yaml: key 'test' is required; .* give a share, for instance test: 0\.2"),
+    "no test": ({"test": None}, ConfigError, r"toy\.yaml: key 'test' is required; .* give a fraction, such as test: 0\.2"),
     "no train": ({"train": None}, ConfigError, r"toy\.yaml: key 'train' is required"),
     "unknown key": ({"validate": 1}, ConfigError, r"toy\.yaml: unknown key 'validate'; did you mean 'validation'\?"),
     "unknown source key": (
@@ -145,19 +147,26 @@ WRONG = {
         r"toy\.yaml: source of 'train': unknown key 'lable'; did you mean 'label'\?",
     ),
     "unknown common key": ({"source": {"lable": "x"}}, ConfigError, "source of 'train': unknown key 'lable'"),
-    "source is no mapping": ({"source": "latin-1"}, ConfigError, "'source' must hold settings such as .* got 'latin-1'"),
-    "split of no kind": ({"validation": True}, ConfigError, "'validation' must be a path, .* a share .*; got True"),
+    "source is no mapping": (
+        {"source": "latin-1"},
+        ConfigError,
+        "'source' must hold settings common to all sources, .* got 'latin-1'",
+    ),
+    "split of no kind": ({"validation": True}, ConfigError, "'validation' must be a path, .* a fraction .*; got True"),
     "empty list": ({"train": []}, ConfigError, r"'train' must be a path, a source with a path, a list of these; got \[\]"),
-    "metric": ({"metric": "f1"}, ConfigError, "a task of kind 'label' is scored by accuracy, macro_f1, but 'metric' is f1"),
+    "metric": ({"metric": "f1"}, ConfigError, "a classification task is scored by accuracy, macro_f1, but 'metric' is f1"),
+    "old key": ({"kind": "labels"}, ConfigError, r"toy\.yaml: 'kind' is now 'type'; write type: multilabel"),
+    "old type": ({"type": "label"}, ConfigError, r"toy\.yaml: 'type' 'label' is now 'classification'"),
+    "unknown type": ({"type": "regresion"}, ConfigError, "unknown task type 'regresion'; did you mean 'regression'"),
     "limit": ({"limit": 1}, ConfigError, "'limit' Input should be greater than 1"),
     "repeated label": ({"labels": ["a", "b", "a"]}, ConfigError, "must name each label once, but repeats 'a'"),
-    "share": ({"validation": 1.5}, DataError, r"toy\.yaml: a held-out part must be a share .* got 1\.5 of 30 examples"),
+    "share": ({"validation": 1.5}, DataError, r"toy\.yaml: a held-out part must be a fraction .* got 1\.5 of 30 examples"),
     "nothing left": ({"validation": 15, "test": 15}, DataError, r"leave some on both sides; got 15 of 15 examples"),
     "one label": ({"train": "one.tsv"}, DataError, r"toy\.yaml: a task needs at least two labels, but all 4 .* have 'a'"),
     "new label": (
         {"test": "new.tsv"},
         DataError,
-        r"every label of the test split must be one of a, b, but it has 'c' \(2×\), 'd' \(1×\); mend",
+        r"every label of the test split must be one of a, b, but it has 'c' \(2×\), 'd' \(1×\); correct",
     ),
     "label left out": ({"labels": ["a", "c"]}, DataError, r"every label of the train split must be .* has 'b' \(10×\)"),
     "label never seen": (
@@ -212,7 +221,7 @@ def test_all_recipes_are_tested() -> None:
 def test_the_birthplace_recipe(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its questions are read whole, and a tenth of those for training is held out."""
     monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
-    task = load_answers(RECIPES / "birthplace.yaml")
+    task = load_answer_task(RECIPES / "birthplace.yaml")
     assert (len(task.train), len(task.validation), len(task.test)) == (1800, 200, 500)
     assert (task.train.questions[0], task.train.answers[0]) == ("Where was Khatchig Mouradian born?", "Lebanon")
 
@@ -221,5 +230,5 @@ def test_only_what_reads_back_is_written(tmp_path: Path) -> None:
     """Tasks of other kinds than one label for a single text are refused, not mangled."""
     labels = np.array([0, 1])
     pairs = Split((("a", "b"), ("c", "d")), labels)
-    with pytest.raises(DataError, match="one label for a single text"):
+    with pytest.raises(DataError, match="one label per single text"):
         save_task(Task("t", ("x", "y"), pairs, pairs, pairs), tmp_path / "t")

@@ -1,4 +1,4 @@
-"""Promises of every kind of tokenizer, trained here or loaded."""
+"""Tokenizers of every kind, trained here or loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import ConfigError, StorageError, TokenizerError
-from warmstart.tokenizer import KINDS, Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer, vocabulary_report
-from warmstart.tokenizer.specials import guard, spellings
+from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.specials import guard, new_special_tokens
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.vocabulary import vocabulary_report
 
 TEXTS = [
     "the cat sat on the mat, and the dog sat on the log.",
@@ -28,7 +31,7 @@ TEXTS = [
     "a café; naïve coöperation:\n\tthe end of the tale",
     "the cats and the dogs were sitting and singing",
 ] * 3
-SPELLING = st.sampled_from(spellings(3))
+SPELLING = st.sampled_from(new_special_tokens(3))
 TRICKY = st.lists(st.one_of(SPELLING, st.sampled_from([" ", "\n", "[", "]", "##", "▁", "Ġ", "［MASK］"]), st.text()))
 
 
@@ -58,17 +61,17 @@ def foreign(**names: str) -> Backend:
 
 def test_kinds_and_config_name_the_same() -> None:
     """The registry and the setting offer the same kinds, and an unknown one is refused by name."""
-    assert set(KINDS) == set(typing.get_args(TokenizerConfig.model_fields["kind"].annotation))
+    assert set(TRAINERS) == set(typing.get_args(TokenizerConfig.model_fields["kind"].annotation))
     with pytest.raises(ConfigError, match="did you mean 'wordpiece'"):
-        KINDS["wordpeice"]
+        TRAINERS["wordpeice"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINERS)
 def test_special_tokens_come_first(kind: str) -> None:
     """Special tokens have the first ids, in the documented order, in every kind."""
     tokenizer = trained(kind)
     assert tokenizer.kind == kind
-    assert [tokenizer.token(id) for id in range(8)] == spellings(3)
+    assert [tokenizer.token(id) for id in range(8)] == new_special_tokens(3)
     s = tokenizer.specials
     assert (s.pad, s.unk, s.eos, s.mask, s.cls, s.sentinels) == (0, 1, 2, 3, 4, (5, 6, 7))
     assert tokenizer.vocab_size <= 330
@@ -76,11 +79,11 @@ def test_special_tokens_come_first(kind: str) -> None:
     assert all(tokenizer.id(tokenizer.token(id)) == id for id in whole)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINERS)
 @settings(deadline=None, max_examples=60)
 @given(parts=TRICKY)
 def test_text_never_becomes_a_special_token(kind: str, parts: list[str]) -> None:
-    """Whatever a text spells, no special id but unk comes out, before and after saving and loading."""
+    """Whatever a text spells, it is never encoded to a special id except unk, before and after saving and loading."""
     for text in ("".join(parts), " ".join(parts)):
         for tokenizer in (trained(kind), again(kind)):
             forbidden = tokenizer.specials.all() - {tokenizer.specials.unk}
@@ -90,7 +93,7 @@ def test_text_never_becomes_a_special_token(kind: str, parts: list[str]) -> None
 @settings(deadline=None, max_examples=150)
 @given(parts=TRICKY)
 def test_bytes_are_lossless(parts: list[str]) -> None:
-    """Byte-level pieces give every text back exactly, and never need unk."""
+    """Decoding byte-level pieces gives every text back exactly, without unk."""
     text = "".join(parts)
     ids = trained("bytes").encode([text])[0]
     assert trained("bytes").decode(ids) == text
@@ -110,12 +113,12 @@ def test_known_characters_are_lossless(text: str) -> None:
     ("word", "the end"),
 ])  # fmt: skip
 def test_what_decoding_loses(kind: str, want: str) -> None:
-    """Other kinds give a text back up to white space, blanks around punctuation, and unknown words."""
+    """Other kinds give a text back up to white space, spaces around punctuation, and unknown words."""
     tokenizer = trained(kind)
     assert tokenizer.decode(tokenizer.encode([" the  cat, café!\n end "])[0]) == want
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINERS)
 @settings(deadline=None, max_examples=40)
 @given(text=st.text(alphabet=sorted(set("".join(TEXTS)) - {"[", "]"})))
 def test_decoding_settles(kind: str, text: str) -> None:
@@ -126,7 +129,7 @@ def test_decoding_settles(kind: str, text: str) -> None:
 
 
 def test_decoding_leaves_specials_out() -> None:
-    """Special ids do not show in decoded text."""
+    """Decoded text contains no special tokens."""
     t = trained("bytes")
     ids = [t.specials.eos, *t.encode(["the cat"])[0], t.specials.mask, *t.specials.sentinels]
     assert t.decode(ids) == "the cat"
@@ -151,17 +154,17 @@ def test_word_starts(kind: str, piece: str, starts: bool) -> None:
 
 
 def test_byte_pieces_print_as_text() -> None:
-    """A byte-level piece prints as the text it stands for; half a character prints as its byte."""
+    """The text of a byte-level piece is what its bytes spell; half a character is its hexadecimal byte."""
     tokenizer = trained("bytes")
     half = tokenizer.encode(["漢"])[0][0]
     assert tokenizer.token(half) == "\\xe6"
     assert tokenizer.id(" the") == tokenizer.id("Ġthe") is not None
     assert tokenizer.id("no such piece") is None
-    with pytest.raises(TokenizerError, match=r"an id must be between 0 and 329; got 330"):
+    with pytest.raises(TokenizerError, match=r"an id must be between 0 and 329, but this is 330"):
         tokenizer.token(330)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINERS)
 def test_lowercase(kind: str) -> None:
     """With lowercase, case makes no difference."""
     tokenizer = trained(kind, lowercase=True)
@@ -178,12 +181,12 @@ def test_known_characters_are_never_unknown(kind: str) -> None:
 def test_training_is_the_same_in_every_process() -> None:
     """The same texts give the same vocabulary in a process with other hash seeds."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from test_tokenizer import KINDS, trained; "
-        "print(*(trained(kind).digest for kind in KINDS))"
+        "import sys; sys.path.insert(0, sys.argv[1]); from test_tokenizer import TRAINERS, trained; "
+        "print(*(trained(kind).digest for kind in TRAINERS))"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]
     other = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert other == [trained(kind).digest for kind in KINDS]
+    assert other == [trained(kind).digest for kind in TRAINERS]
 
 
 def test_training_reads_a_stream_once() -> None:
@@ -197,7 +200,7 @@ def test_training_reads_a_stream_once() -> None:
         train_tokenizer(failing(), TokenizerConfig(vocab_size=400))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINERS)
 def test_save_load_pickle(kind: str, tmp_path: Path) -> None:
     """Saving, loading and pickling keep digest, kind, specials and encoding; nothing else is left in the folder."""
     tokenizer = trained(kind)
@@ -216,14 +219,14 @@ def test_saving_to_nowhere(tmp_path: Path) -> None:
 
 
 def test_digest_ignores_layout() -> None:
-    """The digest looks at the content of the JSON, not at its layout."""
+    """The digest depends on the content of the JSON, not on its layout."""
     pretty = json.dumps(json.loads(trained("bytes").to_json()), indent=2)
     assert Tokenizer.from_json(pretty).digest == trained("bytes").digest
-    assert len({trained(kind).digest for kind in KINDS}) == len(KINDS)
+    assert len({trained(kind).digest for kind in TRAINERS}) == len(TRAINERS)
 
 
 def test_foreign_specials_are_known_by_name() -> None:
-    """Special tokens of other names keep their ids; missing ones and asked-for sentinels come last; text stays text."""
+    """Special tokens of other names keep their ids; missing ones and sentinels come last; text stays text."""
     backend = foreign(pad="<pad>", end="</s>", mask="<mask>", span="<extra_id_0>", other="<|im_start|>")
     tokenizer = Tokenizer(backend.to_str(), sentinels=2)
     s = tokenizer.specials
@@ -273,8 +276,8 @@ def test_word_list(tmp_path: Path) -> None:
     ("absent.json", None, "no such tokenizer file: .*absent.json; check the path"),
     ("a.vocab", b"", "must end in .json, .model or .txt"),
     ("a.txt", b"\xff\xfe", "cannot read the tokenizer file .* readable UTF-8"),
-    ("a.txt", b"the 3\nof 2\nthe 1\n", "name each word once .*; 1 come twice, such as 'the'; mend"),
-    ("a.txt", b"[PAD]\nthe\n", "no special token; 1 come twice, such as '.PAD.'"),
+    ("a.txt", b"the 3\nof 2\nthe 1\n", "name each word once .*, but 'the' is repeated; correct"),
+    ("a.txt", b"[PAD]\nthe\n", "no special token, but '.PAD.' is repeated"),
     ("a.txt", b"\n", "there is no word"),
     ("a.json", b"{}", "must be the JSON of the tokenizers library"),
     ("a.json", b"not json", "must be the JSON of the tokenizers library"),
@@ -295,18 +298,20 @@ def test_a_tokenizer_without_word_marks_is_refused() -> None:
 
 
 def test_a_special_token_of_one_character_is_refused() -> None:
-    """One character cannot be told from text, so it cannot be special."""
+    """One character cannot be distinguished from text, so it cannot be special."""
     assert guard(["<pad>", "<eos>", "[X]"], "BPE")["pattern"] == {"Regex": r"<(?=(?:eos>|pad>))|\[(?=(?:X\]))"}
-    with pytest.raises(TokenizerError, match=r"at least two characters .* got '_'"):
+    with pytest.raises(TokenizerError, match=r"at least two characters.* but one is '_'"):
         Tokenizer.from_json(foreign(pad="_").to_str())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINERS)
 def test_training_errors(kind: str) -> None:
-    """No text, or no room for the alphabet, is a TokenizerError that says how much is needed."""
+    """No text, or a vocabulary too small for the alphabet, is a TokenizerError that says how much is needed."""
     with pytest.raises(TokenizerError, match="needs text to learn from"):
         train_tokenizer(iter(["", " \n"]), TokenizerConfig(kind=kind))  # type: ignore[arg-type]
-    with pytest.raises(TokenizerError, match=rf"37 special tokens and an alphabet of \d+ for kind '{kind}': at least"):
+    with pytest.raises(
+        TokenizerError, match=rf"at least \d+ \(37 special tokens and an alphabet of \d+ for kind '{kind}'\), but is 37"
+    ):
         train_tokenizer(iter(TEXTS), TokenizerConfig(kind=kind, vocab_size=37))  # type: ignore[arg-type]
 
 
@@ -321,12 +326,12 @@ def test_vocabulary_report() -> None:
     """The report counts tokens, words, characters, unknown tokens and unused pieces."""
     report = vocabulary_report(trained("word"), ["the cat zzz", "the dog"])
     assert (report.tokens, report.words, report.characters, report.specials) == (5, 5, 18, 8)
-    assert report.unk_share == pytest.approx(1 / 5)
+    assert report.unknown_fraction == pytest.approx(1 / 5)
     used = len({"the", "cat", "dog"})
-    assert report.unused_share == pytest.approx(1 - used / (trained("word").vocab_size - 8))
+    assert report.unused_fraction == pytest.approx(1 - used / (trained("word").vocab_size - 8))
     assert report.tokens_per_word == 1
     assert report.characters_per_token == pytest.approx(18 / 5)
-    assert len(report.longest[0]) >= len(report.longest[-1])
+    assert len(report.longest_pieces[0]) >= len(report.longest_pieces[-1])
     assert ("unknown tokens", "20.00%") in report.rows()
     assert all(isinstance(text, str) for row in report.rows() for text in row)
     with pytest.raises(TokenizerError, match="needs text"):
@@ -334,7 +339,7 @@ def test_vocabulary_report() -> None:
 
 
 def test_unigram_finds_shorter_splits_than_characters() -> None:
-    """Unigram pieces are learnt: frequent words are one piece."""
+    """Unigram pieces are learned: frequent words are one piece."""
     tokenizer = trained("unigram")
     assert len(tokenizer.encode(["the"])[0]) == 1
     assert np.mean([len(ids) for ids in tokenizer.encode(TEXTS)]) < np.mean([len(text) for text in TEXTS]) / 2

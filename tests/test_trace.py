@@ -12,22 +12,28 @@ import torch
 from rich.console import Console
 from scipy.stats import entropy
 
-from conftest import SENTENCES, make_backbone
+from helpers.models import SENTENCES, make_backbone
 from warmstart.cli import main
+from warmstart.commands.generate.page import print_trace, write_trace
 from warmstart.errors import DataError
-from warmstart.generation import Counts, GenerateConfig, generate, trace
-from warmstart.heads import LanguageHeadConfig
-from warmstart.model import Bundle, Model, fresh_head, save
-from warmstart.report.trace import print_trace, write_trace
-from warmstart.tokenizer import Tokenizer
+from warmstart.generation.generate import generate
+from warmstart.generation.ngram_counts import NgramCounts
+from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.trace import trace
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.model.history import PretrainRecord
+from warmstart.model.model import Model, fresh_head
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 @pytest.fixture
 def bundle(tokenizer: Tokenizer) -> Bundle:
-    """A random language model that writes."""
+    """A random language model that generates text."""
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
-    model = Model(backbone, fresh_head(LanguageHeadConfig(), backbone, 0), causal=True)
-    return Bundle(model, tokenizer, history=({"generates": True},))
+    model = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=True)
+    return Bundle(model, tokenizer, history=(PretrainRecord(generates=True),))
 
 
 def likelihoods(bundle: Bundle, prompt: str) -> np.ndarray:
@@ -40,63 +46,66 @@ def likelihoods(bundle: Bundle, prompt: str) -> np.ndarray:
     return logits.double().softmax(dim=-1).numpy()
 
 
-def test_a_trace_is_what_generate_writes(bundle: Bundle) -> None:
-    """The same text; each step's token is its written one, and candidates come likeliest first."""
-    config = GenerateConfig(tokens=8, seed=2)
+def test_a_trace_has_the_text_of_generate(bundle: Bundle) -> None:
+    """The same text; candidates are sorted by descending probability; a single prompt gives a single trace."""
+    config = GenerateConfig(max_new_tokens=8, seed=2)
     (one,) = trace(bundle, ["She holds"], config, k=4)
     assert one.text == generate(bundle, ["She holds"], config)[0]
+    assert trace(bundle, "She holds", config, k=4) == one
     for step in one.steps:
-        shares = [share for _, share in step.candidates]
-        assert shares == sorted(shares, reverse=True)
-        assert len(shares) == 4
-        assert sum(shares) <= 1 + 1e-6
-        assert 0 < step.drawn_with <= 1
+        probabilities = [probability for _, probability in step.candidates]
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert len(probabilities) == 4
+        assert sum(probabilities) <= 1 + 1e-6
+        assert 0 < step.sampling_probability <= 1
 
 
 def test_candidates_are_the_models_own(bundle: Bundle) -> None:
-    """The first step's candidates and entropy equal those of a plain reading of the prompt."""
+    """The candidates and the entropy of the first step equal those computed from the logits of the prompt."""
     shares = likelihoods(bundle, "She holds")
-    (one,) = trace(bundle, ["She holds"], GenerateConfig(tokens=1, greedy=True), k=6)
+    (one,) = trace(bundle, ["She holds"], GenerateConfig(max_new_tokens=1, greedy=True), k=6)
     best = np.argsort(-shares, kind="stable")[:6]
     assert [share for _, share in one.steps[0].candidates] == pytest.approx(shares[best].tolist(), abs=1e-5)
     assert one.steps[0].token == one.steps[0].candidates[0][0]
     assert one.steps[0].entropy == pytest.approx(entropy(shares), abs=1e-4)
-    assert one.steps[0].drawn_with == 1
+    assert one.steps[0].sampling_probability == 1
 
 
-def test_truth_by_hand(tokenizer: Tokenizer) -> None:
-    """Of three texts two go on alike after the same words; the longest known context counts, and [EOS] closes a text."""
-    counts = Counts(tokenizer, ["She holds the cat.", "She holds the cat.", "She holds a dog."], order=2)
+def test_counts_by_hand(tokenizer: Tokenizer) -> None:
+    """Two of three texts continue alike after the same words; the longest known context is used, and [EOS] ends a text."""
+    counts = NgramCounts(tokenizer, ["She holds the cat.", "She holds the cat.", "She holds a dog."], order=2)
     said = torch.full((tokenizer.vocab_size,), -np.log(tokenizer.vocab_size))
     ids = [tokenizer.specials.eos, *tokenizer.encode(["She holds"])[0]]
-    truth = counts.truth(ids, said, k=3)
-    assert truth.count == 3
-    assert [count for _, count in truth.likeliest] == [2, 1]
-    assert truth.context == tuple(tokenizer.token(id_) for id_ in ids[-2:])
+    found = counts.after(ids, said, k=3)
+    assert found.count == 3
+    assert [count for _, count in found.most_common] == [2, 1]
+    assert found.context == tuple(tokenizer.token(id_) for id_ in ids[-2:])
     shares = np.array([2 / 3, 1 / 3])
-    assert truth.divergence == pytest.approx(float((shares * np.log(shares * tokenizer.vocab_size)).sum()))
+    assert found.kl_divergence == pytest.approx(float((shares * np.log(shares * tokenizer.vocab_size)).sum()))
     uniform = 1 / tokenizer.vocab_size
-    assert truth.variation == pytest.approx(0.5 * (np.abs(shares - uniform).sum() + 1 - 2 * uniform))
+    assert found.total_variation == pytest.approx(0.5 * (np.abs(shares - uniform).sum() + 1 - 2 * uniform))
 
 
-def test_a_model_that_says_the_truth_is_at_no_distance(tokenizer: Tokenizer) -> None:
-    """Divergence and variation are 0 exactly there, and a context never seen falls back to a shorter one."""
-    counts = Counts(tokenizer, SENTENCES, order=3)
+def test_a_model_equal_to_the_counts_has_distance_zero(tokenizer: Tokenizer) -> None:
+    """Both distances are 0 there, and an unknown context falls back to a shorter one."""
+    counts = NgramCounts(tokenizer, SENTENCES, order=3)
     seen = counts.followers[()]
     said = torch.full((tokenizer.vocab_size,), -torch.inf)
     for token, count in seen.items():
         said[token] = np.log(count / sum(seen.values()))
-    truth = counts.truth([tokenizer.specials.mask], said, k=2)
-    assert truth.context == ()
-    assert truth.divergence == pytest.approx(0, abs=1e-6)
-    assert truth.variation == pytest.approx(0, abs=1e-6)
+    found = counts.after([tokenizer.specials.mask], said, k=2)
+    assert found.context == ()
+    assert found.kl_divergence == pytest.approx(0, abs=1e-6)
+    assert found.total_variation == pytest.approx(0, abs=1e-6)
     with pytest.raises(DataError, match="at least one document"):
-        Counts(tokenizer, [])
+        NgramCounts(tokenizer, [])
 
 
 def test_the_terminal_and_the_page_show_every_step(bundle: Bundle, tmp_path: Path) -> None:
-    """However narrow the terminal; what a text holds is never markup, and the page holds no script."""
-    traces = trace(bundle, ["<b>[bold] She"], GenerateConfig(tokens=7, greedy=True), 3, Counts(bundle.tokenizer, SENTENCES))
+    """In a narrow terminal too; the text is never read as markup, and the page holds no script."""
+    traces = trace(
+        bundle, ["<b>[bold] She"], GenerateConfig(max_new_tokens=7, greedy=True), 3, NgramCounts(bundle.tokenizer, SENTENCES)
+    )
     said = io.StringIO()
     print_trace(traces[0], Console(file=said, width=60))
     for number, _ in enumerate(traces[0].steps, 1):
@@ -112,19 +121,19 @@ def test_the_terminal_and_the_page_show_every_step(bundle: Bundle, tmp_path: Pat
 
 @pytest.mark.usefixtures("no_second_process")
 def test_the_trace_by_command(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Terminal, page and data from one command; asking for a page without a trace is a mistake."""
-    history = ({"generates": True, "command": "pretrain", "objective": {}},)
+    """Terminal, page and JSON from one command; a page without a trace is a mistake."""
+    history = (PretrainRecord(generates=True),)
     model = str(save(Bundle(bundle.model, bundle.tokenizer, history=history), tmp_path / "m"))
     (tmp_path / "corpus.txt").write_text("\n".join(SENTENCES))
-    truth = ["--truth", str(tmp_path / "corpus.txt"), "--truth-document", "line"]
-    files = ["--trace-html", str(tmp_path / "t.html"), "--trace-data", str(tmp_path / "t.json")]
-    assert main(["generate", model, "She", "He", "--tokens", "3", "--trace", "6", *truth, *files]) == 0
+    corpus = ["--corpus", str(tmp_path / "corpus.txt"), "--corpus-document", "line"]
+    files = ["--trace-html", str(tmp_path / "t.html"), "--trace-json", str(tmp_path / "t.json")]
+    assert main(["generate", model, "She", "He", "--max-new-tokens", "3", "--trace", "6", *corpus, *files]) == 0
     assert "rank" in capsys.readouterr().out
     data = json.loads((tmp_path / "t.json").read_text())
     assert [one["prompt"] for one in data] == ["She", "He"]
     assert len(data[0]["steps"][0]["candidates"]) == 6
-    assert data[0]["steps"][0]["truth"]["count"] > 0
+    assert data[0]["steps"][0]["corpus"]["count"] > 0
     assert (tmp_path / "t.html").exists()
     with pytest.raises(SystemExit, match="2"):
         main(["generate", model, "She", *files])
-    assert "belongs to a trace" in capsys.readouterr().err
+    assert "needs a trace" in capsys.readouterr().err

@@ -13,121 +13,156 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from warmstart.commands import COMMANDS as _COMMANDS
+
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Account": "model",
-    "AccountConfig": "workflows.account",
-    "AdaptConfig": "workflows.adapt",
-    "BackboneConfig": "backbone",
-    "Bundle": "model",
-    "CurveConfig": "workflows.curve",
-    "FineTuneConfig": "workflows.finetune",
-    "GenerateConfig": "generation",
-    "ExportConfig": "workflows.interop",
-    "ImportConfig": "workflows.interop",
-    "ObjectiveConfig": "objectives",
-    "PretrainConfig": "workflows.pretrain",
-    "QuickstartConfig": "workflows.quickstart",
-    "RaceConfig": "workflows.race",
-    "SchemeOptions": "schemes",
-    "Source": "data",
-    "Task": "data",
-    "TextClassifier": "estimators",
-    "TextEncoder": "estimators",
-    "TextRegressor": "estimators",
-    "TokenTagger": "estimators",
-    "TokenizerConfig": "tokenizer",
-    "TrainConfig": "engine",
+    "AdaptConfig": "commands.adapt.command",
+    "BackboneConfig": "backbone.config",
+    "Bundle": "model.bundle",
+    "ContinualConfig": "commands.continual.command",
+    "Cost": "cost.cost",
+    "CostConfig": "commands.cost",
+    "CurveConfig": "commands.curve.command",
+    "ExportConfig": "commands.export.command",
+    "FineTuneConfig": "finetuning.config",
+    "GenerateConfig": "generation.sampling",
+    "ImportConfig": "commands.import_",
+    "MultitaskConfig": "commands.multitask.command",
+    "ObjectiveConfig": "objectives.config",
+    "PretrainConfig": "commands.pretrain.command",
+    "QuickstartConfig": "commands.quickstart.command",
+    "RaceConfig": "commands.race.command",
+    "SchemeOptions": "finetuning.schemes",
+    "Source": "data.source",
+    "Task": "data.task",
+    "TextClassifier": "estimators.classifier",
+    "TextEncoder": "estimators.encoder",
+    "TextRegressor": "estimators.regressor",
+    "TokenTagger": "estimators.tagger",
+    "TokenizerConfig": "tokenizer.train",
+    "TrainConfig": "training.config",
     "WarmstartError": "errors",
-    "account": "workflows.account",
-    "adapt": "workflows.adapt",
-    "ask": "kinds",
-    "audit": "data",
-    "curve": "workflows.curve",
-    "embed": "evaluate.embed",
-    "export_model": "workflows.interop",
-    "generate": "generation",
-    "import_model": "workflows.interop",
-    "interpolate": "schemes",
-    "load": "workflows.interop",
-    "load_task": "data",
-    "load_tokenizer": "tokenizer",
-    "merge": "inserts",
-    "predict": "evaluate",
-    "pretrain": "workflows.pretrain",
-    "quickstart": "workflows.quickstart",
-    "race": "workflows.race",
-    "read_lora": "interop",
-    "save": "model",
-    "to_huggingface": "interop",
-    "trace": "generation",
-    "train_tokenizer": "tokenizer",
-    "undo": "inserts",
-    "vocabulary_report": "tokenizer",
-    "write_lora": "interop",
+    "adapt": "commands.adapt.command",
+    "audit": "data.audit",
+    "continual": "commands.continual.command",
+    "estimate_cost": "commands.cost",
+    "curve": "commands.curve.command",
+    "embed": "model.embed",
+    "export_model": "commands.export.command",
+    "generate": "generation.generate",
+    "import_model": "commands.import_",
+    "interpolate": "finetuning.interpolation",
+    "load": "interop.load",
+    "load_task": "tasks.load",
+    "load_tokenizer": "tokenizer.load",
+    "merge_adapters": "adapters.insertion",
+    "multitask": "commands.multitask.command",
+    "predict": "tasks.predict",
+    "pretrain": "commands.pretrain.command",
+    "quickstart": "commands.quickstart.command",
+    "race": "commands.race.command",
+    "read_lora": "interop.peft",
+    "remove_adapters": "adapters.insertion",
+    "save": "model.files",
+    "to_huggingface": "interop.export",
+    "trace": "generation.trace",
+    "train_tokenizer": "tokenizer.train",
+    "vocabulary_report": "tokenizer.vocabulary",
+    "write_lora": "interop.peft",
 }
-"""Where each public name lives."""
+"""Where each public name lives; studies and their settings are those of the table of commands."""
 
-__all__ = ["__version__", "study", *_HOMES]
+
+def _studies() -> dict[str, str]:
+    rows = [row for name, row in _COMMANDS.items() if name.startswith("study ")]
+    return {name: row.module for row in rows for name in (row.settings, row.function)}
+
+
+__all__ = ["__version__", *_HOMES, *_studies()]
 
 if TYPE_CHECKING:
-    from warmstart import study as study
-    from warmstart.backbone import BackboneConfig as BackboneConfig
-    from warmstart.data import Source as Source
-    from warmstart.data import Task as Task
-    from warmstart.data import audit as audit
-    from warmstart.data import load_task as load_task
-    from warmstart.engine import TrainConfig as TrainConfig
+    from warmstart.adapters.insertion import merge_adapters as merge_adapters
+    from warmstart.adapters.insertion import remove_adapters as remove_adapters
+    from warmstart.backbone.config import BackboneConfig as BackboneConfig
+    from warmstart.commands.adapt.command import AdaptConfig as AdaptConfig
+    from warmstart.commands.adapt.command import adapt as adapt
+    from warmstart.commands.continual.command import ContinualConfig as ContinualConfig
+    from warmstart.commands.continual.command import continual as continual
+    from warmstart.commands.cost import CostConfig as CostConfig
+    from warmstart.commands.cost import estimate_cost as estimate_cost
+    from warmstart.commands.curve.command import CurveConfig as CurveConfig
+    from warmstart.commands.curve.command import curve as curve
+    from warmstart.commands.export.command import ExportConfig as ExportConfig
+    from warmstart.commands.export.command import export_model as export_model
+    from warmstart.commands.import_ import ImportConfig as ImportConfig
+    from warmstart.commands.import_ import import_model as import_model
+    from warmstart.commands.multitask.command import MultitaskConfig as MultitaskConfig
+    from warmstart.commands.multitask.command import multitask as multitask
+    from warmstart.commands.pretrain.command import PretrainConfig as PretrainConfig
+    from warmstart.commands.pretrain.command import pretrain as pretrain
+    from warmstart.commands.quickstart.command import QuickstartConfig as QuickstartConfig
+    from warmstart.commands.quickstart.command import quickstart as quickstart
+    from warmstart.commands.race.command import RaceConfig as RaceConfig
+    from warmstart.commands.race.command import race as race
+    from warmstart.cost.cost import Cost as Cost
+    from warmstart.data.audit import audit as audit
+    from warmstart.data.source import Source as Source
+    from warmstart.data.task import Task as Task
     from warmstart.errors import WarmstartError as WarmstartError
-    from warmstart.estimators import TextClassifier as TextClassifier
-    from warmstart.estimators import TextEncoder as TextEncoder
-    from warmstart.estimators import TextRegressor as TextRegressor
-    from warmstart.estimators import TokenTagger as TokenTagger
-    from warmstart.evaluate.embed import embed as embed
-    from warmstart.evaluate.predict import predict as predict
-    from warmstart.generation import GenerateConfig as GenerateConfig
-    from warmstart.generation import generate as generate
-    from warmstart.interop import read_lora as read_lora
-    from warmstart.interop import to_huggingface as to_huggingface
-    from warmstart.interop import write_lora as write_lora
-    from warmstart.kinds import ask as ask
-    from warmstart.model import Account as Account
-    from warmstart.model import Bundle as Bundle
-    from warmstart.model import save as save
-    from warmstart.objectives import ObjectiveConfig as ObjectiveConfig
-    from warmstart.schemes import SchemeOptions as SchemeOptions
-    from warmstart.schemes import interpolate as interpolate
-    from warmstart.tokenizer import TokenizerConfig as TokenizerConfig
-    from warmstart.tokenizer import load_tokenizer as load_tokenizer
-    from warmstart.tokenizer import train_tokenizer as train_tokenizer
-    from warmstart.tokenizer import vocabulary_report as vocabulary_report
-    from warmstart.workflows.account import AccountConfig as AccountConfig
-    from warmstart.workflows.account import account as account
-    from warmstart.workflows.adapt import AdaptConfig as AdaptConfig
-    from warmstart.workflows.adapt import adapt as adapt
-    from warmstart.workflows.curve import CurveConfig as CurveConfig
-    from warmstart.workflows.curve import curve as curve
-    from warmstart.workflows.finetune import FineTuneConfig as FineTuneConfig
-    from warmstart.workflows.interop import ExportConfig as ExportConfig
-    from warmstart.workflows.interop import ImportConfig as ImportConfig
-    from warmstart.workflows.interop import export_model as export_model
-    from warmstart.workflows.interop import import_model as import_model
-    from warmstart.workflows.interop import load as load
-    from warmstart.workflows.pretrain import PretrainConfig as PretrainConfig
-    from warmstart.workflows.pretrain import pretrain as pretrain
-    from warmstart.workflows.quickstart import QuickstartConfig as QuickstartConfig
-    from warmstart.workflows.quickstart import quickstart as quickstart
-    from warmstart.workflows.race import RaceConfig as RaceConfig
-    from warmstart.workflows.race import race as race
+    from warmstart.estimators.classifier import TextClassifier as TextClassifier
+    from warmstart.estimators.encoder import TextEncoder as TextEncoder
+    from warmstart.estimators.regressor import TextRegressor as TextRegressor
+    from warmstart.estimators.tagger import TokenTagger as TokenTagger
+    from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig
+    from warmstart.finetuning.interpolation import interpolate as interpolate
+    from warmstart.finetuning.schemes import SchemeOptions as SchemeOptions
+    from warmstart.generation.generate import generate as generate
+    from warmstart.generation.sampling import GenerateConfig as GenerateConfig
+    from warmstart.generation.trace import trace as trace
+    from warmstart.interop.export import to_huggingface as to_huggingface
+    from warmstart.interop.load import load as load
+    from warmstart.interop.peft import read_lora as read_lora
+    from warmstart.interop.peft import write_lora as write_lora
+    from warmstart.model.bundle import Bundle as Bundle
+    from warmstart.model.embed import embed as embed
+    from warmstart.model.files import save as save
+    from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
+    from warmstart.studies.ablate.command import StudyAblateConfig as StudyAblateConfig
+    from warmstart.studies.ablate.command import study_ablate as study_ablate
+    from warmstart.studies.attention.command import StudyAttentionConfig as StudyAttentionConfig
+    from warmstart.studies.attention.command import study_attention as study_attention
+    from warmstart.studies.diff.command import StudyDiffConfig as StudyDiffConfig
+    from warmstart.studies.diff.command import study_diff as study_diff
+    from warmstart.studies.explain.command import StudyExplainConfig as StudyExplainConfig
+    from warmstart.studies.explain.command import study_explain as study_explain
+    from warmstart.studies.lab.command import StudyLabConfig as StudyLabConfig
+    from warmstart.studies.lab.command import study_lab as study_lab
+    from warmstart.studies.map.command import StudyMapConfig as StudyMapConfig
+    from warmstart.studies.map.command import study_map as study_map
+    from warmstart.studies.neurons.command import StudyNeuronsConfig as StudyNeuronsConfig
+    from warmstart.studies.neurons.command import study_neurons as study_neurons
+    from warmstart.studies.objectives.command import StudyObjectivesConfig as StudyObjectivesConfig
+    from warmstart.studies.objectives.command import study_objectives as study_objectives
+    from warmstart.studies.pairs.command import StudyPairsConfig as StudyPairsConfig
+    from warmstart.studies.pairs.command import study_pairs as study_pairs
+    from warmstart.studies.probe.command import StudyProbeConfig as StudyProbeConfig
+    from warmstart.studies.probe.command import study_probe as study_probe
+    from warmstart.tasks.load import load_task as load_task
+    from warmstart.tasks.predict import predict as predict
+    from warmstart.tokenizer.load import load_tokenizer as load_tokenizer
+    from warmstart.tokenizer.train import TokenizerConfig as TokenizerConfig
+    from warmstart.tokenizer.train import train_tokenizer as train_tokenizer
+    from warmstart.tokenizer.vocabulary import vocabulary_report as vocabulary_report
+    from warmstart.training.config import TrainConfig as TrainConfig
 
 
 def __getattr__(name: str) -> Any:
-    if name == "study":  # a module of its own, read when it is asked for
-        return importlib.import_module("warmstart.study")
-    if name not in _HOMES:
+    home = _HOMES.get(name) or _studies().get(name)
+    if home is None:
         raise AttributeError(f"module 'warmstart' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"warmstart.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"warmstart.{home}"), name)
 
 
 def __dir__() -> list[str]:

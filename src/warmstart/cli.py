@@ -11,11 +11,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from warmstart import __version__
+from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
-from warmstart.workflows.commands import COMMANDS, with_preset
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def overview() -> str:
             "",
             *rows,
             "",
-            "`warmstart COMMAND --help` explains a command's settings; --config FILE reads them from YAML.",
+            "`warmstart COMMAND --help` explains the basic flags, --help-all explains all; --config FILE reads them from YAML.",
         ]
     )
 
@@ -105,7 +105,11 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     import tyro
 
     from warmstart.config import explain, read_yaml
+    from warmstart.flags import refuse_renamed_flags
 
+    if "--help" in words or "-h" in words or "--help-all" in words:
+        _print_help(settings, program, everything="--help-all" in words)
+    refuse_renamed_flags(settings, words)
     words, file = _take(words, "--config")
     given = read_yaml(file) if file else {}
     where = file or program
@@ -117,6 +121,21 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
         return tyro.cli(settings, args=words, prog=program, default=default)
     except pydantic.ValidationError as error:
         raise ConfigError(explain(settings, error.errors()[0])) from None
+
+
+def _print_help(settings: Any, program: str, *, everything: bool) -> NoReturn:
+    """Print the basic flags, or all of them, and exit."""
+    import tyro
+
+    from warmstart.flags import count_flags, only_basic
+
+    try:
+        tyro.cli(settings if everything else only_basic(settings), args=["--help"], prog=program)
+    finally:
+        advanced = count_flags(settings)["advanced"]
+        if advanced and not everything:
+            print(f"{advanced} more flags: {program} --help-all")  # noqa: T201
+    raise AssertionError("printing help exits")
 
 
 def _partial(settings: Any, given: dict[str, Any], where: str) -> Any:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,6 +18,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from warmstart.errors import ConfigError, suggest
 
 C = TypeVar("C", bound="Config")
+T = TypeVar("T")
+
+ADVANCED = "advanced"
+"""marks a setting that ``--help`` leaves out and ``--help-all`` shows; every other setting is basic"""
+Advanced = Annotated[T, ADVANCED]
+"""the type of an advanced setting: ``clip: Advanced[float] = 1.0``"""
 
 
 class Config(BaseModel):
@@ -26,38 +32,49 @@ class Config(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True, protected_namespaces=()
     )
+    renamed: ClassVar[dict[str, str]] = {}
+    """keys of earlier versions and their present names: using an old one is an error that names the new one"""
 
     @classmethod
     def build(cls: type[C], values: dict[str, Any], where: str = "settings") -> C:
-        """The settings in ``values``; raises ``ConfigError`` naming the key, the value and the nearest known key."""
+        """The settings in ``values``. Raises ``ConfigError`` that names the key, the value and the nearest known key."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
             lines = [explain(cls, problem) for problem in error.errors()]
             raise ConfigError(f"{where}: " + "; ".join(lines)) from None
 
-    def plain(self) -> dict[str, Any]:
+    @classmethod
+    def all_renamed(cls) -> dict[str, str]:
+        """``renamed`` of this class and of those it inherits from."""
+        return {old: new for base in reversed(cls.__mro__) for old, new in vars(base).get("renamed", {}).items()}
+
+    def to_dict(self) -> dict[str, Any]:
         """The settings as plain values (numbers, strings, lists, dictionaries), fit for JSON and YAML."""
         return self.model_dump(mode="json")
 
 
 def explain(cls: type[Config], problem: Any) -> str:
-    """What one of pydantic's problems with settings means: the key, what must hold, and the value that came."""
-    place = ".".join(str(part) for part in problem["loc"])
+    """One of pydantic's error entries as a sentence: the key, what must hold, and the value given."""
+    path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"unknown key '{place}'; {suggest(str(problem['loc'][-1]), _keys_at(cls, problem['loc'][:-1]))}"
+        owner, key = _settings_at(cls, problem["loc"][:-1]), str(problem["loc"][-1])
+        new = owner.all_renamed().get(key)
+        hint = f"it is now '{new}'" if new else suggest(key, owner.model_fields)
+        return f"unknown key '{path}'; {hint}"
     if problem["type"] == "missing":
-        return f"key '{place}' is required"
+        return f"key '{path}' is required"
     message = problem["msg"].removeprefix("Value error, ")
-    return f"'{place}' {message} (got {problem['input']!r})" if place else message
+    return f"'{path}' {message} (got {problem['input']!r})" if path else message
 
 
-def _keys_at(cls: Any, path: tuple[int | str, ...]) -> list[str]:
+def _settings_at(cls: type[Config], path: tuple[int | str, ...]) -> type[Config]:
+    """The settings class that a path of keys leads to."""
     for part in path:
-        field = getattr(cls, "model_fields", {}).get(part)
-        kinds = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-        cls = next((kind for kind in kinds if hasattr(kind, "model_fields")), cls)
-    return list(cls.model_fields)
+        field = cls.model_fields.get(str(part))
+        types = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
+        cls = next((one for one in types if hasattr(one, "model_fields")), cls)
+    return cls
 
 
 def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -66,7 +83,7 @@ def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = No
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"no such file: {file} (a YAML file with settings was expected)") from None
+        raise ConfigError(f"no such file: {file} (a YAML file of settings is needed)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {file}: {error}") from None
     try:
@@ -74,18 +91,23 @@ def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = No
     except yaml.YAMLError as error:
         raise ConfigError(f"{file} is not valid YAML: {str(error).replace(chr(10), ' ')}") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{file} must hold 'key: value' settings, but holds {type(values).__name__}")
+        raise ConfigError(
+            f"{file} must hold 'key: value' settings, but holds {'nothing' if values is None else f'a {type(values).__name__}'}"
+        )
     return values
 
 
 def expand(text: str, where: str, names: Mapping[str, str]) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` by what ``names`` or the environment says; unset without default is an error."""
+    """Replace ``${NAME}`` and ``${NAME:-default}`` by the value in ``names`` or the environment.
+
+    Raises ``ConfigError`` for a name that has neither a value nor a default; ``where`` is the file that it names.
+    """
 
     def value(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
-        found = names.get(name, os.environ.get(name, default))
-        if found is None:
+        content = names.get(name, os.environ.get(name, default))
+        if content is None:
             raise ConfigError(f"{where} uses ${{{name}}}, but the environment variable {name} is not set; set it")
-        return found
+        return content
 
     return re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", value, text)

@@ -5,13 +5,13 @@
     ├── DataError         a file, a label or a split is not what the task needs
     ├── TokenizerError    a vocabulary cannot be trained, read or fitted to a model
     ├── ModelError        shapes, lengths or weights do not fit each other
-    │   └── DivergedError the loss of a run is no number any more
+    │   └── DivergedError the loss of a run became infinite or nan
     ├── BundleError       a saved model is incomplete or damaged
     ├── CheckpointError   a run cannot be resumed from what its folder holds
-    └── StorageError      the disk refused (full, read-only, no permission)
+    └── StorageError      a file cannot be written (disk full, read-only, no permission)
 
-The command line prints the message alone and exits with code 2. A message says what must hold, what came, and what to do.
-A broken invariant of ours is an ``AssertionError`` and shows its traceback.
+The command line prints the message alone and exits with code 2. A message says what must hold, what was given, and what to do.
+A broken invariant of the package itself is an ``AssertionError`` and shows its traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from difflib import get_close_matches
 
 
 class WarmstartError(Exception):
-    """The root of all errors that a user can cause and mend."""
+    """The root of all errors that a user can cause and fix."""
 
 
 class ConfigError(WarmstartError):
@@ -41,7 +41,7 @@ class ModelError(WarmstartError):
 
 
 class DivergedError(ModelError):
-    """The loss of a run is no number any more."""
+    """The loss of a run became infinite or nan."""
 
 
 class BundleError(WarmstartError):
@@ -53,7 +53,7 @@ class CheckpointError(WarmstartError):
 
 
 class StorageError(WarmstartError):
-    """The disk refused: full, read-only or without permission."""
+    """A file cannot be written: the disk is full or read-only, or permission is missing."""
 
 
 class UncheckedWarning(UserWarning):
@@ -61,7 +61,7 @@ class UncheckedWarning(UserWarning):
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: the nearest known one, and all of them.
+    """The end of a message about an unknown name: the nearest known name, and all known names.
 
     ``suggest("maskd", ["masked", "causal"])`` -> ``"did you mean 'masked'? known: causal, masked"``
     """

@@ -1,4 +1,4 @@
-"""Tables of named parts: a new objective, head or scheme is one file and one row; contract tests walk the table."""
+"""Tables of named parts: a new objective, head or scheme is one file and one row; contract tests go through the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A read-only mapping from name to part whose missing keys are ``ConfigError`` with a suggestion."""
+    """A read-only mapping from names to parts. A missing name is a ``ConfigError`` with a suggestion, for ``get`` too."""
 
     def __init__(self, noun: str, rows: Mapping[str, T]) -> None:
         self.noun = noun
@@ -23,9 +23,12 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._rows[name]
 
     def known(self, name: str) -> str:
-        """The name itself, if there is such a row: the check of settings that name one."""
+        """The name itself if it is in the table, else ``ConfigError``: a validator for settings."""
         self[name]
         return name
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows  # the inherited one calls ``__getitem__`` and would pass its error on
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)

@@ -1,8 +1,8 @@
-"""Randomness that depends on names, not on history.
+"""Randomness that depends on names, not on what was drawn before.
 
-Every random choice draws from a generator made of the run's seed and the names of what is being chosen:
-``rng(seed, "order", epoch)``. Nothing has to be carried over to resume: step 700 draws the same numbers whether or not
-steps 1 to 699 ran in this process.
+Every random choice has a generator of its own, seeded with the run's seed and the names of what is chosen:
+``rng(seed, "order", epoch)``. So resuming needs no generator state: step 700 draws the same numbers whether or not steps 1 to 699
+ran in this process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 def derive(seed: int, *names: str | int) -> int:
     """A 63-bit seed for one named choice.
 
-    ``derive(0, "dropout", 7)`` never changes, and differs from ``derive(0, "dropout", 8)``.
+    ``derive(0, "dropout", 7)`` never changes, in any version, and differs from ``derive(0, "dropout", 8)``.
     """
     text = "/".join(str(part) for part in (seed, *names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
@@ -27,7 +27,7 @@ def rng(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def seed_torch(seed: int, *names: str | int) -> None:
-    """Set torch's own generators (initial weights, dropout) for one named choice."""
+    """Seed torch's global generators (initial weights, dropout) for one named choice."""
     import torch
 
     torch.manual_seed(derive(seed, *names))

@@ -1,6 +1,6 @@
-"""Writing so that nothing is ever half there: write aside, force to disk, rename.
+"""Atomic writes: write a temporary file or folder, flush it to disk, rename it.
 
-A full disk, a kill or a power cut leaves either the old folder or the new one, whole.
+After a full disk, a kill or a power cut either the old folder is there, whole, or the new one.
 """
 
 from __future__ import annotations
@@ -17,32 +17,47 @@ from warmstart.errors import StorageError
 
 
 @contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside ``target`` that takes its place when the context ends well, and vanishes when it does not.
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder beside ``target`` that replaces it when the context ends, and is deleted if it raises.
 
-    Raises ``StorageError`` when the disk refuses; what stood at ``target`` before is then untouched.
+    Raises ``StorageError`` if the disk is full or read-only; an old folder at ``target`` is then unchanged.
     """
-    aside = target.with_name(f".{target.name}.writing-{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.writing-{os.getpid()}")
     old = target.with_name(f".{target.name}.old-{os.getpid()}")
     try:
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        yield aside
-        for file in aside.iterdir():
-            _force(file)
-        _force(aside)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in temporary.iterdir():
+            _flush_to_disk(file)
+        _flush_to_disk(temporary)
         if target.exists():
             os.replace(target, old)
-        os.replace(aside, target)
-        _force(target.parent)
+        os.replace(temporary, target)
+        _flush_to_disk(target.parent)
     except OSError as error:
-        raise StorageError(f"cannot write {target}: {error.strerror or error}; free some space or choose another folder") from None
+        raise _storage_error(str(target), error) from None
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
         elif old.exists():
             os.replace(old, target)
+
+
+def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
+    """Replace one file atomically.
+
+    Raises ``StorageError`` if that fails; its message names the content with ``noun`` ("the tokenizer"), if it is given.
+    """
+    temporary = path.with_name(f".{path.name}.writing-{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        _flush_to_disk(temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _storage_error(f"{noun} to {path}" if noun else str(path), error) from None
 
 
 def inside(folder: Path, name: object) -> Path:
@@ -69,7 +84,7 @@ def sha256(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _force(path: Path) -> None:
+def _flush_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -77,17 +92,5 @@ def _force(path: Path) -> None:
         os.close(handle)
 
 
-def write_forced(path: Path, data: bytes, noun: str = "") -> None:
-    """Write one file aside, force it to disk, rename it into place. Raises ``StorageError`` when the disk refuses.
-
-    The message says ``noun`` for what was to be written ("the tokenizer"), where it is given.
-    """
-    aside = path.with_name(f".{path.name}.writing-{os.getpid()}")
-    try:
-        aside.write_bytes(data)
-        _force(aside)
-        os.replace(aside, path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        what = f"{noun} to {path}" if noun else str(path)
-        raise StorageError(f"cannot write {what}: {error.strerror or error}; free some space or choose another folder") from None
+def _storage_error(target: str, error: OSError) -> StorageError:
+    return StorageError(f"cannot write {target}: {error.strerror or error}; free some space or choose another folder")

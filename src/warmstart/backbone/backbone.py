@@ -1,9 +1,9 @@
-"""The backbone: token ids in, one state per token out, after the embedding and after every block.
+"""The backbone: token ids in, one hidden state per token out, after the embedding and after every block.
 
-It knows nothing of heads, objectives or tokenizers. Whether attention looks back only (causal) or both ways is chosen per call.
-It does not subclass, copy or fork for adaptation: schemes insert their modules from outside.
+It knows nothing of heads, objectives or tokenizers. Whether attention is causal or bidirectional is chosen per call.
+It is never subclassed or copied to adapt it: schemes insert adapters from outside.
 
-Letters: B batch, T tokens, S tokens seen (cached ones included), D width, H heads, L depth, V vocabulary.
+Letters: B batch, T tokens, S key tokens (T and those in the KV cache), D width, H heads, K head width, L layers, V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from warmstart.backbone.attention import Cache, Sight
+from warmstart.backbone.attention import AttentionMask, KVCache
 from warmstart.backbone.block import Block, make_norm
 from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.positions import Rotary, Sinusoidal
 from warmstart.errors import ModelError
+from warmstart.types import Batch
 
-BELOW = ("embedding", "types", "positions", "embedding_norm")
-"""the parts of a backbone that stand below its blocks"""
+EMBEDDING_MODULES = ("embedding", "token_types", "positions", "embedding_norm")
+"""the backbone's modules below its blocks"""
 
 
 @dataclass(frozen=True)
-class States:
+class BackboneOutput:
     """What a backbone returns, always in this form."""
 
-    layers: tuple[Tensor, ...]
-    """L + 1 tensors (B, T, D): the embedding first, then each block's sum"""
-    last: Tensor
-    """(B, T, D): the last of them, normalised where the backbone ends in a norm; what heads read"""
-    weights: tuple[Tensor, ...] = ()
-    """L tensors (B, H, T, S) of attention weights, where they were asked for"""
+    hidden_states: tuple[Tensor, ...]
+    """L + 1 tensors (B, T, D): the embedding, then the output of each block, before the final norm"""
+    last_hidden_state: Tensor
+    """(B, T, D): the last of them after the final norm, if the backbone has one; what heads read"""
+    attention_weights: tuple[Tensor, ...] = ()
+    """L tensors (B, H, T, S), if they were wanted"""
 
 
 class Backbone(nn.Module):
@@ -44,90 +45,95 @@ class Backbone(nn.Module):
         self.config = config
         self.vocab_size = vocab_size
         self.embedding = nn.Embedding(vocab_size, config.width)
-        self.types = nn.Embedding(config.types, config.width) if config.types else None
+        self.token_types = nn.Embedding(config.token_types, config.width) if config.token_types else None
         self.positions = _make_positions(config)
-        self.window_positions = Rotary(config.max_tokens, config.per_head, config.window_base) if _two_turns(config) else None
+        self.window_positions = _make_window_positions(config)
         self.embedding_norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.depth))
         self.norm = make_norm(config) if config.norm == "pre" else nn.Identity()
-        self._start()
+        self._initialize()
 
     def forward(
         self,
         ids: Tensor,
         *,
-        mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         causal: bool = True,
-        cache: Cache | None = None,
-        weights: bool = False,
-        types: Tensor | None = None,
-    ) -> States:
-        """States of the tokens ``ids`` (B, T).
+        kv_cache: KVCache | None = None,
+        need_weights: bool = False,
+        token_type_ids: Tensor | None = None,
+    ) -> BackboneOutput:
+        """Hidden states of the tokens ``ids`` (B, T).
 
-        ``mask`` (B, S), True at real tokens, covers the cached tokens too; padding may stand on either side and never changes
-        another token's state. With a ``cache`` only the new tokens are given. ``types`` (B, T) are the tokens' kinds, where the
-        backbone has any; None: all are of kind 0. Raises ``ModelError`` for rows longer than
-        ``max_tokens`` and for ids outside the vocabulary.
+        ``attention_mask`` (B, S), True at real tokens, covers the cached tokens too; padding may be on either side and never
+        changes another token's state. With a ``kv_cache``, give only the new tokens. ``token_type_ids`` (B, T) tell the
+        two texts of a pair apart, for backbones with token types; None: all are 0. Raises ``ModelError`` for rows longer than
+        ``max_length`` and for ids outside the vocabulary.
         """
-        past = cache.tokens if cache else 0
+        past = kv_cache.tokens if kv_cache else 0
         self._check(ids, past)
-        sight = Sight(causal, ids.shape[1], ids.device, mask, past)
-        places = self._places(ids, mask, past)
-        x = self._embed(ids, places, types)  # (B, T, D)
-        looks = self._looks(sight, places)
-        layers, seen = [x], []
+        mask = AttentionMask(causal, ids.shape[1], ids.device, attention_mask, past)
+        position_ids = _position_ids(ids, attention_mask, past)
+        x = self._embed(ids, position_ids, token_type_ids)  # (B, T, D)
+        views = self._views(mask, position_ids)
+        hidden_states, attention_weights = [x], []
         for i, block in enumerate(self.blocks):
-            look = looks[self.config.is_local(i)]
-            x, weight = block(x, *look, cache.blocks[i] if cache else None, weights)  # (B, T, D)
-            layers.append(x)
-            if weight is not None:
-                seen.append(weight)  # (B, H, T, S)
-        return States(tuple(layers), self.norm(x), tuple(seen))
+            layer_cache = kv_cache.layers[i] if kv_cache else None
+            x, weights = block(x, *views[self.config.is_local(i)], layer_cache, need_weights=need_weights)  # (B, T, D)
+            hidden_states.append(x)
+            if weights is not None:
+                attention_weights.append(weights)  # (B, H, T, S)
+        return BackboneOutput(tuple(hidden_states), self.norm(x), tuple(attention_weights))
 
-    def _embed(self, ids: Tensor, places: Tensor, types: Tensor | None) -> Tensor:
+    def forward_batch(self, batch: Batch, *, causal: bool | None = None, need_weights: bool = False) -> BackboneOutput:
+        """Hidden states of a batch's tokens, (B, T, D) each; ``causal`` None: as in the batch."""
+        return self(
+            batch.ids,
+            attention_mask=batch.attention_mask,
+            causal=batch.causal if causal is None else causal,
+            need_weights=need_weights,
+            token_type_ids=batch.token_type_ids,
+        )
+
+    def _embed(self, ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        """(B, T, D): the sum of the embeddings of tokens, token types and positions (unless rotary)."""
         x = self.embedding(ids)  # (B, T, D)
         if self.config.scale_embeddings:
             x = x * math.sqrt(self.config.width)
-        if self.types is not None:
-            x = x + (self.types.weight[0] if types is None else self.types(types))
-        elif types is not None and bool(types.any()):
-            raise ModelError("this backbone knows no types of tokens (its setting `types` is 0); leave them out")
+        if self.token_types is not None:
+            x = x + (self.token_types.weight[0] if token_type_ids is None else self.token_types(token_type_ids))
+        elif token_type_ids is not None and bool(token_type_ids.any()):
+            raise ModelError("this backbone has no token types (its setting token_types is 0); leave token_type_ids out")
         if not isinstance(self.positions, Rotary):
-            x = x + self.positions(places + self.config.position_offset if self.config.position_offset else places)
+            x = x + self.positions(position_ids + self.config.position_offset if self.config.position_offset else position_ids)
         return self.dropout(self.embedding_norm(x))
 
-    def _looks(self, sight: Sight, places: Tensor) -> tuple[tuple[Sight, tuple[Tensor, Tensor] | None], ...]:
-        """What blocks may see and how their queries and keys are turned: those that see all, and those with a window."""
-        turn = self.positions(places) if isinstance(self.positions, Rotary) else None
+    def _views(self, mask: AttentionMask, position_ids: Tensor) -> tuple[tuple[AttentionMask, tuple[Tensor, Tensor] | None], ...]:
+        """The mask and the rotary (cos, sin) for blocks with global attention, then for those with local attention, if any."""
+        cos_sin = self.positions(position_ids) if isinstance(self.positions, Rotary) else None
         if self.config.window is None:
-            return ((sight, turn),)
-        near = replace(sight, window=self.config.window)
-        return (sight, turn), (near, self.window_positions(places) if self.window_positions is not None else turn)
-
-    def _places(self, ids: Tensor, mask: Tensor | None, past: int) -> Tensor:
-        """Positions (B or 1, T), counted over real tokens, so that padding on the left does not shift a text."""
-        if mask is None:
-            return torch.arange(past, past + ids.shape[1], device=ids.device)[None]
-        return (mask.long().cumsum(dim=1) - 1).clamp(min=0)[:, past:]
+            return ((mask, cos_sin),)
+        local_cos_sin = cos_sin if self.window_positions is None else self.window_positions(position_ids)
+        return (mask, cos_sin), (replace(mask, window=self.config.window), local_cos_sin)
 
     def _check(self, ids: Tensor, past: int) -> None:
-        if torch.compiler.is_compiling():  # a graph is made of this: what it will be given is not known yet
+        if torch.compiler.is_compiling():  # the graph being traced has no values to check yet
             return
         longest = past + ids.shape[1]
-        if longest > self.config.max_tokens:
+        if longest > self.config.max_length:
             raise ModelError(
-                f"a row must be at most max_tokens={self.config.max_tokens} tokens long, but one of {longest} came; "
-                "cut the text, or pretrain with a larger max_tokens"
+                f"a row must have at most max_length={self.config.max_length} tokens, but one has {longest}; "
+                "cut the text, or pretrain with a larger max_length"
             )
         if ids.device.type == "cpu" and ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
             raise ModelError(
-                f"token ids must lie in 0..{self.vocab_size - 1}, but came from {int(ids.min())} to {int(ids.max())}; "
+                f"token ids must lie in 0..{self.vocab_size - 1}, but these range from {int(ids.min())} to {int(ids.max())}; "
                 "the tokenizer does not belong to this backbone"
             )
 
-    def _start(self) -> None:
-        """Initial weights: normal with ``init_std``; projections into the residual sum / sqrt(2 L) (GPT-2)."""
+    def _initialize(self) -> None:
+        """Initial weights: normal with ``init_std``; projections into the residual sum are divided by sqrt(2 L) (GPT-2)."""
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 scale = math.sqrt(2 * self.config.depth) if name.endswith(".out") else 1.0
@@ -136,13 +142,23 @@ class Backbone(nn.Module):
                 nn.init.zeros_(module.bias)
 
 
+def _position_ids(ids: Tensor, attention_mask: Tensor | None, past: int) -> Tensor:
+    """(B or 1, T): positions counted over real tokens, so that padding on the left does not shift a text."""
+    if attention_mask is None:
+        return torch.arange(past, past + ids.shape[1], device=ids.device)[None]
+    return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)[:, past:]
+
+
 def _make_positions(config: BackboneConfig) -> nn.Module:
     if config.positions == "learned":
-        return nn.Embedding(config.position_offset + config.max_tokens, config.width)
+        return nn.Embedding(config.position_offset + config.max_length, config.width)
     if config.positions == "sinusoidal":
-        return Sinusoidal(config.max_tokens, config.width)
-    return Rotary(config.max_tokens, config.per_head, config.rotary_base, config.rotary_stretch)
+        return Sinusoidal(config.max_length, config.width)
+    return Rotary(config.max_length, config.per_head, config.rotary_base, config.rotary_scaling)
 
 
-def _two_turns(config: BackboneConfig) -> bool:
-    return config.window is not None and config.positions == "rotary" and config.window_base != config.rotary_base
+def _make_window_positions(config: BackboneConfig) -> Rotary | None:
+    """Rotary positions of the blocks with local attention, if theirs differ from the others'."""
+    if config.window is None or config.positions != "rotary" or config.window_rotary_base == config.rotary_base:
+        return None
+    return Rotary(config.max_length, config.per_head, config.window_rotary_base)

@@ -1,16 +1,14 @@
-"""One block: attention and a feed-forward layer, each added to what comes in.
+"""One block: attention and a feed-forward layer, each added to its input.
 
-Letters: B batch, T tokens, D width.
+Letters: B batch, T query tokens, S key tokens, D width, H heads, K head width.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from warmstart.backbone.attention import ATTENTIONS, Memory, Sight
+from warmstart.backbone.attention import ATTENTIONS, AttentionMask, LayerKVCache
 from warmstart.backbone.config import BackboneConfig
 
 GATED = ("swiglu", "geglu")
@@ -18,20 +16,20 @@ GATED = ("swiglu", "geglu")
 
 
 def make_norm(config: BackboneConfig) -> nn.Module:
-    """The normalisation the config asks for."""
+    """The normalisation that the config names, over the last dimension of (B, T, D)."""
     if config.norm_kind == "rms":
         return nn.RMSNorm(config.width, eps=config.norm_eps)
     return nn.LayerNorm(config.width, eps=config.norm_eps, bias=config.bias)
 
 
 class FeedForward(nn.Module):
-    """Two linear layers and a non-linearity, for each token alone."""
+    """Two linear layers and a non-linearity, applied to each token alone."""
 
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        gates = 2 if config.activation in GATED else 1  # they multiply two halves (Shazeer 2020, equation 6)
-        self.inner = nn.Linear(config.width, gates * config.feedforward, bias=config.bias)
+        halves = 2 if config.activation in GATED else 1  # gate and value, multiplied (Shazeer 2020, equation 6)
+        self.inner = nn.Linear(config.width, halves * config.feedforward, bias=config.bias)
         self.out = nn.Linear(config.feedforward, config.width, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,7 +44,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Two residual sums. Normalise before each branch (GPT-2) or after each sum (Vaswani et al. 2017)."""
+    """Two residual sums, normalised before each branch (GPT-2) or after each sum (Vaswani et al. 2017)."""
 
     def __init__(self, config: BackboneConfig, *, first: bool = False) -> None:
         super().__init__()
@@ -58,14 +56,22 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Tensor, sight: Sight, turn: tuple[Tensor, Tensor] | None, memory: Memory | None, want_weights: bool
+        self,
+        x: Tensor,
+        mask: AttentionMask,
+        cos_sin: tuple[Tensor, Tensor] | None = None,
+        kv_cache: LayerKVCache | None = None,
+        *,
+        need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(B, T, D) -> (B, T, D), and the attention weights (B, H, T, S) where they are wanted."""
-        attend = partial(self.attention, sight=sight, turn=turn, memory=memory, want_weights=want_weights)
+        """(B, T, D) -> (B, T, D), and the attention weights (B, H, T, S) if they are wanted.
+
+        ``cos_sin`` are the cosines and sines of rotary positions, each (B or 1, 1, T, K); None: positions are not rotary.
+        """
         if self.norm_first:
-            mixed, weights = attend(self.norm_1(x))
-            x = x + self.dropout(mixed)
+            attended, weights = self.attention(self.norm_1(x), mask, cos_sin, kv_cache, need_weights=need_weights)
+            x = x + self.dropout(attended)
             return x + self.dropout(self.feedforward(self.norm_2(x))), weights
-        mixed, weights = attend(x)
-        x = self.norm_1(x + self.dropout(mixed))
+        attended, weights = self.attention(x, mask, cos_sin, kv_cache, need_weights=need_weights)
+        x = self.norm_1(x + self.dropout(attended))
         return self.norm_2(x + self.dropout(self.feedforward(x))), weights

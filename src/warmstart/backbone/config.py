@@ -1,11 +1,11 @@
-"""The few switches of a backbone, and presets that name well-known settings of them.
+"""The few switches of a backbone, and presets of well-known models.
 
-The direction of attention (causal or both ways) is no switch: it is chosen per call, so that one set of weights can learn both.
+Causal or bidirectional attention is not a switch: it is chosen per call, so that one set of weights can learn both.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,62 +16,69 @@ from warmstart.registry import Registry
 class BackboneConfig(Config):
     """The shape of a Transformer backbone."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "max_tokens": "max_length",
+        "types": "token_types",
+        "rotary_stretch": "rotary_scaling",
+        "window_base": "window_rotary_base",
+    }
+
     width: int = Field(256, gt=0)
-    """size of every token's state (D)"""
+    """width of every token's hidden state (D)"""
     depth: int = Field(4, ge=0)
     """number of blocks (L)"""
     heads: int = Field(4, gt=0)
     """attention heads per block (H)"""
     head_width: int | None = Field(None, gt=0)
-    """width of one head (K); none: width / heads, which must then divide"""
+    """width of one head (K); none: width / heads"""
     kv_heads: int | None = Field(None, gt=0)
-    """heads of keys and values, each shared by a group of queries (Ainslie et al. 2023); none: as many as heads"""
+    """heads of keys and values (G), each shared by a group of query heads (Ainslie et al. 2023); none: as many as heads"""
     qk_norm: bool = False
-    """root-mean-square norm of every query and key, one for all heads (Qwen3)"""
+    """RMS norm of every query and key, shared by all heads (Qwen3)"""
     feedforward: int = Field(1024, gt=0)
-    """inner size of the feed-forward layer"""
-    max_tokens: int = Field(256, gt=0)
-    """longest row the backbone reads (T)"""
+    """inner width of the feed-forward layer"""
+    max_length: int = Field(256, gt=0)
+    """context length: the most tokens that the backbone reads at once (T)"""
     norm: Literal["pre", "post"] = "pre"
     """normalise before each branch (GPT-2) or after each sum (the 2017 Transformer)"""
     norm_kind: Literal["layer", "rms"] = "layer"
-    """layer norm, or root-mean-square norm"""
+    """layer norm or RMS norm"""
     norm_eps: float = Field(1e-5, gt=0)
-    """what norms add to a variance"""
+    """what norms add to the variance, for stability"""
     embedding_norm: bool = False
     """normalise the sum of the embeddings (BERT)"""
     first_norm: bool = True
-    """pre-norm: the first block's attention has a norm of its own; ModernBERT's embedding norm stands in for it"""
-    types: int = Field(0, ge=0)
-    """kinds of tokens with an embedding of their own (BERT's first and second text); 0: none"""
+    """pre-norm: the first block's attention has a norm of its own (in ModernBERT the embedding norm replaces it)"""
+    token_types: int = Field(0, ge=0)
+    """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
     positions: Literal["sinusoidal", "learned", "rotary"] = "rotary"
-    """how a token's place is told"""
+    """how the positions of tokens are encoded"""
     position_offset: int = Field(0, ge=0)
-    """rows of the learned positions before that of the first token (RoBERTa's 2)"""
+    """unused rows at the start of the learned positions (RoBERTa has 2)"""
     rotary_base: float = Field(10_000.0, gt=0)
     """longest wavelength of rotary positions, in tokens over 2 pi"""
-    rotary_stretch: tuple[float, float, float, int] | None = None
-    """Llama 3's longer wavelengths: factor, low, high, and the length that it was trained at first"""
+    rotary_scaling: tuple[float, float, float, int] | None = None
+    """Llama 3's longer wavelengths: factor, low and high frequency factor, context length in pretraining"""
     window: int | None = Field(None, ge=0)
-    """local attention: each token sees so many tokens to either side, but for some blocks that see all; none: all see all"""
+    """local attention: tokens that a token attends to on either side; none: every block has global attention"""
     global_every: int = Field(1, gt=0)
-    """of blocks with a window, the first and every so many-th after it see all"""
-    window_base: float = Field(10_000.0, gt=0)
-    """rotary_base of the blocks that look through the window"""
+    """with a window: the first block and every n-th block after it have global attention"""
+    window_rotary_base: float = Field(10_000.0, gt=0)
+    """rotary_base of the blocks with local attention"""
     attention: Literal["dot-product", "synthesizer"] = "dot-product"
-    """weights from queries and keys, or synthesised from each token alone"""
+    """attention weights from queries and keys, or synthesised from each token alone"""
     activation: Literal["relu", "gelu", "gelu-tanh", "swiglu", "geglu"] = "gelu"
     """non-linearity of the feed-forward layer"""
     bias: bool = True
     """linear layers and layer norms have a bias"""
     qkv_bias: bool | None = None
-    """queries, keys and values have one (Qwen2); none: as all linear layers"""
+    """queries, keys and values have a bias (Qwen2); none: like all linear layers"""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """share of values dropped in training: after the embedding, in the attention weights, after each branch"""
+    """dropout probability: after the embedding, in the attention weights, after each branch"""
     scale_embeddings: bool = False
     """multiply token embeddings by the square root of the width (Vaswani et al. 2017, section 3.4)"""
     init_std: float = Field(0.02, gt=0)
-    """spread of the initial weights; projections back into the residual sum are scaled down by sqrt(2 L)"""
+    """standard deviation of the initial weights; projections back into the residual sum are scaled down by sqrt(2 L)"""
 
     @model_validator(mode="after")
     def _fits(self) -> BackboneConfig:
@@ -82,24 +89,24 @@ class BackboneConfig(Config):
         if self.heads % self.groups:
             raise ValueError(f"kv_heads must divide heads, but heads is {self.heads} and kv_heads {self.groups}")
         if not self.first_norm and not (self.embedding_norm and self.norm == "pre"):
-            raise ValueError("the first norm can only be left out of a pre-norm backbone whose embedding_norm stands for it")
+            raise ValueError("first_norm can only be off in a pre-norm backbone with embedding_norm")
         special = {"head_width": None, "kv_heads": None, "qk_norm": False, "window": None, "qkv_bias": None}
         if self.attention == "synthesizer" and (odd := [name for name, plain in special.items() if getattr(self, name) != plain]):
-            raise ValueError(f"synthesizer attention has no queries and keys, so {', '.join(odd)} must be left out")
+            raise ValueError(f"synthesizer attention has no queries and keys, so leave out {', '.join(odd)}")
         return self
 
     @property
     def per_head(self) -> int:
-        """K: the width of one head."""
+        """K, the width of one head."""
         return self.head_width or self.width // self.heads
 
     @property
     def groups(self) -> int:
-        """G: the heads of keys and values."""
+        """G, the number of heads of keys and values."""
         return self.kv_heads or self.heads
 
     def is_local(self, block: int) -> bool:
-        """Whether this block looks through the window."""
+        """Whether this block has local attention."""
         return self.window is not None and block % self.global_every != 0
 
 
@@ -107,8 +114,8 @@ PRESETS: Registry[dict[str, Any]] = Registry(
     "preset",
     {
         "small": {},
-        "tiny": {"width": 64, "depth": 2, "heads": 2, "feedforward": 128, "max_tokens": 64},
-        # minGPT's gpt-nano, with GPT-2's own switches
+        "tiny": {"width": 64, "depth": 2, "heads": 2, "feedforward": 128, "max_length": 64},
+        # minGPT's gpt-nano, with GPT-2's switches
         "gpt-nano": {"width": 48, "depth": 3, "heads": 3, "feedforward": 192, "positions": "learned", "activation": "gelu-tanh"},
         # the transfer-learning lab of ALTEGRAD (torch.nn.TransformerEncoder's switches)
         "lab": {
@@ -117,7 +124,7 @@ PRESETS: Registry[dict[str, Any]] = Registry(
         },
         # Stanford CS224N's assignment on birth places (minGPT's switches)
         "birthplace": {
-            "width": 256, "depth": 4, "heads": 8, "feedforward": 1024, "max_tokens": 128, "positions": "learned", "dropout": 0.1,
+            "width": 256, "depth": 4, "heads": 8, "feedforward": 1024, "max_length": 128, "positions": "learned", "dropout": 0.1,
         },
         # the backbone of the NAACL 2019 transfer-learning tutorial, about 50 M parameters
         "tutorial": {
@@ -126,4 +133,4 @@ PRESETS: Registry[dict[str, Any]] = Registry(
         },
     },
 )  # fmt: skip
-"""Named settings; anything given beside a preset's name overrides it."""
+"""Named settings; any setting given along with a preset overrides it."""

@@ -1,29 +1,78 @@
-"""Sentences of a CoNLL-U file: every word with its part of speech."""
+"""Sentences of CoNLL and CoNLL-U files: words with their tags."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from warmstart.data.files import open_text
+from warmstart.data.read import source_files
 from warmstart.data.source import Source
-from warmstart.data.targets import read_targets
 from warmstart.errors import DataError
 
-COLUMNS = {"upos": "4", "xpos": "5"}
-"""the universal tags, and those of the language itself"""
+TAG_COLUMNS = {"upos": "4", "xpos": "5"}
+"""number of the column, from 1, of universal tags and of tags of the language"""
 
 
 def is_conllu(path: str | Path) -> bool:
-    """Whether a file is CoNLL-U by its name, packed or not."""
-    return Path(path).name.removesuffix(".gz").removesuffix(".xz").endswith(".conllu")
+    """Whether a file is CoNLL-U by its name, compressed or not."""
+    return _bare_name(path).endswith(".conllu")
+
+
+def is_conll(path: str | Path) -> bool:
+    """Whether a file is CoNLL or CoNLL-U by its name, compressed or not."""
+    return _bare_name(path).endswith((".conll", ".conllu"))
+
+
+def _bare_name(path: str | Path) -> str:
+    return Path(path).name.removesuffix(".gz").removesuffix(".xz")
 
 
 def read_conllu(path: str | Path, tags: Literal["upos", "xpos"] = "upos") -> list[list[tuple[str, str]]]:
-    """Each sentence as its (form, tag) pairs; several words written as one and words left out of the text are passed over.
+    """The (word, tag) pairs of each sentence; multiword tokens and empty nodes are skipped.
 
-    Raises ``DataError`` where the file is no CoNLL-U, or empty.
+    Raises ``DataError`` if the file is not CoNLL-U, or empty.
     """
     if not is_conllu(path):
-        raise DataError(f"parts of speech are read from .conllu files (.gz and .xz too), but {path} came")
-    sentences, found = read_targets("tags", Source(path=str(path), label=COLUMNS[tags]))
-    return [list(zip(words, of_words, strict=True)) for words, of_words in zip(sentences, found, strict=True)]
+        raise DataError(f"parts of speech are read from .conllu files (also .gz and .xz), but got {path}")
+    source = Source(path=str(path), label=TAG_COLUMNS[tags])
+    sentences = [
+        list(zip(words, of_words, strict=True))
+        for file in source_files(source)
+        for words, of_words in tagged_sentences(source, file)
+    ]
+    if not sentences:
+        raise DataError(f"{path} must hold at least one example, but is empty")
+    return sentences
+
+
+def tagged_sentences(source: Source, file: Path) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(words, tags) of each sentence of a CoNLL file. ``text`` and ``label`` of the source are column numbers, from 1.
+
+    The default columns are those of CoNLL-U. If words are in the first column, the file has no word numbers and no comments, and
+    what looks like one is a word.
+    """
+    word = int(source.text) - 1 if source.text.isdecimal() else 1
+    tag = int(source.label) - 1 if source.label.isdecimal() else 3
+    words, tags = list[str](), list[str]()
+    with open_text(file, source.encoding) as lines:
+        for number, line in enumerate(lines, 1):
+            fields = line.rstrip("\r\n").split("\t" if "\t" in line else None)
+            if line.startswith("-DOCSTART-"):
+                continue
+            if word and (line.startswith("#") or (fields and "-" in fields[0] and fields[0].replace("-", "").isdecimal())):
+                continue  # a comment, or a multiword token
+            if not line.strip():
+                if words:
+                    yield tuple(words), tuple(tags)
+                words, tags = [], []
+            elif word and "." in fields[0] and fields[0].replace(".", "").isdecimal():
+                continue  # an empty node
+            elif max(word, tag) >= len(fields):
+                raise DataError(f"line {number} of {file} must have at least {max(word, tag) + 1} columns, but has {len(fields)}")
+            else:
+                words.append(fields[word])
+                tags.append(fields[tag])
+    if words:
+        yield tuple(words), tuple(tags)

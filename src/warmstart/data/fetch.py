@@ -1,4 +1,4 @@
-"""Bringing public data here: by address and checksum, once, and only where a command is told to."""
+"""Downloads of public data, by URL and checksum; only the commands that exist for it download anything."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 import pooch
 
 from warmstart.errors import DataError
-from warmstart.storage import whole_folder
+from warmstart.storage import atomic_folder
 
-BROWSER = {"User-Agent": "Mozilla/5.0 (warmstart)"}
-"""some hosts refuse what does not name itself"""
+HEADERS = {"User-Agent": "Mozilla/5.0 (warmstart)"}
+"""some hosts refuse requests without a user agent"""
 
 
 def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path:
-    """The file at ``url``, unpacked where it is a zip or tar archive, in ``folder``; nothing is fetched that lies there already.
+    """Download the file at ``url`` into ``folder``, unpacked if it is a zip or tar archive; an existing folder stays as it is.
 
-    ``checksum`` is ``"sha256:…"`` or ``"md5:…"``. Raises ``DataError`` where network or checksum fails; nothing is left then.
+    ``checksum`` is ``"sha256:…"`` or ``"md5:…"``. Raises ``DataError`` if network or checksum fail; then nothing is left behind.
     """
     if folder.exists():
         return folder
     name = url.rsplit("/", 1)[-1]
     processor = _unpacker(name) if unpack else None
     pooch.get_logger().setLevel(logging.WARNING)
-    with whole_folder(folder) as aside:
+    with atomic_folder(folder) as aside:
         try:
-            downloader = pooch.HTTPDownloader(headers=BROWSER, timeout=60)
+            downloader = pooch.HTTPDownloader(headers=HEADERS, timeout=60)
             pooch.retrieve(url, checksum, fname=name, path=aside, downloader=downloader, processor=processor)
-        except Exception as error:  # the network, the host, the checksum and the archive each raise their own kind
+        except Exception as error:  # network, host, checksum and archive raise errors of many types
             reason = str(error).splitlines()[0]
-            raise DataError(f"cannot fetch {url}: {reason}; fetch it by hand and name its folder instead") from None
+            raise DataError(f"cannot download {url}: {reason}; download it by hand and name its folder instead") from None
         if processor:
             (aside / name).unlink()
     return folder

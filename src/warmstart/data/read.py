@@ -1,17 +1,13 @@
-"""Text and labelled text from files: what a source is, and how it is read.
-
-One ``Source`` names a file or a folder and how to read it. Two readers share everything below them:
+"""Text and labelled text from the files of a ``Source``.
 
     read_documents(source)   ->  a stream of texts, for pretraining
     read_examples(source)    ->  texts and their labels, for a task
 
-Notable:
+- Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables are read whole.
+- ``.gz`` and ``.xz`` files are decompressed; a byte order mark is dropped; lines may end in LF or CRLF.
+- A file that cannot be read as it should be is refused with its name, the position and what to do; no part of it is used.
 
-- Plain text is streamed: however long the file is, about a mebibyte of it is in memory. Tables are read whole.
-- ``.gz`` and ``.xz`` are opened on the way; a byte order mark is dropped; lines may end in LF or CRLF.
-- A file that is not what it claims to be is refused with its name, the place and the remedy, never read half.
-
-It does not split, shuffle or clean (``split.py``, ``audit.py``), and it fetches nothing.
+It does not split, shuffle or clean (``splits.py``, ``audit.py``), and it downloads nothing.
 """
 
 from __future__ import annotations
@@ -22,47 +18,46 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from warmstart.data.files import PACKED, opened
+from warmstart.data.files import COMPRESSED, open_text
 from warmstart.data.source import ENDINGS, Format, Source
-from warmstart.data.tables import labels_of, read_table, texts_of, without_gaps
+from warmstart.data.tables import label_column, read_table, text_column, without_gaps
 from warmstart.errors import DataError
 
 SENTENCE_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)\]]))\s+(?![a-zß-öø-ÿ])""")
 """where one sentence ends and the next begins"""
-PIECE = 1 << 20
-"""characters: a longer paragraph, line or file is handed out in pieces"""
+MAX_CHARACTERS = 1 << 20
+"""a longer paragraph, line or file is returned in pieces"""
 
 
 def read_documents(source: Source) -> Iterator[str]:
-    r"""The texts of a source, one after the other. Raises ``DataError`` if a file cannot be read as it should be.
+    r"""The texts of a source, in order. Raises ``DataError`` if a file cannot be read as it should be.
 
-    Plain text is cut as ``document`` says; lines stay as they are: ``"a\nb\n\nc\n"`` gives ``"a\nb"`` and ``"c"`` as
-    paragraphs, ``"a"``, ``"b"`` and ``"c"`` as lines. Blank paragraphs and lines are left out. What is longer than ``PIECE``
-    comes in several pieces, cut at line ends, and inside a line that is longer by itself at white space. Tables and patterns
-    give one text per row.
+    Plain text is cut according to ``source.document``: ``"a\nb\n\nc\n"`` gives the paragraphs ``"a\nb"`` and ``"c"``, or the lines
+    ``"a"``, ``"b"`` and ``"c"``. Blank paragraphs and lines are left out. A document longer than ``MAX_CHARACTERS`` is returned in
+    pieces, cut at line ends, or at white space if a single line is too long. Tables and patterns give one text per row.
     """
-    yield from islice(_all_documents(source), source.first)
+    yield from islice(_all_documents(source), source.limit)
 
 
 def _all_documents(source: Source) -> Iterator[str]:
     for file in source_files(source):
         form = source_format(source, file)
         if form == "text":
-            with opened(file, source.encoding) as lines:
+            with open_text(file, source.encoding) as lines:
                 texts = _documents(_short_lines(lines), "paragraph" if source.document == "sentence" else source.document)
                 yield from (part for text in texts for part in sentences(text)) if source.document == "sentence" else texts
         elif form == "pattern":
             for text, _ in _matches(source, file, ["text"]):
                 yield text
         else:
-            yield from texts_of(read_table(source, file, form), source, file)
+            yield from text_column(read_table(source, file, form), source, file)
 
 
 def read_examples(source: Source) -> tuple[list[str], list[str]]:
-    """All texts of a source and the label of each; the lists have the same length, which is at least 1.
+    """All texts of a source and the label of each: two lists of the same length, at least 1.
 
-    Labels come from ``as_label``, from the lines of ``labels_path``, from the pattern's group ``label`` or from the column
-    ``label``, in this order, and always as strings (the number 3 is ``"3"``). Raises ``DataError`` where one is missing.
+    Labels come from ``as_label``, from the lines of ``labels_path``, from the pattern's group ``label`` or the column ``label``,
+    whichever the source has first, and are strings (the number 3 is ``"3"``). Raises ``DataError`` if one is missing.
     """
     if source.as_label is not None:
         texts = list(read_documents(source))
@@ -74,11 +69,11 @@ def read_examples(source: Source) -> tuple[list[str], list[str]]:
         texts, labels = [text for text, _ in pairs], [label for _, label in pairs]
     if not texts:
         raise DataError(f"{source.path} must hold at least one labelled text, but it is empty")
-    return texts[: source.first], labels[: source.first]
+    return texts[: source.limit], labels[: source.limit]
 
 
 def source_files(source: Source) -> list[Path]:
-    """The files of a source in the order they are read; raises ``DataError`` if there are none."""
+    """The files of a source in reading order. Raises ``DataError`` if there is none."""
     path = Path(source.path)
     if path.is_file():
         return [path]
@@ -92,12 +87,12 @@ def source_files(source: Source) -> list[Path]:
 
 
 def source_format(source: Source, file: Path) -> Format:
-    """What a file of a source is read as."""
+    """The format in which a file of a source is read."""
     if source.format != "auto":
         return source.format
     if source.pattern is not None:
         return "pattern"
-    bare = file.with_suffix("") if file.suffix in PACKED else file
+    bare = file.with_suffix("") if file.suffix in COMPRESSED else file
     return ENDINGS.get(bare.suffix.lower(), "text")
 
 
@@ -105,20 +100,20 @@ def source_format(source: Source, file: Path) -> Format:
 
 
 def sentences(text: str) -> list[str]:
-    r"""A text cut after ``.``, ``!`` and ``?`` (and what closes after them) where white space and no lower-case letter follows.
+    r"""A text cut after ``.``, ``!`` and ``?`` (and closing quotes or brackets) if white space and no lower-case letter follow.
 
-    ``"I rub the dog. Do you? He can."`` gives three. It knows no abbreviations: ``"Dr. Who came."`` gives two.
+    ``"I rub the dog. Do you? He can."`` gives three. Abbreviations are not recognised: ``"Dr. Who came."`` gives two.
     """
     return [part for part in SENTENCE_END.split(text.strip()) if part]
 
 
 def _documents(lines: Iterable[str], document: str) -> Iterator[str]:
-    r"""Lines joined to documents. ``["a", "b", "", "c"]`` as paragraphs -> ``"a\nb"``, ``"c"``."""
+    r"""Lines joined into documents: ``["a", "b", "", "c"]`` as paragraphs -> ``"a\nb"``, ``"c"``."""
     kept: list[str] = []
     size = 0
     for line in lines:
         blank = document != "file" and (not line or line.isspace())
-        if kept and (blank or document == "line" or size + len(line) > PIECE):
+        if kept and (blank or document == "line" or size + len(line) > MAX_CHARACTERS):
             yield "\n".join(kept)
             kept, size = [], 0
         if not blank:
@@ -129,11 +124,11 @@ def _documents(lines: Iterable[str], document: str) -> Iterator[str]:
 
 
 def _short_lines(file: TextIO) -> Iterator[str]:
-    """The lines of a file without their ends; one that is longer than ``PIECE`` is cut at its white space."""
+    """The lines of a file without line ends; a line longer than ``MAX_CHARACTERS`` is cut at white space."""
     rest = ""
-    while line := rest + file.readline(PIECE - len(rest)):
+    while line := rest + file.readline(MAX_CHARACTERS - len(rest)):
         rest = ""
-        if len(line) == PIECE and not line.endswith("\n") and " " in line:
+        if len(line) == MAX_CHARACTERS and not line.endswith("\n") and " " in line:
             line, _, rest = line.rpartition(" ")
         yield line.rstrip("\r\n")
 
@@ -146,20 +141,20 @@ def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
     form = source_format(source, file)
     if form == "text":
         raise DataError(
-            f"{file} is plain text and names no labels; give a pattern with the groups text and label, "
+            f"{file} is plain text, which has no labels; give a pattern with the groups text and label, "
             "or as_label, or labels_path, or a table (csv, tsv, ndjson, parquet)"
         )
     if form == "pattern":
         return _matches(source, file, ["text", "label"])
     table = read_table(source, file, form)
-    return zip(texts_of(table, source, file), labels_of(table, source, file), strict=True)
+    return zip(text_column(table, source, file), label_column(table, source, file), strict=True)
 
 
 def _matches(source: Source, file: Path, groups: list[str]) -> Iterator[tuple[str, str]]:
-    """The groups ``text`` and ``label`` (empty if not asked for) of each line that is not blank; all lines must match."""
+    """The groups ``text`` and ``label`` (empty if it is not in ``groups``) of each line that is not blank; all lines must match."""
     pattern = _compiled(source.pattern or "", groups)
     missed, first = 0, ""
-    with opened(file, source.encoding) as lines:
+    with open_text(file, source.encoding) as lines:
         for number, line in enumerate(lines, 1):
             line = line.rstrip("\r\n")
             if not line or line.isspace():
@@ -171,7 +166,7 @@ def _matches(source: Source, file: Path, groups: list[str]) -> Iterator[tuple[st
     if missed:
         raise DataError(
             f"every line of {file} must match the pattern {source.pattern!r}, but {missed} do not, first {first}; "
-            "change the pattern or mend the lines"
+            "change the pattern or correct the lines"
         )
 
 
@@ -180,22 +175,22 @@ def _compiled(pattern: str, groups: list[str]) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise DataError(f"the pattern {pattern!r} is no regular expression ({error}); write one, {example}") from None
+        raise DataError(f"the pattern {pattern!r} is not a regular expression ({error}); write one, {example}") from None
     for group in groups:
         if group not in compiled.groupindex:
-            raise DataError(f"the pattern {pattern!r} must have a group named '{group}', but has none; write it so, {example}")
+            raise DataError(f"the pattern {pattern!r} must have a group named '{group}', but has none; add it, {example}")
     return compiled
 
 
 def _aligned(source: Source, labels_path: str) -> tuple[list[str], list[str]]:
-    """The lines of a file and, line by line, the labels in another one."""
+    """The lines of a file and, line by line, the labels in another file."""
     file, other = Path(source.path), Path(labels_path)
-    with opened(file, source.encoding) as lines:
+    with open_text(file, source.encoding) as lines:
         texts = [line.rstrip("\r\n") for line in lines]
-    with opened(other, source.encoding) as lines:
+    with open_text(other, source.encoding) as lines:
         labels = [line.strip() for line in lines]
     if len(texts) != len(labels):
         raise DataError(
-            f"{file} and {other} must have as many lines, but have {len(texts)} and {len(labels)}; pair the right files"
+            f"{file} and {other} must have equally many lines, but have {len(texts)} and {len(labels)}; check that they match"
         )
     return texts, without_gaps(labels, other, "line")

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import polars as pl
 
-from warmstart.data.files import opened, unpacked
+from warmstart.data.files import open_bytes, open_text
 from warmstart.data.source import Format, Source
 from warmstart.errors import DataError, suggest
 
 
 def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """A whole table; the columns of csv and tsv are strings, those of ndjson and parquet what they say they are."""
+    """A whole table. Columns of csv and tsv are strings; those of ndjson and parquet keep their types."""
     if form == "parquet":
-        with unpacked(file) as binary:
+        with open_bytes(file) as binary:
             data = binary.read()
     else:
-        with opened(file, source.encoding) as text:
+        with open_text(file, source.encoding) as text:
             data = text.read().encode()
     if not data.strip():
         raise DataError(f"{file} must hold a table, but is empty")
-    # Quotes are ordinary characters in a tsv file: nearly every text has unpaired ones, and a tab needs no quoting.
+    # In a tsv file quotes are ordinary characters: nearly every text has unpaired ones, and tabs need no quoting.
     separator, quote = ("\t", None) if form == "tsv" else (",", '"')
     try:
         if form == "parquet":
@@ -32,7 +32,7 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
         table = pl.read_csv(io.BytesIO(data), separator=separator, quote_char=quote, has_header=source.header, infer_schema=False)
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{file} cannot be read as {form}: {reason}; mend the file or name its format") from None
+        raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
     if not source.header:
         table.columns = [str(number) for number in range(1, table.width + 1)]
     return table
@@ -40,23 +40,23 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
 
 def _column(table: pl.DataFrame, name: str, key: str, file: Path) -> pl.Series:
     if name not in table.columns:
-        raise DataError(f"{file} has no column '{name}'; {suggest(name, table.columns)}; name the one to read with '{key}: …'")
+        raise DataError(f"{file} has no column '{name}'; {suggest(name, table.columns)}; name the column to read with '{key}: …'")
     return table[name]
 
 
-def texts_of(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
+def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
     """The column of texts."""
     return _strings(_column(table, source.text, "text", file), file)
 
 
-def labels_of(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
-    """The column of labels; raises ``DataError`` where one is missing."""
+def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
+    """The column of labels. Raises ``DataError`` if one is missing."""
     return without_gaps([label.strip() for label in _strings(_column(table, source.label, "label", file), file)], file, "row")
 
 
 def _strings(column: pl.Series, file: Path) -> list[str]:
-    """A column as strings: a whole number has no decimal point even where the table holds 3.0, and nothing at all is ``""``."""
-    if column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all()):  # nulls do not count
+    """A column as strings: whole numbers have no decimal point even if the table holds 3.0, and missing values are ``""``."""
+    if column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all()):  # nulls are ignored
         column = column.cast(pl.Int64)
     if column.dtype.is_nested():
         raise DataError(f"column '{column.name}' of {file} must hold one text or number per row, but holds {column.dtype}")
@@ -64,7 +64,7 @@ def _strings(column: pl.Series, file: Path) -> list[str]:
 
 
 def without_gaps(labels: list[str], file: Path, unit: str) -> list[str]:
-    """The labels, if none is empty; else ``DataError`` names the first ``unit`` (line, row) without one."""
+    """The labels. Raises ``DataError`` that names the first ``unit`` (line, row) if one is empty."""
     gaps = [number for number, label in enumerate(labels, 1) if not label]
     if gaps:
         raise DataError(

@@ -14,17 +14,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from warmstart.data import Split, Task, stratified
-from warmstart.data.numbering import strata
+from warmstart.data.splits import strata, stratified_split
+from warmstart.data.task import Split, Task
 from warmstart.errors import ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
-from warmstart.kinds import kind_for
-from warmstart.model import Bundle, load, save
-from warmstart.schemes import Language, make_scheme
-from warmstart.workflows.adapt import task_model
-from warmstart.workflows.dapt import continue_pretraining
-from warmstart.workflows.finetune import FineTuneConfig, FineTuned, Splits, fine_tune
-from warmstart.workflows.run import find_bundle
+from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.continued import continue_pretraining
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
+from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import find_bundle, load, save
+from warmstart.model.history import AdaptRecord, TaskRecord
+from warmstart.tasks import task_type_for
 
 Self = TypeVar("Self", bound="Adapted")
 
@@ -33,7 +36,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     """A backbone fine-tuned on labelled texts.
 
     - ``backbone``: a bundle, or the folder of one or of a run, or ``hf:FOLDER``
-    - ``scheme``: how it adapts ("full", "lp-ft", "lora+mix" …)
+    - ``scheme``: how it adapts ("full", "lp-ft", "lora+scalar-mix" …)
     - ``learning_rate``, ``epochs``, ``batch``: of a run; without ``epochs`` it is ten, and at least 200 steps
     - ``pooling``: which state of a text the head reads
     - ``validation``: the share of the texts that chooses the kept weights; it is not trained on
@@ -44,8 +47,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     After ``fit``: ``bundle_``, and ``validation_scores_``, one for each seed.
     """
 
-    kind: ClassVar[str]
-    """of the tasks that it learns"""
+    task_type: ClassVar[str]
+    """the type of the tasks that it learns"""
     metric: ClassVar[Any]
     """what chooses the kept weights and the kept run"""
 
@@ -83,8 +86,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     def load(cls: type[Self], folder: str | Path) -> Self:
         """A fitted estimator from a bundle or a run's folder, ``warmstart adapt``'s too; its labels are names."""
         bundle = load(find_bundle(folder))
-        if (kind := kind_for(bundle.model.head).name) != cls.kind:
-            raise ModelError(f"a {cls.__name__} needs a model for tasks of kind '{cls.kind}', but {folder} holds one for '{kind}'")
+        if (name := task_type_for(bundle).name) != cls.task_type:
+            raise ModelError(f"a {cls.__name__} needs a {cls.task_type} model, but {folder} holds a {name} model")
         made = cls(str(folder))
         made.bundle_, made.validation_scores_ = bundle, np.array([])
         if bundle.labels:
@@ -99,15 +102,15 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         """Fit: cut off what chooses, go on with pretraining where it is asked for, run every seed, keep the best."""
         origin, config, first = as_bundle(self.backbone), self._config(), self._first_seed()
         task = self._task(examples, labels, first)
-        if unlabelled is not None or make_scheme(config.scheme, config.options).continued:
+        if unlabelled is not None or make_scheme(config.scheme, config.options).continued_pretraining:
             more = as_texts(unlabelled) if unlabelled is not None else []
             text = Split((*task.train.texts, *more), np.zeros(len(task.train) + len(more), dtype=np.int64))
             origin = continue_pretraining(origin, task, config.options, first, text).bundle
         runs = [self._run(origin, task, config, seed) for seed in range(first, first + self.seeds)]
-        best = max(runs, key=lambda run: run.validation)
-        self.validation_scores_ = np.array([run.validation for run in runs])
-        entry = {"command": type(self).__name__, "tune": config.plain(), "seed": best.seed, "task": task.summary()}
-        self.bundle_ = Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, entry))
+        best = max(runs, key=lambda run: run.validation_score)
+        self.validation_scores_ = np.array([run.validation_score for run in runs])
+        record = AdaptRecord(estimator=type(self).__name__, task=TaskRecord.of(task), settings=config.to_dict(), seed=best.seed)
+        self.bundle_ = Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, record))
 
     def _first_seed(self) -> int:
         """``random_state`` as scikit-learn means it: a number is itself, a generator or None gives one, another at every fit."""
@@ -117,19 +120,19 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
     def _task(self, examples: Split, labels: tuple[str, ...], seed: int) -> Task:
         """What trains and what chooses. Nothing is tested: what chooses stands in for a test split, unreported."""
-        kept, held_out = stratified(strata(examples.labels), self.validation, seed)
+        kept, held_out = stratified_split(strata(examples.labels), self.validation, seed)
         held = examples.take(held_out)
-        return Task("texts", labels, examples.take(kept), held, held, metric=self.metric, kind=self.kind)  # type: ignore[arg-type]
+        return Task("texts", labels, examples.take(kept), held, held, metric=self.metric, type=self.task_type)
 
     def _config(self) -> FineTuneConfig:
         given = dict(self.settings or {})
-        train = FineTuneConfig().train.plain() | {
+        train = FineTuneConfig().train.to_dict() | {
             "learning_rate": self.learning_rate, "epochs": self.epochs, "batch": self.batch,
         } | given.pop("train", {})  # fmt: skip
         named = {"scheme": self.scheme, "pooling": self.pooling, "train": train}
         return FineTuneConfig.build({**named, **given}, type(self).__name__)
 
-    def _run(self, origin: Bundle, task: Task, config: FineTuneConfig, seed: int) -> FineTuned:
+    def _run(self, origin: Bundle, task: Task, config: FineTuneConfig, seed: int) -> FineTuneResult:
         model = task_model(origin, task, config, seed, scratch=False)
-        splits = Splits.of(task, model, origin.tokenizer)
-        return fine_tune(model, splits, config, seed, "", Language.of(origin))
+        splits = EncodedTask.of(task, model, origin.tokenizer)
+        return fine_tune(model, splits, config, seed, "", LanguageTask.of(origin))

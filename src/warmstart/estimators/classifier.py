@@ -10,11 +10,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from warmstart.data import Split
+from warmstart.data.task import Split
 from warmstart.errors import DataError
 from warmstart.estimators.adapted import Adapted
 from warmstart.estimators.texts import as_texts, one_each
-from warmstart.evaluate import predict
+from warmstart.tasks.predict import predict
 
 
 class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
@@ -23,14 +23,14 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
     ``classes_`` (C,) are the labels, sorted; ``score`` is accuracy.
     """
 
-    kind: ClassVar = "label"
+    task_type: ClassVar = "classification"
     metric: ClassVar = "accuracy"
 
     def fit(self, texts: Sequence[str], y: Sequence[Any], *, unlabelled: Sequence[str] | None = None) -> TextClassifier:
         """Fine-tune on N texts with their labels, of any type that can be sorted.
 
         With ``unlabelled`` texts, pretraining goes on with them and the labelled texts first, where a pilot says that it pays
-        (see ``workflows.dapt``). Raises ``DataError`` for what is no text.
+        (see ``finetuning.continued``). Raises ``DataError`` for what is no text.
         """
         texts, labels = as_texts(texts), column_or_1d(y, warn=True)
         check_classification_targets(labels)
@@ -44,7 +44,7 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
     def predict_proba(self, texts: Sequence[str]) -> np.ndarray:
         """(N, C) probabilities, columns in the order of ``classes_``."""
         check_is_fitted(self)
-        return predict(self.bundle_, as_texts(texts))
+        return predict(self.bundle_, as_texts(texts)).probabilities  # type: ignore[return-value]
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:
         """(N,) the likeliest class of each text."""

@@ -15,10 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmstart.errors import ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
-from warmstart.evaluate.predict import encode_for
-from warmstart.heads import POOLINGS, ClassifyHeadConfig
-from warmstart.model import Bundle, swap_head
-from warmstart.schemes.features import pooled_layers
+from warmstart.finetuning.features import pooled_layers
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.pooling import POOLINGS
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import swap_head
+from warmstart.tasks import TASK_TYPES
 
 
 class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,7 +41,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         depth = bundle.model.backbone.config.depth
         if not -1 <= self.layer <= depth:
             raise ModelError(f"the layer must lie in -1..{depth}, but is {self.layer}")
-        head = ClassifyHeadConfig(classes=2, pooling=POOLINGS.known(self.pooling))  # its scores are not read
+        head = ClassificationHeadConfig(classes=2, pooling=POOLINGS.known(self.pooling))  # its scores are not read
         self.reader_ = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, ("0", "1"))
         return self
 
@@ -47,7 +49,8 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """(N, D) float32."""
         check_is_fitted(self)
         model, tokenizer = self.reader_.model, self.reader_.tokenizer
-        found = pooled_layers(model, encode_for(model, tokenizer, as_texts(texts)), tokenizer.specials.pad)
+        encoded = TASK_TYPES["classification"].encode(model, tokenizer, as_texts(texts))
+        found = pooled_layers(model, encoded, tokenizer.specials.pad)
         return found[:, self.layer].numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from warmstart.data import Split
+from warmstart.data.task import Split
 from warmstart.errors import DataError
 from warmstart.estimators.adapted import Adapted
 from warmstart.estimators.texts import as_texts, one_each
-from warmstart.kinds import ask
+from warmstart.tasks.predict import predict
 
 
 class TextRegressor(RegressorMixin, Adapted):  # type: ignore[misc]
@@ -22,7 +22,7 @@ class TextRegressor(RegressorMixin, Adapted):  # type: ignore[misc]
     ``score`` is R²; the head learns numbers around 0 with spread 1 and says them in the units of ``y``.
     """
 
-    kind: ClassVar = "number"
+    task_type: ClassVar = "regression"
     metric: ClassVar = "r2"
 
     def fit(self, texts: Sequence[str], y: Sequence[float]) -> TextRegressor:
@@ -37,4 +37,4 @@ class TextRegressor(RegressorMixin, Adapted):  # type: ignore[misc]
     def predict(self, texts: Sequence[str]) -> np.ndarray:
         """(N,) numbers."""
         check_is_fitted(self)
-        return np.array([row["number"] for row in ask(self.bundle_, as_texts(texts))])
+        return np.array([row["number"] for row in predict(self.bundle_, as_texts(texts))])

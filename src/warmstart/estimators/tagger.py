@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from warmstart.data import Split
+from warmstart.data.task import Split
 from warmstart.errors import DataError
 from warmstart.estimators.adapted import Adapted
 from warmstart.estimators.texts import as_words, one_each
-from warmstart.kinds import ask
+from warmstart.tasks.predict import predict
 
 
 class TokenTagger(Adapted):
@@ -21,7 +21,7 @@ class TokenTagger(Adapted):
     Texts are lists of words here. ``classes_`` (C,) are the tags, sorted; ``score`` is the share of words with the right one.
     """
 
-    kind: ClassVar = "tags"
+    task_type: ClassVar = "tagging"
     metric: ClassVar = "accuracy"
 
     def fit(self, texts: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> TokenTagger:
@@ -42,7 +42,7 @@ class TokenTagger(Adapted):
     def predict(self, texts: Sequence[Sequence[str]]) -> list[list[str | None]]:
         """For each text a tag for each word; None for words beyond the longest row."""
         check_is_fitted(self)
-        return [row["tags"] for row in ask(self.bundle_, as_words(texts))]
+        return [row["tags"] for row in predict(self.bundle_, as_words(texts))]
 
     def score(self, texts: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> float:
         """The share of words with the right tag."""

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from warmstart.errors import DataError
-from warmstart.interop import find_folder, from_huggingface
-from warmstart.model import Bundle, load
-from warmstart.workflows.run import find_bundle
+from warmstart.interop.convert import from_huggingface
+from warmstart.interop.hub import find_folder
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import find_bundle, load
 
 
 def as_texts(texts: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""What reads a backbone's states for one job. A new head is one file and one row here."""
+"""Heads: modules that map hidden states to outputs. A new head is one file and one row in ``HEADS``."""
 
 from __future__ import annotations
 
@@ -7,53 +7,45 @@ from typing import Any
 from torch import Tensor
 
 from warmstart.errors import ModelError
-from warmstart.heads.classify import ClassifyHead as ClassifyHead
-from warmstart.heads.classify import ClassifyHeadConfig as ClassifyHeadConfig
-from warmstart.heads.embed import EmbedHead as EmbedHead
-from warmstart.heads.embed import EmbedHeadConfig as EmbedHeadConfig
-from warmstart.heads.language import LanguageHead as LanguageHead
-from warmstart.heads.language import LanguageHeadConfig as LanguageHeadConfig
-from warmstart.heads.pooled import ChooseHead as ChooseHead
-from warmstart.heads.pooled import ChooseHeadConfig as ChooseHeadConfig
-from warmstart.heads.pooled import RegressHead as RegressHead
-from warmstart.heads.pooled import RegressHeadConfig as RegressHeadConfig
-from warmstart.heads.pooled import SeveralHead as SeveralHead
-from warmstart.heads.pooled import SeveralHeadConfig as SeveralHeadConfig
-from warmstart.heads.pooling import POOLINGS as POOLINGS
-from warmstart.heads.token import SpanHead as SpanHead
-from warmstart.heads.token import SpanHeadConfig as SpanHeadConfig
-from warmstart.heads.token import TagHead as TagHead
-from warmstart.heads.token import TagHeadConfig as TagHeadConfig
+from warmstart.heads.classification import ClassificationHead
+from warmstart.heads.embedding import EmbeddingHead
+from warmstart.heads.head import Head, HeadConfig
+from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.multilabel import MultilabelHead
+from warmstart.heads.multiple_choice import MultipleChoiceHead
+from warmstart.heads.regression import RegressionHead
+from warmstart.heads.span import SpanHead
+from warmstart.heads.tagging import TaggingHead
 from warmstart.registry import Registry
 
-TaskHeadConfig = ClassifyHeadConfig | SeveralHeadConfig | RegressHeadConfig | ChooseHeadConfig | TagHeadConfig | SpanHeadConfig
-TaskHead = ClassifyHead | SeveralHead | RegressHead | ChooseHead | TagHead | SpanHead
-HeadConfig = LanguageHeadConfig | EmbedHeadConfig | TaskHeadConfig
-Head = LanguageHead | EmbedHead | TaskHead
-
-HEADS: Registry[tuple[type[HeadConfig], type[Head]]] = Registry(
+HEADS: Registry[Any] = Registry(
     "head",
     {
-        "language": (LanguageHeadConfig, LanguageHead),
-        "classify": (ClassifyHeadConfig, ClassifyHead),
-        "several": (SeveralHeadConfig, SeveralHead),
-        "regress": (RegressHeadConfig, RegressHead),
-        "choose": (ChooseHeadConfig, ChooseHead),
-        "tag": (TagHeadConfig, TagHead),
-        "span": (SpanHeadConfig, SpanHead),
-        "embed": (EmbedHeadConfig, EmbedHead),
+        "language-modeling": LMHead,
+        "classification": ClassificationHead,
+        "multilabel": MultilabelHead,
+        "regression": RegressionHead,
+        "multiple-choice": MultipleChoiceHead,
+        "tagging": TaggingHead,
+        "span": SpanHead,
+        "embedding": EmbeddingHead,
     },
 )
-"""Each head's settings and its module."""
+"""Every head's class, a subclass of ``Head``; its settings are its ``config_class``."""
 
 
 def make_head(config: HeadConfig, width: int, embedding: Tensor) -> Head:
-    """A freshly initialised head for states of ``width``; a tied one shares ``embedding`` (V, D)."""
-    return HEADS[config.kind][1](config, width, embedding)  # type: ignore[arg-type]
+    """A freshly initialised head for hidden states of ``width`` (D); a tied one shares ``embedding`` (V, D)."""
+    head: Head = HEADS[config.kind](config, width, embedding)
+    return head
 
 
 def head_config(values: dict[str, Any]) -> HeadConfig:
-    """The settings of a head from plain values, told apart by their ``kind``."""
+    """The settings of a head from plain values; their ``kind`` says which one.
+
+    Raises ``ModelError`` if there is no ``kind``, ``ConfigError`` for an unknown one and for wrong values.
+    """
     if "kind" not in values:
-        raise ModelError(f"a head's settings must name its kind ({', '.join(HEADS)}), but hold {sorted(values)}")
-    return HEADS[values["kind"]][0].build(values, "head")
+        raise ModelError(f"a head's settings must name its kind ({', '.join(HEADS)}), but have only {sorted(values)}")
+    config_class: type[HeadConfig] = HEADS[values["kind"]].config_class
+    return config_class.build(values, "head")

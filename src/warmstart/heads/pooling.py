@@ -1,50 +1,54 @@
-"""Pooling: from one state per token to one state per text.
+"""Pooling: from one hidden state per token to one per text.
 
-Letters: B batch, T tokens, D width. ``mask`` (B, T) is True at real tokens, None where all are real.
+Letters: B batch, T tokens, D width. ``attention_mask`` (B, T) is True at real tokens; None: all are real.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from warmstart.registry import Registry
 
-
-def pool_first(states: Tensor, mask: Tensor | None) -> Tensor:
-    """The state of each text's first real token: (B, T, D) -> (B, D)."""
-    if mask is None:
-        return states[:, 0]
-    return _pick(states, mask.int().argmax(dim=1))
+Pooling = Callable[[Tensor, Tensor | None], Tensor]
 
 
-def pool_last(states: Tensor, mask: Tensor | None) -> Tensor:
-    """The state of each text's last real token, wherever padding stands: (B, T, D) -> (B, D)."""
-    if mask is None:
-        return states[:, -1]
-    return _pick(states, mask.shape[1] - 1 - mask.int().flip(1).argmax(dim=1))
+def pool_first(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The state of each text's first real token: (B, T, D) and mask (B, T) -> (B, D)."""
+    if attention_mask is None:
+        return hidden_states[:, 0]
+    return _pick(hidden_states, attention_mask.int().argmax(dim=1))
 
 
-def pool_mean(states: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean state of each text's real tokens: (B, T, D) -> (B, D)."""
-    if mask is None:
-        return states.mean(dim=1)
-    share = mask.to(states.dtype) / mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B, T)
-    return (states * share[..., None]).sum(dim=1)
+def pool_last(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The state of each text's last real token, on whichever side the padding is: (B, T, D) and mask (B, T) -> (B, D)."""
+    if attention_mask is None:
+        return hidden_states[:, -1]
+    return _pick(hidden_states, attention_mask.shape[1] - 1 - attention_mask.int().flip(1).argmax(dim=1))
 
 
-def _pick(states: Tensor, places: Tensor) -> Tensor:
-    return states[torch.arange(states.shape[0], device=states.device), places]
+def pool_mean(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The mean state of each text's real tokens: (B, T, D) and mask (B, T) -> (B, D)."""
+    if attention_mask is None:
+        return hidden_states.mean(dim=1)
+    weights = attention_mask.to(hidden_states.dtype) / attention_mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B, T)
+    return (hidden_states * weights[..., None]).sum(dim=1)
 
 
-POOLINGS = Registry(
+def _pick(hidden_states: Tensor, positions: Tensor) -> Tensor:
+    return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), positions]
+
+
+POOLINGS: Registry[Pooling] = Registry(
     "pooling",
     {
         "mean": pool_mean,
         "last": pool_last,
         "first": pool_first,
-        # a classification token is appended to every text and its state is read (the NAACL 2019 tutorial's way)
+        # a classification token is appended to every text and its state is read (as in the NAACL 2019 tutorial)
         "appended": pool_last,
     },
 )
-"""How a text's states become one."""
+"""How the hidden states of a text become one."""

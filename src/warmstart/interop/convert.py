@@ -15,14 +15,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmstart.backbone import GATED, Backbone, BackboneConfig
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.block import GATED
+from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError, TokenizerError
-from warmstart.heads import ClassifyHeadConfig, EmbedHeadConfig, HeadConfig, LanguageHeadConfig, make_head
+from warmstart.heads import make_head
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.head import HeadConfig
+from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import as_float, read_json, read_pooling, read_tensors, read_tokenizer
-from warmstart.model import Bundle, Model
-from warmstart.tokenizer import Tokenizer
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import ImportRecord
+from warmstart.model.model import Model
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 BY_TOKEN = ("backbone.embedding.weight", "head.weight", "head.bias")
 """tensors with a row for each token"""
@@ -49,23 +58,23 @@ def from_huggingface(folder: str | Path) -> Bundle:
     return import_folder(Path(folder)).bundle
 
 
-def import_folder(place: Path, max_tokens: int | None = None) -> Imported:
-    """The same, with what was left out and what was added; ``max_tokens`` is the longest row, where positions are rotary."""
+def import_folder(place: Path, max_length: int | None = None) -> Imported:
+    """The same, with what was left out and what was added; ``max_length`` is the longest row, where positions are rotary."""
     theirs = read_json(place / "config.json")
     name = str(theirs.get("model_type"))
     family = FAMILIES[name]
     tokenizer, stored = read_tokenizer(place), read_tensors(place)
-    config = _with_length(read_settings(family, theirs), max_tokens)
+    config = _with_length(read_settings(family, theirs), max_length)
     head = _head_for(family, theirs, stored, place)
     rows = stored[_table_name(family, stored)].shape[0]
     _check_tokenizer(tokenizer, rows)
     model, left_out = from_tensors(family, config, head, stored, rows)
     _grow(model, tokenizer.vocab_size)
-    entry: dict[str, Any] = {"command": "import", "family": name, "config": theirs, "generates": family.causal}
-    if isinstance(head, LanguageHeadConfig):
-        entry["objective"] = {"name": "causal" if family.causal else "masked"}
+    language = isinstance(head, LMHeadConfig)
+    objective = ObjectiveConfig(name="causal" if family.causal else "masked") if language else None
+    record = ImportRecord(family=name, config=theirs, objective=objective, generates=language and family.causal)
     added = tuple(tokenizer.token(i) for i in range(rows, tokenizer.vocab_size))
-    return Imported(Bundle(model, tokenizer, labels_of(family, theirs) or (), (entry,)), name, left_out, added)
+    return Imported(Bundle(model, tokenizer, labels_of(family, theirs) or (), (record,)), name, left_out, added)
 
 
 def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
@@ -83,14 +92,14 @@ def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
     return BackboneConfig.build({**family.fixed, **ours, **family.rules.read(theirs, ours)}, "config.json")
 
 
-def _with_length(config: BackboneConfig, max_tokens: int | None) -> BackboneConfig:
-    if max_tokens is None:
+def _with_length(config: BackboneConfig, max_length: int | None) -> BackboneConfig:
+    if max_length is None:
         return config
     if config.positions != "rotary":
         raise ModelError(
-            f"max_tokens is a choice where positions are rotary; this model has a table for {config.max_tokens}; leave it out"
+            f"max_length is a choice where positions are rotary; this model has a table for {config.max_length}; leave it out"
         )
-    return config.model_copy(update={"max_tokens": max_tokens})
+    return config.model_copy(update={"max_length": max_length})
 
 
 def from_tensors(
@@ -190,18 +199,18 @@ def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Te
     """The head that the file has: for words, for labels, or none, which gives embeddings (an embedding can be a head for words)."""
     if (labels := labels_of(family, theirs)) is not None:
         dropout = read_settings(family, theirs).dropout
-        return ClassifyHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout)
+        return ClassificationHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout)
     own = [one for name, one in family.head.items() if name != "head.weight" and isinstance(one, str)]
     weight = str(family.head["head.weight"])
     words = [name for name in stored if name.startswith(tuple(own))] if own else [name for name in stored if name == weight]
     tied = theirs.get("tie_word_embeddings", family.tied)
     if not words and not (family.causal and tied):
-        pooling, normalise = read_pooling(place)
-        return EmbedHeadConfig(pooling=pooling, normalise=normalise)
+        pooling, normalize = read_pooling(place)
+        return EmbeddingHeadConfig(pooling=pooling, normalize=normalize)
     table = _table_name(family, stored)
     tied = weight not in stored or torch.equal(stored[weight], stored[table])
     eps = read_settings(family, theirs).norm_eps
-    return LanguageHeadConfig(tied=tied, norm_eps=eps, **{"bias": False, **family.transform})
+    return LMHeadConfig(tied=tied, norm_eps=eps, **{"bias": False, **family.transform})
 
 
 def labels_of(family: Family, theirs: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -248,6 +257,6 @@ def _grow(model: Model, size: int) -> None:
 
     model.backbone.embedding.weight = grown(model.backbone.embedding.weight)
     model.backbone.embedding.num_embeddings = model.backbone.vocab_size = size
-    if isinstance(head.config, LanguageHeadConfig):
+    if isinstance(head, LMHead):
         head.weight = model.backbone.embedding.weight if head.config.tied else grown(head.weight)
         head.bias = None if head.bias is None else grown(head.bias)

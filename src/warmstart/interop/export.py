@@ -13,18 +13,21 @@ from typing import Any
 
 from safetensors.torch import save as serialise
 
-from warmstart.backbone import BackboneConfig
+from warmstart.adapters.insertion import inserted_adapters
+from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ConfigError, ModelError
-from warmstart.heads import ClassifyHeadConfig, EmbedHeadConfig, LanguageHeadConfig
-from warmstart.inserts import inserted
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import POOLED, free_place, pooling_files
 from warmstart.interop.framing import template
-from warmstart.model import Bundle
-from warmstart.storage import whole_folder
-from warmstart.tokenizer import Tokenizer
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import ImportRecord
+from warmstart.storage import atomic_folder
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
@@ -32,23 +35,23 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
 
     Raises ``ModelError`` that names the switch, the head or the inserted module for which no family has a word.
     """
-    if extra := sorted({str(config.plain()["kind"]) for config in inserted(bundle.model)}):
+    if extra := sorted({str(config.to_dict()["kind"]) for config in inserted_adapters(bundle.model)}):
         raise ModelError(
-            f"inserted modules have no place in this form, but {', '.join(extra)} came; fold LoRA in with merge(model)"
+            f"inserted modules have no place in this form, but {', '.join(extra)} came; fold LoRA in with merge_adapters(model)"
         )
     name = family_for(bundle)
     family, origin = FAMILIES[name], _origin(bundle, name)
     rows = _rows(bundle, origin)
-    tensors = to_tensors(family, bundle.model, prefixed=bundle.model.head.config.kind != "embed", rows=rows)
+    tensors = to_tensors(family, bundle.model, prefixed=bundle.model.head.config.kind != "embedding", rows=rows)
     settings = write_settings(family, name, bundle, origin) | {"vocab_size": rows}
     files = {
         "config.json": json.dumps(settings, indent=2).encode(),
         "model.safetensors": serialise(tensors, {"format": "pt"}),
-        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal, typed=bundle.model.backbone.config.types > 1),
+        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal, typed=bundle.model.backbone.config.token_types > 1),
     }
-    if isinstance(head := bundle.model.head.config, EmbedHeadConfig):
+    if isinstance(head := bundle.model.head.config, EmbeddingHeadConfig):
         files |= pooling_files(head, bundle.model.backbone.config.width)
-    with whole_folder(free_place(folder)) as aside:
+    with atomic_folder(free_place(folder)) as aside:
         for file, data in files.items():
             (aside / file).parent.mkdir(exist_ok=True)
             (aside / file).write_bytes(data)
@@ -60,8 +63,8 @@ def family_for(bundle: Bundle, *, headless: bool = False) -> str:
 
     With ``headless`` its head does not matter.
     """
-    told = next((entry["family"] for entry in bundle.history if entry.get("command") == "import"), None)
-    odd = {name: misfits(bundle, name, headless=headless) for name in ([told] if told else FAMILIES)}
+    imported = next((record.family for record in bundle.history if isinstance(record, ImportRecord)), None)
+    odd = {name: misfits(bundle, name, headless=headless) for name in ([imported] if imported else FAMILIES)}
     nearest = min(odd, key=lambda name: len(odd[name]))
     if odd[nearest]:
         raise ModelError(
@@ -90,11 +93,11 @@ def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
     if head.kind not in family.architectures:
         return [f"a head of the kind '{head.kind}'"]
     wanted: dict[str, Any] = {}
-    if isinstance(head, EmbedHeadConfig) and head.pooling not in POOLED:
+    if isinstance(head, EmbeddingHeadConfig) and head.pooling not in POOLED:
         return [f"the pooling '{head.pooling}'"]
-    if isinstance(head, ClassifyHeadConfig):
+    if isinstance(head, ClassificationHeadConfig):
         wanted = {"pooling": "first", "hidden": family.hidden}
-    if isinstance(head, LanguageHeadConfig):
+    if isinstance(head, LMHeadConfig):
         wanted = {"bias": False, "transform": False, **family.transform}
         if wanted["transform"]:
             wanted["norm_eps"] = bundle.model.backbone.config.norm_eps
@@ -111,12 +114,12 @@ def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[st
         words = [word for word, mine in ACTIVATIONS.items() if mine == ours.activation]
         made[key] = origin.get(key) if origin.get(key) in words else next(iter(words), ours.activation)
     made |= dict(family.must) | family.rules.write(ours)
-    length = family.settings["max_tokens"].key
+    length = family.settings["max_length"].key
     if ours.positions == "rotary":  # a shorter reach was chosen on the way in; the model has more
         made[length] = max(made[length], origin.get(length, 0))
     if bundle.labels:
         made |= {"id2label": dict(enumerate(bundle.labels)), "label2id": {label: i for i, label in enumerate(bundle.labels)}}
-    if head.kind == "language":
+    if isinstance(head, LMHeadConfig):
         made["tie_word_embeddings"] = head.tied
     specials = bundle.tokenizer.specials
     ids = {"pad_token_id": specials.pad, "bos_token_id": specials.begin, "eos_token_id": specials.eos}
@@ -128,16 +131,16 @@ def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[st
 
 def _meaning(config: BackboneConfig) -> dict[str, Any]:
     """A backbone's settings with defaults spelled out, without those that say nothing beside the others."""
-    said = config.plain() | {"kv_heads": config.groups, "head_width": config.per_head}
+    said = config.to_dict() | {"kv_heads": config.groups, "head_width": config.per_head}
     said["qkv_bias"] = config.bias if config.qkv_bias is None else config.qkv_bias
-    silent = {"init_std"} | ({"rotary_base", "rotary_stretch"} if config.positions != "rotary" else set())
-    silent |= {"window_base", "global_every"} if config.window is None else set()
+    silent = {"init_std"} | ({"rotary_base", "rotary_scaling"} if config.positions != "rotary" else set())
+    silent |= {"window_rotary_base", "global_every"} if config.window is None else set()
     return {key: value for key, value in said.items() if key not in silent}
 
 
 def _origin(bundle: Bundle, name: str) -> Mapping[str, Any]:
     """The ``config.json`` that a bundle came with."""
-    found = [entry["config"] for entry in bundle.history if entry.get("command") == "import" and entry["family"] == name]
+    found = [record.config for record in bundle.history if isinstance(record, ImportRecord) and record.family == name]
     return dict(found[0]) if found else {}
 
 

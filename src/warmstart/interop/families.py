@@ -19,7 +19,7 @@ from warmstart.registry import Registry
 _BERT_BLOCK = "encoder.layer.{i}."
 _BERT_NAMES: Names = {
     "embedding": "embeddings.word_embeddings",
-    "types": "embeddings.token_type_embeddings",
+    "token_types": "embeddings.token_type_embeddings",
     "positions": "embeddings.position_embeddings",
     "embedding_norm": "embeddings.LayerNorm",
     "blocks.{i}.attention.qkv": tuple(f"{_BERT_BLOCK}attention.self.{part}" for part in ("query", "key", "value")),
@@ -35,8 +35,8 @@ _BERT_SETTINGS = {
     "depth": Setting("num_hidden_layers", 12),
     "heads": Setting("num_attention_heads", 12),
     "feedforward": Setting("intermediate_size", 3072),
-    "max_tokens": Setting("max_position_embeddings", 512),
-    "types": Setting("type_vocab_size", 2),
+    "max_length": Setting("max_position_embeddings", 512),
+    "token_types": Setting("type_vocab_size", 2),
     "activation": Setting("hidden_act", "gelu"),
     "dropout": Setting("hidden_dropout_prob", 0.1),
     "norm_eps": Setting("layer_norm_eps", 1e-12),
@@ -45,7 +45,11 @@ _BERT_SETTINGS = {
 
 
 def _classes(name: str) -> dict[str, str]:
-    return {"language": f"{name}ForMaskedLM", "embed": f"{name}Model", "classify": f"{name}ForSequenceClassification"}
+    return {
+        "language-modeling": f"{name}ForMaskedLM",
+        "embedding": f"{name}Model",
+        "classification": f"{name}ForSequenceClassification",
+    }
 
 
 _BERT_MUST = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
@@ -63,7 +67,7 @@ _LLAMA = Family(
         "kv_heads": Setting("num_key_value_heads", None),
         "head_width": Setting("head_dim", None),
         "feedforward": Setting("intermediate_size", 11008),
-        "max_tokens": Setting("max_position_embeddings", 2048),
+        "max_length": Setting("max_position_embeddings", 2048),
         "dropout": Setting("attention_dropout", 0.0),
         "norm_eps": Setting("rms_norm_eps", 1e-6),
         "init_std": Setting("initializer_range", 0.02),
@@ -86,7 +90,7 @@ _LLAMA = Family(
     },
     left_out=(r"rotary_emb\.inv_freq$", r"^lm_head\.weight$"),
     tied=False,
-    architectures={"language": "LlamaForCausalLM", "embed": "LlamaModel"},
+    architectures={"language-modeling": "LlamaForCausalLM", "embedding": "LlamaModel"},
     rules=LLAMA_RULES,
 )  # fmt: skip
 
@@ -103,7 +107,7 @@ FAMILIES: Registry[Family] = Registry(
                 "depth": Setting("n_layer", 12),
                 "heads": Setting("n_head", 12),
                 "feedforward": Setting("n_inner", None),
-                "max_tokens": Setting("n_positions", 1024),
+                "max_length": Setting("n_positions", 1024),
                 "activation": Setting("activation_function", "gelu_new"),
                 "dropout": Setting("resid_pdrop", 0.1),
                 "norm_eps": Setting("layer_norm_epsilon", 1e-5),
@@ -124,7 +128,7 @@ FAMILIES: Registry[Family] = Registry(
             must={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
             left_out=(r"h\.\d+\.attn\.(masked_)?bias$", r"^lm_head\.weight$"),
             flipped=("attention.qkv", "attention.out", "feedforward.inner", "feedforward.out"),
-            architectures={"language": "GPT2LMHeadModel", "embed": "GPT2Model"},
+            architectures={"language-modeling": "GPT2LMHeadModel", "embedding": "GPT2Model"},
         ),
         "bert": Family(
             title="BERT, MiniLM",
@@ -156,13 +160,13 @@ FAMILIES: Registry[Family] = Registry(
                 "depth": Setting("n_layers", 6),
                 "heads": Setting("n_heads", 12),
                 "feedforward": Setting("hidden_dim", 3072),
-                "max_tokens": Setting("max_position_embeddings", 512),
+                "max_length": Setting("max_position_embeddings", 512),
                 "activation": Setting("activation", "gelu"),
                 "dropout": Setting("dropout", 0.1),
                 "init_std": Setting("initializer_range", 0.02),
             },
             names={
-                **{name: theirs for name, theirs in _BERT_NAMES.items() if not name.startswith(("types", "blocks"))},
+                **{name: theirs for name, theirs in _BERT_NAMES.items() if not name.startswith(("token_types", "blocks"))},
                 "blocks.{i}.attention.qkv": tuple(f"transformer.layer.{{i}}.attention.{part}_lin" for part in "qkv"),
                 "blocks.{i}.attention.out": "transformer.layer.{i}.attention.out_lin",
                 "blocks.{i}.norm_1": "transformer.layer.{i}.sa_layer_norm",
@@ -208,14 +212,14 @@ FAMILIES: Registry[Family] = Registry(
             _LLAMA,
             title="Qwen2, Qwen2.5",
             fixed={**_LLAMA.fixed, "qkv_bias": True},
-            architectures={"language": "Qwen2ForCausalLM", "embed": "Qwen2Model"},
+            architectures={"language-modeling": "Qwen2ForCausalLM", "embedding": "Qwen2Model"},
         ),
         "qwen3": replace(
             _LLAMA,
             title="Qwen3",
             fixed={**_LLAMA.fixed, "qk_norm": True},
             settings={**_LLAMA.settings, "head_width": Setting("head_dim", 128)},
-            architectures={"language": "Qwen3ForCausalLM", "embed": "Qwen3Model"},
+            architectures={"language-modeling": "Qwen3ForCausalLM", "embedding": "Qwen3Model"},
         ),
         "modernbert": Family(
             title="ModernBERT",
@@ -227,7 +231,7 @@ FAMILIES: Registry[Family] = Registry(
                 "depth": Setting("num_hidden_layers", 22),
                 "heads": Setting("num_attention_heads", 12),
                 "feedforward": Setting("intermediate_size", 1152),
-                "max_tokens": Setting("max_position_embeddings", 8192),
+                "max_length": Setting("max_position_embeddings", 8192),
                 "dropout": Setting("embedding_dropout", 0.0),
                 "norm_eps": Setting("norm_eps", 1e-5),
                 "init_std": Setting("initializer_range", 0.02),
@@ -255,7 +259,7 @@ FAMILIES: Registry[Family] = Registry(
                 "classifier_bias": False, "classifier_activation": "gelu",
             },
             left_out=(r"^decoder\.weight$",),
-            architectures={"language": "ModernBertForMaskedLM", "embed": "ModernBertModel"},
+            architectures={"language-modeling": "ModernBertForMaskedLM", "embedding": "ModernBertModel"},
             rules=MODERNBERT_RULES,
         ),
     },

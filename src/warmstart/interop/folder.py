@@ -17,9 +17,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from warmstart.errors import ConfigError, ModelError, TokenizerError
-from warmstart.heads import EmbedHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.storage import inside
-from warmstart.tokenizer import Tokenizer, load_tokenizer
+from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
@@ -149,9 +150,9 @@ def _pooling(told: Mapping[str, Any], folder: Path) -> str:
     return chosen[0]
 
 
-def pooling_files(head: EmbedHeadConfig, width: int) -> dict[str, bytes]:
+def pooling_files(head: EmbeddingHeadConfig, width: int) -> dict[str, bytes]:
     """What sentence-transformers needs beside a model to give the vectors that a head gives; ``read_pooling`` reads it."""
-    parts = [("Transformer", ""), ("Pooling", "1_Pooling"), *[("Normalize", "2_Normalize")] * head.normalise]
+    parts = [("Transformer", ""), ("Pooling", "1_Pooling"), *[("Normalize", "2_Normalize")] * head.normalize]
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{part}"}
         for i, (part, path) in enumerate(parts)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from warmstart.tokenizer import Tokenizer
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 def template(tokenizer: Tokenizer, last: int, *, typed: bool) -> dict[str, Any]:
-    """A post-processor that frames texts and pairs as ``data.batch.encode`` does; ``last`` is the token that they end with.
+    """A post-processor that frames texts and pairs as ``data.encode.encode`` does; ``last`` is the token that they end with.
 
     With ``typed`` the second text of a pair is of kind 1.
     """

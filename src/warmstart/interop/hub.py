@@ -13,7 +13,7 @@ import pooch
 
 from warmstart.errors import ModelError
 from warmstart.interop.folder import INDEX, WEIGHTS, shards_of
-from warmstart.storage import whole_folder
+from warmstart.storage import atomic_folder
 
 CACHE = Path.home() / ".cache" / "warmstart" / "models"
 """where a hub's models are kept once they are fetched"""
@@ -38,7 +38,7 @@ def find_folder(source: str, cache: str | Path = CACHE) -> Path:
         )
     place = Path(cache) / name.replace("/", "--")
     if not place.is_dir():
-        with whole_folder(place) as aside:
+        with atomic_folder(place) as aside:
             _fetch_all(name, aside)
     return place
 

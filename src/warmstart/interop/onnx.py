@@ -25,24 +25,15 @@ import torch
 from torch import Tensor, nn
 
 from warmstart.errors import ConfigError, ModelError
+from warmstart.heads.head import TaskHead
 from warmstart.interop.folder import free_place
 from warmstart.interop.framing import framed
-from warmstart.model import Bundle, Model
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model
 from warmstart.seeding import rng
-from warmstart.storage import whole_folder
+from warmstart.storage import atomic_folder
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-OUTPUTS = {
-    "language": ("logits",),
-    "embed": ("vectors",),
-    "classify": ("scores", "probabilities"),
-    "several": ("scores", "probabilities"),
-    "tag": ("scores", "probabilities"),
-    "regress": ("scores", "number"),
-    "choose": ("scores",),
-    "span": ("scores",),
-}
-"""what the graph says for each kind of head: the head's scores first, then what is made of them"""
 TOLERANCE = 1e-4
 """largest difference of an output, as a share of the largest output"""
 EXACT, SMALL = "model.onnx", "model.int8.onnx"
@@ -57,13 +48,19 @@ class Graph(nn.Module):
         self.temperature = temperature
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Ids, mask and kinds (B, T) int64 -> the outputs named in ``OUTPUTS``."""
+        """Ids, mask and kinds (B, T) int64 -> the outputs that the head names."""
         model, real = self.model, mask.bool()
         # the path that also returns weights has no branch on the length
-        scores = model.head(model.backbone(ids, mask=real, causal=model.causal, weights=True, types=types).last, real)
-        if len(OUTPUTS[model.head.config.kind]) == 1:
+        scores = model.head(
+            model.backbone(
+                ids, attention_mask=real, causal=model.causal, need_weights=True, token_type_ids=types
+            ).last_hidden_state,
+            real,
+        )
+        if len(model.head.onnx_outputs) == 1:
             return (scores,)
-        return scores, model.head.said(scores / self.temperature)  # type: ignore[operator]
+        assert isinstance(model.head, TaskHead)
+        return scores, model.head.predictions(scores / self.temperature)
 
 
 class Portable(nn.Module):
@@ -91,7 +88,7 @@ class Portable(nn.Module):
 
 def inputs_of(model: Model) -> tuple[str, ...]:
     """What a graph of this model is given."""
-    return INPUTS if model.backbone.config.types > 1 else INPUTS[:2]
+    return INPUTS if model.backbone.config.token_types > 1 else INPUTS[:2]
 
 
 def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
@@ -102,7 +99,7 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
     """
     _needed("onnx", "onnxscript", "onnxruntime")
     model = bundle.model.eval()
-    with whole_folder(free_place(folder)) as aside:
+    with atomic_folder(free_place(folder)) as aside:
         _write_graph(bundle, aside / EXACT)
         gap = parity(model, Portable(aside / EXACT, model))
         if not gap <= TOLERANCE:
@@ -110,7 +107,7 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
         if int8:
             _write_small(aside)
         (aside / "tokenizer.json").write_text(
-            framed(bundle.tokenizer, _last(bundle), typed=model.backbone.config.types > 1), encoding="utf-8"
+            framed(bundle.tokenizer, _last(bundle), typed=model.backbone.config.token_types > 1), encoding="utf-8"
         )
         (aside / "config.json").write_text(json.dumps(_settings(bundle), indent=1, ensure_ascii=False), encoding="utf-8")
     return gap
@@ -130,7 +127,7 @@ def parity(model: nn.Module, other: nn.Module) -> float:
 
 def probes(model: Any) -> Iterator[tuple[Tensor, ...]]:
     """Batches of 1, 2 and 4 ragged rows of random tokens, from one token to the longest row (at most 64): ids, mask, kinds."""
-    longest, draw = min(64, model.backbone.config.max_tokens), rng(0, "onnx")
+    longest, draw = min(64, model.backbone.config.max_length), rng(0, "onnx")
     for rows, tokens in ((1, 1), (2, longest // 2 + 1), (4, longest)):
         ids = torch.from_numpy(draw.integers(0, model.backbone.vocab_size, (rows, tokens)))
         mask = torch.arange(tokens) < torch.linspace(tokens, 1, rows).long()[:, None]
@@ -140,9 +137,9 @@ def probes(model: Any) -> Iterator[tuple[Tensor, ...]]:
 def _write_graph(bundle: Bundle, file: Path) -> None:
     model = bundle.model
     graph = Graph(model, bundle.calibration.temperature if bundle.calibration else 1.0).eval()
-    ids = torch.zeros(2, min(8, model.backbone.config.max_tokens), dtype=torch.int64)
+    ids = torch.zeros(2, min(8, model.backbone.config.max_length), dtype=torch.int64)
     names = inputs_of(model)
-    free = {0: torch.export.Dim("rows", min=1), 1: torch.export.Dim("tokens", min=1, max=model.backbone.config.max_tokens)}
+    free = {0: torch.export.Dim("rows", min=1), 1: torch.export.Dim("tokens", min=1, max=model.backbone.config.max_length)}
     with _quiet():
         made = torch.onnx.export(
             graph,
@@ -150,7 +147,7 @@ def _write_graph(bundle: Bundle, file: Path) -> None:
             dynamo=True,
             dynamic_shapes=(free, free, free)[: len(names)],
             input_names=list(names),
-            output_names=list(OUTPUTS[model.head.config.kind]),
+            output_names=list(model.head.onnx_outputs),
             verbose=False,
         )
         assert made is not None
@@ -191,12 +188,12 @@ def _last(bundle: Bundle) -> int:
 def _settings(bundle: Bundle) -> dict[str, Any]:
     head = bundle.model.head.config
     return {
-        "head": head.plain(),
+        "head": head.to_dict(),
         "labels": list(bundle.labels),
         "temperature": bundle.calibration.temperature if bundle.calibration else None,
         "inputs": list(inputs_of(bundle.model)),
-        "outputs": list(OUTPUTS[head.kind]),
-        "max_tokens": bundle.model.backbone.config.max_tokens,
+        "outputs": list(bundle.model.head.onnx_outputs),
+        "max_length": bundle.model.backbone.config.max_length,
         "pad_id": bundle.tokenizer.specials.pad,
     }
 

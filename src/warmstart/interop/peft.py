@@ -22,14 +22,16 @@ import torch
 from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
+from warmstart.adapters import insert_adapter
+from warmstart.adapters.insertion import inserted_adapters
+from warmstart.adapters.lora import Lora, LoraConfig
 from warmstart.errors import ModelError
-from warmstart.inserts import Lora, LoraConfig, insert, inserted
 from warmstart.interop.export import family_for
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import Family
 from warmstart.interop.folder import as_float, free_place, read_json, read_tensor_file
-from warmstart.model import Bundle
-from warmstart.storage import whole_folder
+from warmstart.model.bundle import Bundle
+from warmstart.storage import atomic_folder
 
 BEFORE = "base_model.model."
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -43,7 +45,9 @@ MUST: Mapping[str, Any] = {
 
 
 def read_lora(bundle: Bundle, folder: str | Path) -> LoraConfig:
-    """Insert the low-rank pairs of a peft folder into a bundle's backbone, in place; ``merge`` folds them in, ``undo`` drops them.
+    """Insert the low-rank pairs of a peft folder into a bundle's backbone, in place.
+
+    ``merge_adapters`` folds them into the weights, ``remove_adapters`` removes them.
 
     Raises ``ModelError`` for what is no plain LoRA, and for tensors that this model has no place for.
     """
@@ -64,7 +68,7 @@ def read_lora(bundle: Bundle, folder: str | Path) -> LoraConfig:
     config = LoraConfig.build(
         {"rank": told["r"], "alpha": told["lora_alpha"], "targets": targets, "dropout": told.get("lora_dropout", 0.0)}, CONFIG
     )
-    insert(backbone, config, seed=0)  # pairs begin at zero: those that are not in the file add nothing
+    insert_adapter(backbone, config, seed=0)  # pairs begin at zero: those that are not in the file add nothing
     for (host, target), pairs in found.items():
         _fill(backbone.get_submodule(host), target, pairs, host)
     return config
@@ -75,12 +79,12 @@ def write_lora(bundle: Bundle, folder: str | Path) -> None:
 
     Raises ``ModelError`` where there is none, or several of different settings.
     """
-    loras = [config for config in inserted(bundle.model.backbone) if isinstance(config, LoraConfig)]
+    loras = [config for config in inserted_adapters(bundle.model.backbone) if isinstance(config, LoraConfig)]
     if len(loras) != 1:
         raise ModelError(f"a model with one LoRA is needed, but this one has {len(loras)}; adapt it with the scheme lora")
     name = family_for(bundle, headless=True)
     family = FAMILIES[name]
-    prefix = family.prefix if bundle.model.head.config.kind == "language" else ""
+    prefix = family.prefix if bundle.model.head.config.kind == "language-modeling" else ""
     pairs: dict[str, tuple[Tensor, Tensor]] = {}
     ends = set[str]()
     for i, block in enumerate(bundle.model.backbone.blocks):
@@ -100,7 +104,7 @@ def write_lora(bundle: Bundle, folder: str | Path) -> None:
         "lora_alpha": loras[0].alpha / loras[0].rank * rank,
         "lora_dropout": loras[0].dropout, "fan_in_fan_out": bool(family.flipped), "inference_mode": True,
     }  # fmt: skip
-    with whole_folder(free_place(folder)) as aside:
+    with atomic_folder(free_place(folder)) as aside:
         (aside / CONFIG).write_text(json.dumps(told, indent=2), encoding="utf-8")
         (aside / WEIGHTS).write_bytes(serialise({key: tensor.contiguous() for key, tensor in tensors.items()}, {"format": "pt"}))
 

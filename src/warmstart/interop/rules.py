@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from warmstart.backbone import BackboneConfig
+from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError
 
 LONGEST = 8192
@@ -30,13 +30,13 @@ NO_RULES = Rules(lambda _theirs, _ours: {}, lambda _ours: {})
 def _offset(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """The first token stands after the padding's row: pad 1 -> offset 2, and two of the table's rows are no positions."""
     offset = theirs.get("pad_token_id", 1) + 1
-    return {"position_offset": offset, "max_tokens": ours["max_tokens"] - offset}
+    return {"position_offset": offset, "max_length": ours["max_length"] - offset}
 
 
 ROBERTA_RULES = Rules(
     _offset,
     lambda ours: {
-        "pad_token_id": ours.position_offset - 1, "max_position_embeddings": ours.max_tokens + ours.position_offset,
+        "pad_token_id": ours.position_offset - 1, "max_position_embeddings": ours.max_length + ours.position_offset,
     },
 )  # fmt: skip
 
@@ -52,17 +52,17 @@ def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _llama_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     rope = _rope(theirs)
-    made: dict[str, Any] = {"rotary_base": rope["rope_theta"], "max_tokens": min(ours["max_tokens"], LONGEST)}
+    made: dict[str, Any] = {"rotary_base": rope["rope_theta"], "max_length": min(ours["max_length"], LONGEST)}
     if rope["rope_type"] == "llama3":
         keys = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-        made["rotary_stretch"] = tuple(rope[key] for key in keys)
+        made["rotary_scaling"] = tuple(rope[key] for key in keys)
     return made
 
 
 def _llama_write(ours: BackboneConfig) -> dict[str, Any]:
     rope: dict[str, Any] = {"rope_theta": ours.rotary_base, "rope_type": "default"}
-    if ours.rotary_stretch:
-        factor, low, high, length = ours.rotary_stretch
+    if ours.rotary_scaling:
+        factor, low, high, length = ours.rotary_scaling
         rope |= {"rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high}
         rope["original_max_position_embeddings"] = length
     return {"rope_parameters": rope, "rope_theta": ours.rotary_base, "num_key_value_heads": ours.groups, "head_dim": ours.per_head}
@@ -83,20 +83,20 @@ def _modernbert_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[st
     wide_base = rope.get("full_attention", {}).get("rope_theta", theirs.get("global_rope_theta", 160_000.0))
     near_base = rope.get("sliding_attention", {}).get("rope_theta", theirs.get("local_rope_theta") or 10_000.0)
     window = theirs.get("local_attention", 128) // 2
-    made = {"rotary_base": wide_base, "window_base": near_base, "window": window, "global_every": every}
-    return made | {"max_tokens": min(ours["max_tokens"], LONGEST)}
+    made = {"rotary_base": wide_base, "window_rotary_base": near_base, "window": window, "global_every": every}
+    return made | {"max_length": min(ours["max_length"], LONGEST)}
 
 
 def _modernbert_write(ours: BackboneConfig) -> dict[str, Any]:
     kinds = ["sliding_attention" if ours.is_local(i) else "full_attention" for i in range(ours.depth)]
     rope = {
         "full_attention": {"rope_type": "default", "rope_theta": ours.rotary_base},
-        "sliding_attention": {"rope_type": "default", "rope_theta": ours.window_base},
+        "sliding_attention": {"rope_type": "default", "rope_theta": ours.window_rotary_base},
     }
     old = {
         "global_attn_every_n_layers": ours.global_every,
         "global_rope_theta": ours.rotary_base,
-        "local_rope_theta": ours.window_base,
+        "local_rope_theta": ours.window_rotary_base,
     }
     return {"layer_types": kinds, "rope_parameters": rope, "local_attention": 2 * (ours.window or 0), **old}
 

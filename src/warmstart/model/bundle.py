@@ -1,67 +1,96 @@
-"""A bundle in memory: a model with all that is needed to use it."""
+"""A bundle in memory: a model with everything needed to use it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from warmstart.errors import ModelError
-from warmstart.heads import LanguageHead
+from warmstart.heads.language_modeling import LMHead
 from warmstart.model.calibration import Calibration
+from warmstart.model.history import AnswersRecord, LanguageRecord, Record
 from warmstart.model.model import Model
-from warmstart.tokenizer import Tokenizer
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A model with all that is needed to use it."""
+    """A model with everything needed to use it.
+
+    Raises ``ModelError`` if the tokenizer has more tokens than the embedding has rows, or the label names do not fit the head.
+    """
 
     model: Model
     tokenizer: Tokenizer
     labels: tuple[str, ...] = ()
-    """names of the classes, in the order of the head's logits; empty for a language model"""
-    history: tuple[dict[str, Any], ...] = field(default=())
-    """what made it, oldest first: one entry per command, with its settings and results"""
+    """names of the classes in the order of the head's logits; empty for a language model"""
+    history: tuple[Record, ...] = ()
+    """how it was made, oldest first: one record for each command"""
     calibration: Calibration | None = None
-    """what it knows of its own confidence, if it gives labels"""
+    """how far its confidence can be trusted, if it was measured"""
 
     def __post_init__(self) -> None:
-        known, have = self.tokenizer.vocab_size, self.model.backbone.vocab_size
-        if known > have:  # an embedding may have spare rows: many are rounded up to a size that hardware likes
+        tokens, rows = self.tokenizer.vocab_size, self.model.backbone.vocab_size
+        if tokens > rows:  # an embedding may have spare rows: many are rounded up to a size that suits the hardware
             raise ModelError(
-                f"the tokenizer has {known} tokens, but the backbone's embedding has {have}; "
+                f"the tokenizer has {tokens} tokens, but the backbone's embedding has {rows} rows; "
                 "load the tokenizer that the weights were trained with"
             )
         classes = getattr(self.model.head.config, "classes", 0)
         if len(self.labels) != classes:
-            raise ModelError(f"the head has {classes} classes, but {len(self.labels)} label names came: {list(self.labels)}")
+            raise ModelError(f"the head has {classes} classes, but got {len(self.labels)} label names: {list(self.labels)}")
+        if strange := [record for record in self.history if not isinstance(record, Record)]:
+            raise ModelError(
+                f"history must hold records (see warmstart.model.history), but got {strange[0]!r}; "
+                "OtherRecord(name=..., details={...}) holds anything"
+            )
+
+    @property
+    def language_record(self) -> LanguageRecord | None:
+        """The last record, if it says how the language head was trained."""
+        last = self.history[-1] if self.history else None
+        return last if isinstance(last, LanguageRecord) and isinstance(self.model.head, LMHead) else None
+
+    @property
+    def objective(self) -> ObjectiveConfig | None:
+        """The objective that the language head was last trained on; None if there is no language head.
+
+        If the history does not say, it follows from the direction in which the backbone reads.
+        """
+        if not isinstance(self.model.head, LMHead):
+            return None
+        known = self.language_record.objective if self.language_record else None
+        return known or ObjectiveConfig(name="causal" if self.model.causal else "masked")
 
     @property
     def generates(self) -> bool:
-        """It has a language head, and was trained to write from left to right."""
-        return isinstance(self.model.head, LanguageHead) and bool(self.history and self.history[-1].get("generates"))
+        """Whether it has a language head that was trained to generate text from left to right."""
+        return bool(self.language_record and self.language_record.generates)
+
+    @property
+    def answers_record(self) -> AnswersRecord | None:
+        """How it was trained to answer questions, if it was."""
+        return self.language_record if isinstance(self.language_record, AnswersRecord) else None
 
     @property
     def likelihood(self) -> Literal["causal", "masked"] | None:
-        """How it is to be asked how likely a text is: token after token, or gap by gap; None where it never learned that.
+        """How to measure the probability of a text: token after token, or one masked token at a time.
 
-        A hybrid model learned both, its gaps one place early, and is asked token after token. One that learned spans behind
-        sentinels has predicted nothing but what was hidden, and never plain text.
+        None: the model has not learned to predict plain text.
+
+        A hybrid model learned both, its masked tokens one position early, and is read token after token. A model trained on spans
+        behind sentinels has only predicted hidden spans, never plain text.
         """
-        if not isinstance(self.model.head, LanguageHead):
+        if not isinstance(self.model.head, LMHead):
             return None
-        objective = self.history[-1].get("objective") if self.history else None
-        if objective and objective["name"] == "span" and not self.generates:
+        if self.objective and not OBJECTIVES[self.objective.name].plain_text and not self.generates:
             return None
         return "causal" if self.generates or self.model.causal else "masked"
 
     @property
-    def unwritten(self) -> list[int]:
-        """Ids that are never written: special ones but the end, and rows of the embedding that no token has."""
+    def never_generated(self) -> list[int]:
+        """Token ids that must never be generated: special tokens except end-of-text, and embedding rows without a token."""
         specials, spare = self.tokenizer.specials, range(self.tokenizer.vocab_size, self.model.backbone.vocab_size)
         return [*sorted(specials.all() - {specials.eos}), *spare]
-
-    @property
-    def answers(self) -> bool:
-        """It was taught to answer questions in writing."""
-        return isinstance(self.model.head, LanguageHead) and bool(self.history and self.history[-1].get("command") == "answers")

@@ -1,4 +1,4 @@
-"""What a bundle knows of its own confidence."""
+"""How far a bundle's confidence can be trusted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from warmstart.config import Config
 
 
 class Calibration(Config):
-    """Fitted after training, on texts that were not trained on."""
+    """Measured after training, on texts that were not trained on."""
 
     temperature: float = Field(1.0, gt=0)
-    """logits are divided by it"""
+    """logits are divided by it (Guo et al. 2017)"""
     held_out: tuple[tuple[float, bool], ...] = ()
-    """confidence, and whether it was right, of texts that chose nothing: bars are found on them"""
+    """confidence and correctness of the prediction for texts that chose nothing; thresholds are found on them"""

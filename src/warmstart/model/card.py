@@ -1,60 +1,52 @@
-"""The model card: a bundle's README.md, written from what the bundle itself knows (Mitchell et al. 2019).
+"""The model card: a bundle's README.md, written from the bundle alone (Mitchell et al. 2019).
 
-It says what the model is and how to use it, what it scored beside what, on which data and with which findings of the audit, what
-made it, and where its limits are. It is for people: nothing reads it back, and it may be edited.
+What the model is, how to use it, its scores beside those of baselines, the data with the findings of the audit, how it was made,
+and its limits. It is for people: nothing reads it back, and it may be edited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from warmstart.model.bundle import Bundle
+from warmstart.heads.embedding import EmbeddingHead
+from warmstart.heads.language_modeling import LMHead
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import (
+    AdaptRecord,
+    AnswersRecord,
+    ComparisonRecord,
+    ContinualRecord,
+    ContinuedPretrainingRecord,
+    MultitaskRecord,
+    PretrainRecord,
+    Record,
+    TaskRecord,
+)
+from warmstart.stats.formatting import percent, percent_interval
 
-TAGS = {
-    "language": "text-generation",
-    "classify": "text-classification",
-    "several": "text-classification",
-    "regress": "text-classification",
-    "choose": "multiple-choice",
-    "tag": "token-classification",
-    "span": "question-answering",
-    "embed": "sentence-similarity",
-}
-"""what the hub of Hugging Face calls the job of each kind of head"""
-JOBS = {
-    "classify": "gives each text one of {classes} labels",
-    "several": "says of each of {classes} labels whether a text has it",
-    "regress": "gives each text a number",
-    "choose": "chooses among {alternatives} alternatives",
-    "tag": "gives each word one of {classes} tags",
-    "span": "finds the answer to a question in a passage",
-    "embed": "gives each text a vector",
-}
-FEW = 3
-"""seeds below which results say little"""
-CLASSES = 30
-"""labels that are listed at most"""
+FEW_SEEDS = 3
+"""fewer seeds than this say little"""
+MAX_LABELS = 30
+"""no more labels than this are listed"""
 
 
 def card(bundle: Bundle) -> str:
-    """The card in Markdown, with the hub's header."""
-    history = bundle.history
-    parts = [_header(bundle), f"# {_title(bundle)}", _what(bundle), "## Use", _use(bundle)]
+    """The card in Markdown, with the header that the Hugging Face hub reads."""
+    parts = [_header(bundle), f"# {_title(bundle)}", _description(bundle), "## Use", _usage(bundle)]
     for title, body in (
-        ("Results", [_results(entry) for entry in history]),
-        ("Data", [_data(entry) for entry in history]),
-        ("How it was made", [_made(entry) for entry in history]),
+        ("Results", [_results(record) for record in bundle.history]),
+        ("Data", [_data(record) for record in bundle.history]),
+        ("How it was made", [_origin(record) for record in bundle.history]),
     ):
-        if said := [text for text in body if text]:
-            parts += [f"## {title}", *said]
+        if texts := [text for text in body if text]:
+            parts += [f"## {title}", *texts]
     parts += ["## Limits", "\n".join(f"- {line}" for line in _limits(bundle))]
     return "\n\n".join(parts) + "\n"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table in Markdown; what would end a cell is written so that it does not."""
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table in Markdown; bars and line ends within a cell are escaped."""
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, ["---"] * len(header), *rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
@@ -64,115 +56,129 @@ def _header(bundle: Bundle) -> str:
 
 
 def _tag(bundle: Bundle) -> str:
-    kind = bundle.model.head.config.kind
-    return "fill-mask" if kind == "language" and not bundle.generates else TAGS[kind]
+    return "fill-mask" if _is_language_model(bundle) and not bundle.generates else bundle.model.head.hub_task
 
 
 def _title(bundle: Bundle) -> str:
-    names = [entry["task"]["name"] for entry in bundle.history if isinstance(entry.get("task"), Mapping)]
-    return f"A model for {names[-1]}" if names else "A language model" if _speaks(bundle) else "A model for texts"
+    tasks = [task.name for record in bundle.history if (task := _task(record))]
+    return f"A model for {tasks[-1]}" if tasks else "A language model" if _is_language_model(bundle) else "A text model"
 
 
-def _speaks(bundle: Bundle) -> bool:
-    return bundle.model.head.config.kind == "language"
+def _task(record: Record) -> TaskRecord | None:
+    """The labelled task of a step, if it has one."""
+    return record.task if isinstance(record, AdaptRecord | AnswersRecord | ContinualRecord | MultitaskRecord) else None
 
 
-def _what(bundle: Bundle) -> str:
-    model, shape = bundle.model, bundle.model.backbone.config
-    if bundle.answers:
+def _comparison(record: Record) -> ComparisonRecord | None:
+    return record.comparison if isinstance(record, AdaptRecord | AnswersRecord) else None
+
+
+def _is_language_model(bundle: Bundle) -> bool:
+    return isinstance(bundle.model.head, LMHead)
+
+
+def _description(bundle: Bundle) -> str:
+    model, config = bundle.model, bundle.model.backbone.config
+    if bundle.answers_record:
         job = "answers questions in writing"
-    elif _speaks(bundle):
-        job = "writes text from left to right" if bundle.generates else "says which token stands in a gap"
+    elif _is_language_model(bundle):
+        job = "generates text from left to right" if bundle.generates else "predicts masked tokens"
     else:
-        job = JOBS[model.head.config.kind].format(**model.head.config.plain())
+        job = model.head.description()
     count = sum(parameter.numel() for parameter in model.parameters())
     lines = [
-        f"A Transformer that {job}: width {shape.width}, {shape.depth} blocks, {shape.heads} heads, {count:,} parameters, "
-        f"{bundle.tokenizer.vocab_size:,} tokens."
+        f"A Transformer that {job}: width {config.width}, {config.depth} blocks, {config.heads} heads, {count:,} parameters, "
+        f"a vocabulary of {bundle.tokenizer.vocab_size:,} tokens."
     ]
     if bundle.labels:
-        more = f" … ({len(bundle.labels)} in all)" if len(bundle.labels) > CLASSES else ""
-        lines.append(f"Labels: {', '.join(f'`{name}`' for name in bundle.labels[:CLASSES])}{more}.")
+        more = f" … ({len(bundle.labels)} in all)" if len(bundle.labels) > MAX_LABELS else ""
+        lines.append(f"Labels: {', '.join(f'`{name}`' for name in bundle.labels[:MAX_LABELS])}{more}.")
     return "\n\n".join(lines)
 
 
-def _use(bundle: Bundle) -> str:
-    task = not _speaks(bundle) and bundle.model.head.config.kind != "embed"
-    command = "predict" if task or bundle.answers else "generate" if bundle.generates else ""
-    lines = ["warmstart doctor FOLDER                # is it whole, and does it say what it said when it was saved?"]
+def _usage(bundle: Bundle) -> str:
+    embeds = isinstance(bundle.model.head, EmbeddingHead)
+    labels = not _is_language_model(bundle) and not embeds
+    command = "predict" if labels or bundle.answers_record else "generate" if bundle.generates else ""
+    lines = ["warmstart doctor FOLDER                # is it complete, and does it reproduce its stored outputs?"]
     lines += [f'warmstart {command} FOLDER "a text"'] if command else []
-    call = "ws.ask(bundle, texts)" if task else "" if _speaks(bundle) else "ws.embed(bundle, texts)"
+    call = "ws.predict(bundle, texts)" if labels else "ws.embed(bundle, texts)" if embeds else ""
     call = 'ws.generate(bundle, "a text")' if command == "generate" else call
     python = f'\n\n```python\nimport warmstart as ws\n\nbundle = ws.load("FOLDER")\n{call}\n```' if call else ""
     return "```sh\n" + "\n".join(lines) + "\n```" + python
 
 
-def _results(entry: Mapping[str, Any]) -> str:
-    """What was measured when this was made; empty where nothing was."""
-    said = []
-    if comparison := entry.get("comparison"):
-        metric, rows = comparison["metric"], sorted(comparison["rows"], key=lambda row: -row["mean"])
-        cells = [[row["name"], _score(row), len(row["scores"]), row["note"]] for row in rows]
-        said += [table(("method", f"{metric} on test texts (95 % interval over seeds)", "runs", "note"), cells)]
-        said += ["\n".join(f"- {sentence}" for sentence in comparison["sentences"])] if comparison["sentences"] else []
-    if classes := entry.get("test", {}).get("per_class"):
-        cells = [
-            [row["name"], *(f"{row[name]:.3f}" for name in ("precision", "recall", "f1")), row["support"]]
-            for row in classes[:CLASSES]
+def _results(record: Record) -> str:
+    """What was measured at this step; empty if nothing was."""
+    parts = []
+    if comparison := _comparison(record):
+        header = ("method", f"{comparison.metric} on the test split (95% interval over seeds)", "runs", "note")
+        methods = sorted(comparison.methods, key=lambda method: -method.mean)
+        rows = [
+            (
+                method.name,
+                percent(method.mean)
+                if method.low is None or method.high is None
+                else percent_interval(method.mean, method.low, method.high),
+                len(method.scores),
+                method.note,
+            )
+            for method in methods
         ]
-        said += ["Each label, of the run that is saved here:", table(("label", "precision", "recall", "F1", "test texts"), cells)]
-    if figures := entry.get("held_out"):
-        cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in figures.items() if isinstance(value, int | float)]
-        said += ["As a language model, on held-out text:", table(("figure", "value"), cells)]
-    if verdict := entry.get("verdict"):
-        said += [f"Going on with pretraining: {verdict}."]
-    return "\n\n".join(said)
+        parts += [markdown_table(header, rows)]
+        parts += ["\n".join(f"- {sentence}" for sentence in comparison.findings)] if comparison.findings else []
+    if isinstance(record, AdaptRecord) and record.test and record.test.per_class:
+        cells = [
+            [row.name, *(f"{value:.3f}" for value in (row.precision, row.recall, row.f1)), row.support]
+            for row in record.test.per_class[:MAX_LABELS]
+        ]
+        columns = ("label", "precision", "recall", "F1", "test texts")
+        parts += ["Each label, for the run that is saved here:", markdown_table(columns, cells)]
+    if isinstance(record, PretrainRecord) and record.held_out:
+        cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in record.held_out.items()]
+        parts += ["As a language model, on held-out text:", markdown_table(("metric", "value"), cells)]
+    if isinstance(record, ContinuedPretrainingRecord):
+        parts += [f"Continued pretraining: {record.decision}"]
+    return "\n\n".join(parts)
 
 
-def _score(row: Mapping[str, Any]) -> str:
-    mean = f"{100 * row['mean']:.1f} %"
-    return mean if row["low"] is None else f"{mean} ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
+def _data(record: Record) -> str:
+    parts = []
+    if task := _task(record):
+        sizes = {"train": task.train, "validation": task.validation, "test": task.test}
+        parts.append(f"`{task.name}`: {', '.join(f'{size:,} for {name}' for name, size in sizes.items() if size is not None)}.")
+    if isinstance(record, PretrainRecord) and record.corpus:
+        parts.append(f"Text: {record.tokens:,} tokens were read, from a corpus with the digest `{record.corpus[:16]}`.")
+    if isinstance(record, AdaptRecord) and record.audit is not None:
+        findings = [f"- {finding.severity}: {finding.sentence}" for finding in record.audit]
+        parts.append("\n".join(["Findings of the audit:", "", *findings]) if findings else "The audit of the data found nothing.")
+    return "\n\n".join(parts)
 
 
-def _data(entry: Mapping[str, Any]) -> str:
-    said = []
-    if isinstance(task := entry.get("task"), Mapping):
-        sizes = [f"{task[name]:,} for {name}" for name in ("train", "validation", "test") if name in task]
-        said.append(f"`{task['name']}`: {', '.join(sizes)}.")
-    if "corpus" in entry:
-        said.append(f"Text: {entry['tokens']:,} tokens read, of a corpus with the fingerprint `{entry['corpus'][:16]}`.")
-    if "audit" in entry:
-        found = [f"- {severity}: {sentence}" for severity, sentence in entry["audit"]]
-        said.append("\n".join(["The audit of the data found:", "", *found]) if found else "The audit of the data found nothing.")
-    return "\n\n".join(said)
-
-
-def _made(entry: Mapping[str, Any]) -> str:
-    """One line of what was done: the command, when and where."""
-    where = entry.get("provenance", {})
-    name = entry.get("command", "made by hand") + (f" ({entry['family']})" if "family" in entry else "")
-    details = [f"seed {entry['seed']}"] if "seed" in entry else []
-    details += [f"{entry['seconds']:.0f} s"] if "seconds" in entry else []
-    details += [where[key] for key in ("date", "machine") if key in where]
-    details += [f"warmstart {where['warmstart']}"] if "warmstart" in where else []
-    line = f"**{name}**" + (f": {', '.join(details)}" if details else "")
-    return f"{line}\n\n```sh\n{where['command']}\n```" if "command" in where else line
+def _origin(record: Record) -> str:
+    """One line on this step: the command, its duration, when and where it ran."""
+    origin = record.provenance
+    seed, seconds = getattr(record, "seed", None), getattr(record, "seconds", None)
+    details = [f"seed {seed}"] if seed is not None else []
+    details += [f"{seconds:.0f} s"] if seconds is not None else []
+    details += [origin.date, origin.machine, f"warmstart {origin.warmstart}"] if origin else []
+    line = f"**{record.title}**" + (f": {', '.join(details)}" if details else "")
+    return f"{line}\n\n```sh\n{origin.command}\n```" if origin else line
 
 
 def _limits(bundle: Bundle) -> Iterator[str]:
-    shape = bundle.model.backbone.config
-    yield f"It reads at most {shape.max_tokens:,} tokens; what is longer loses its end."
-    yield "It was measured on the texts named above only; texts of another kind may fare otherwise."
-    comparisons = [entry["comparison"] for entry in bundle.history if entry.get("comparison")]
-    if comparisons and len(comparisons[-1]["rows"][0]["scores"]) < FEW:
-        yield "It was trained with too few seeds to say how much chance there is in its score."
+    config = bundle.model.backbone.config
+    yield f"It reads at most {config.max_length:,} tokens; longer texts are cut at the end."
+    yield "It was measured on the texts named above only; results on other texts may differ."
+    comparisons = [comparison for record in bundle.history if (comparison := _comparison(record))]
+    if comparisons and len(comparisons[-1].methods[0].scores) < FEW_SEEDS:
+        yield f"It was trained with fewer than {FEW_SEEDS} seeds, too few to estimate how much its score varies."
     if bundle.labels and _tag(bundle) == "text-classification":
-        proved = bundle.calibration and bundle.calibration.held_out
         yield (
-            "`warmstart predict --target-error 0.05` keeps silent where it is not sure enough."
-            if proved
-            else "How sure it is was not proved on texts kept for that; adapt with `--calibration` to be promised a target error."
+            "With `warmstart predict --target-error 0.05` it abstains when its confidence is too low."
+            if bundle.calibration and bundle.calibration.held_out
+            else "Its confidence was not checked on held-out texts; adapt with `--calibration` for a guaranteed target error."
         )
-    if _speaks(bundle):
-        yield "It may repeat what its training text holds, and says what is likely there, not what is true."
-    yield "Who may use the texts that it learned from, and for what, is not known here."
+    if _is_language_model(bundle):
+        yield "It may repeat its training text, and it generates what is likely there, not what is true."
+    yield "The licence and the terms of use of its training texts are not recorded."

@@ -1,13 +1,13 @@
-"""A bundle on disk: one folder that holds a whole model and can prove that it is whole.
+"""A bundle on disk: one folder with a complete model that can check itself.
 
-    bundle.json            settings of backbone, inserts and head, labels, calibration, history, every file's and tensor's hash
+    bundle.json            settings of backbone, adapters and head, labels, calibration, history, the hash of every file and tensor
     weights.safetensors    backbone and head
     tokenizer.json         the tokenizer
-    selftest.safetensors   probe rows and what the model said of them when it was saved
+    selftest.safetensors   test rows and the outputs for them when the bundle was saved
     README.md              the model card, for people; nothing reads it back
 
-Loading checks every hash, name and shape; a bundle cannot lose its head or its tokenizer unnoticed. Saving ends with a reload in a
-fresh process that must reproduce the stored outputs, before the folder takes its place. There is no pickle anywhere.
+Loading checks every hash, name and shape: a lost head or tokenizer is an error. Saving ends with a reload in a fresh process, which
+must reproduce the stored outputs before the folder is put in place. There are no pickles.
 """
 
 from __future__ import annotations
@@ -24,29 +24,32 @@ from safetensors.torch import save as serialise
 from torch import Tensor
 
 from warmstart import __version__
-from warmstart.backbone import Backbone, BackboneConfig
+from warmstart.adapters import adapter_config, insert_adapter
+from warmstart.adapters.insertion import inserted_adapters
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import BundleError, UncheckedWarning
 from warmstart.heads import head_config, make_head
-from warmstart.inserts import insert, insert_config, inserted
 from warmstart.model.bundle import Bundle
 from warmstart.model.calibration import Calibration
 from warmstart.model.card import card
+from warmstart.model.history import read_record
 from warmstart.model.model import Model
+from warmstart.model.old_formats import upgraded
 from warmstart.model.selftest import failures, make_selftest
 from warmstart.processes import run_python
-from warmstart.storage import sha256, whole_folder
-from warmstart.tokenizer import Tokenizer
+from warmstart.storage import atomic_folder, sha256
+from warmstart.tokenizer.tokenizer import Tokenizer
 
-FORMAT = 1
+FORMAT = 2
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
 
 
 def save(bundle: Bundle, folder: str | Path) -> Path:
-    """Write a bundle and prove it: reload it in a fresh process, compare outputs, then put it in place.
+    """Write a bundle and check it: reload it in a fresh process, compare outputs, then put it in place. Returns the folder.
 
-    Raises ``StorageError`` when the disk refuses and ``BundleError`` when the reload differs; either way what stood in ``folder``
-    before is untouched. A folder that is not a bundle is never replaced.
-    If the check itself cannot run (no second process, no memory
+    Raises ``StorageError`` if it cannot be written and ``BundleError`` if the outputs differ; either way the previous contents of
+    ``folder`` stay. A folder that is not a bundle is never replaced. If the check itself cannot run (no second process, no memory
     for one), the bundle is kept with an ``UncheckedWarning``, and the command line exits with code 1.
     """
     target = Path(folder)
@@ -62,7 +65,7 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
     manifest = _manifest(bundle, tensors) | {"files": {name: sha256(data) for name, data in contents.items()}}
     contents["README.md"] = card(bundle).encode()
     contents["bundle.json"] = json.dumps(manifest | {"digest": _digest(manifest)}, indent=1, ensure_ascii=False).encode()
-    with whole_folder(target) as aside:
+    with atomic_folder(target) as aside:
         for name, data in contents.items():
             (aside / name).write_bytes(data)
         unchecked = _verify_in_fresh_process(aside)
@@ -76,19 +79,20 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
 
 
 def load(folder: str | Path, *, selftest: bool = False) -> Bundle:
-    """The bundle in a folder. Raises ``BundleError`` that names the missing, damaged or exchanged file or tensor.
+    """The bundle in a folder. Raises ``BundleError`` that names a missing, damaged or exchanged file or tensor.
 
-    With ``selftest`` the model must also reproduce the outputs that were stored when it was saved.
+    With ``selftest`` the model must also reproduce its stored outputs.
     """
     place = Path(folder)
     manifest = _read_manifest(place)
     contents = {name: _read_file(place, name, manifest["files"].get(name)) for name in FILES}
     tensors = _read_tensors(place, contents["weights.safetensors"], manifest["tensors"])
+    manifest, tensors = upgraded(manifest, tensors)
     tokenizer = Tokenizer.from_json(contents["tokenizer.json"].decode())
     model = _rebuild(place, manifest, tensors)
-    known = manifest.get("calibration")  # bundles of older versions have none
-    calibration = Calibration.build(known, "calibration") if known else None
-    bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), tuple(manifest["history"]), calibration)
+    calibration = Calibration.build(manifest["calibration"], "calibration") if manifest["calibration"] else None
+    history = tuple(map(read_record, manifest["history"]))
+    bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), history, calibration)
     if selftest and (found := failures(model, tokenizer, parse_tensors(contents["selftest.safetensors"]))):
         raise BundleError(f"{place} fails its self-test: {'; '.join(found)}; it was damaged, or this machine computes differently")
     return bundle
@@ -98,14 +102,14 @@ def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "warmstart": __version__,
-        "backbone": bundle.model.backbone.config.plain(),
+        "backbone": bundle.model.backbone.config.to_dict(),
         "vocab_size": bundle.model.backbone.vocab_size,
-        "head": bundle.model.head.config.plain(),
+        "head": bundle.model.head.config.to_dict(),
         "causal": bundle.model.causal,
-        "inserted": [config.plain() for config in inserted(bundle.model.backbone)],
+        "adapters": [config.to_dict() for config in inserted_adapters(bundle.model.backbone)],
         "labels": list(bundle.labels),
-        "calibration": bundle.calibration.plain() if bundle.calibration else None,
-        "history": list(bundle.history),
+        "calibration": bundle.calibration.to_dict() if bundle.calibration else None,
+        "history": [record.to_dict() for record in bundle.history],
         "tensors": {name: [list(tensor.shape), _hash(tensor)] for name, tensor in tensors.items()},
     }
 
@@ -123,14 +127,14 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     if not place.is_dir():
         raise BundleError(f"there is no bundle at {place}: a folder with bundle.json was expected")
     if not file.is_file():
-        raise BundleError(f"{place} is not a bundle, or has lost its bundle.json; copy the whole folder again")
+        raise BundleError(f"{place} is not a bundle, or its bundle.json is missing; copy the whole folder again")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         digest = manifest.pop("digest")
     except OSError as error:
         raise BundleError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, AttributeError):
-        raise BundleError(f"{file} is damaged: it does not read as a bundle's JSON; copy it again") from None
+        raise BundleError(f"{file} is damaged: it is not the JSON of a bundle; copy it again") from None
     if digest != _digest(manifest):
         raise BundleError(f"{file} is damaged or was edited: its contents do not match its digest; copy it again")
     if manifest["format"] > FORMAT:
@@ -142,10 +146,10 @@ def _read_file(place: Path, name: str, expected: str | None) -> bytes:
     try:
         data = (place / name).read_bytes()
     except FileNotFoundError:
-        raise BundleError(f"{place} has lost {name}; copy the whole folder again") from None
+        raise BundleError(f"{name} is missing in {place}; copy the whole folder again") from None
     except OSError as error:
         raise BundleError(f"cannot read {place / name}: {error.strerror}") from None
-    # damaged weights are let through here: the check of every tensor names the one that is hurt
+    # damaged weights pass here: the check of every tensor names the damaged one
     if name != "weights.safetensors" and sha256(data) != expected:
         raise BundleError(f"{place / name} is damaged: its hash is not the one in bundle.json; copy it again")
     return data
@@ -163,7 +167,7 @@ def _read_tensors(place: Path, data: bytes, expected: dict[str, Any]) -> dict[st
         if list(tensors[name].shape) != shape:
             problems.append(f"{name} has shape {list(tensors[name].shape)} instead of {shape}")
         elif _hash(tensors[name]) != digest:
-            problems.append(f"{name} is changed")
+            problems.append(f"{name} has changed")
     if problems:
         raise BundleError(f"{place / 'weights.safetensors'} does not hold what was saved: {'; '.join(problems)}; copy it again")
     return tensors
@@ -171,15 +175,15 @@ def _read_tensors(place: Path, data: bytes, expected: dict[str, Any]) -> dict[st
 
 def _rebuild(place: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
     backbone = Backbone(BackboneConfig.build(manifest["backbone"], "backbone"), manifest["vocab_size"])
-    for values in manifest.get("inserted", ()):  # bundles of older versions have none
-        insert(backbone, insert_config(values), seed=0)
+    for values in manifest["adapters"]:
+        insert_adapter(backbone, adapter_config(values), seed=0)
     head = make_head(head_config(manifest["head"]), backbone.config.width, backbone.embedding.weight)
     model = Model(backbone, head, causal=manifest["causal"])
     wanted = {name: list(tensor.shape) for name, tensor in model.weights().items()}
     came = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if wanted != came:
         odd = sorted(name for name in wanted.keys() | came.keys() if wanted.get(name) != came.get(name))
-        raise BundleError(f"{place}: the settings ask for other tensors than the weights hold: {', '.join(odd)}")
+        raise BundleError(f"{place}: the settings and the weights disagree about these tensors: {', '.join(odd)}")
     model.load_state_dict(tensors, strict=False)  # a tied head's weight is the embedding's; the names were compared above
     return model.eval()
 
@@ -201,7 +205,7 @@ def _verify_in_fresh_process(place: Path) -> str | None:
 EXIT_BUNDLE_WRONG = 3
 """exit code of the fresh process if the bundle itself is wrong"""
 _VERIFY = f"""
-from warmstart.model import load
+from warmstart.model.files import load
 try:
     load(sys.argv[1], selftest=True)
 except MemoryError:

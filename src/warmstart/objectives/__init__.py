@@ -1,32 +1,35 @@
-"""What pretraining predicts. Each objective is a pure function; a new one is one file and one row here."""
+"""Objectives: what pretraining predicts, as pure functions. A new objective is one file and one row in ``OBJECTIVES``."""
 
 from __future__ import annotations
 
-from warmstart.objectives.causal import causal
-from warmstart.objectives.config import Objective as Objective
-from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
-from warmstart.objectives.config import always, itself, whole_row
-from warmstart.objectives.hybrid import hybrid, two_views
-from warmstart.objectives.loss import class_loss as class_loss
-from warmstart.objectives.loss import language_loss as language_loss
-from warmstart.objectives.masked import masked
-from warmstart.objectives.span import span, span_stride
+from warmstart.objectives.causal import causal_batch
+from warmstart.objectives.hybrid import hybrid_batch, hybrid_held_out_configs, hybrid_target_fractions
+from warmstart.objectives.masked import masked_batch, masked_target_fractions
+from warmstart.objectives.objective import Objective
+from warmstart.objectives.span import is_prefix_suffix, span_batch, span_stride, span_target_fractions
 from warmstart.registry import Registry
 
 OBJECTIVES = Registry(
     "objective",
     {
-        "causal": Objective(causal, whole_row, generates=always, causal=True, views=itself),
-        "masked": Objective(masked, whole_row, generates=lambda _config: False, causal=False, views=itself),
+        "causal": Objective(causal_batch, causal=True, generates=lambda _config: True),
+        "masked": Objective(masked_batch, causal=False, target_fractions=masked_target_fractions),
         "span": Objective(
-            span,
-            span_stride,
-            generates=lambda config: config.form == "prefix-suffix",  # with sentinels only hidden spans are predicted
+            span_batch,
             causal=True,
-            views=itself,
-            whole_documents=lambda config: config.form == "prefix-suffix",
+            generates=is_prefix_suffix,
+            stride=span_stride,
+            target_fractions=span_target_fractions,
+            whole_documents=is_prefix_suffix,
+            plain_text=False,
         ),
-        "hybrid": Objective(hybrid, whole_row, generates=always, causal=False, views=two_views),
+        "hybrid": Objective(
+            hybrid_batch,
+            causal=False,
+            generates=lambda _config: True,
+            target_fractions=hybrid_target_fractions,
+            held_out_configs=hybrid_held_out_configs,
+        ),
     },
 )
 """Every pretraining objective."""

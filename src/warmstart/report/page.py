@@ -1,10 +1,10 @@
 """A report: one HTML file with everything inlined, and its figures as SVG files beside it.
 
-It opens from disk and asks the network for nothing; a content security policy holds it to that, and lets no script run but the
-one that it names by its hash. Every figure is a picture at first; where scripts run, the drawing with tooltips takes its place.
-All texts are escaped. The same report gives the same bytes.
+It opens from disk and needs no network; a content security policy enforces that, and allows only the one script that it names by
+its hash. Every figure is a picture at first; if scripts may run, the interactive drawing with tooltips replaces it. All texts are
+escaped. The same report gives the same bytes.
 
-This file knows nothing of what is reported: it is handed sentences, tables and charts.
+This file does not know what is reported: it takes sentences, tables and charts.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ from typing import Any
 
 import vl_convert
 
+from warmstart.report.categories import number_categories
 from warmstart.report.charts import Chart
-from warmstart.report.joined import filled, told
-from warmstart.report.templates import template
-from warmstart.storage import whole_folder, write_forced
+from warmstart.report.study_links import PAGE_FILE, insert_links, read_links
+from warmstart.report.templates import page_template
+from warmstart.storage import atomic_folder, atomic_write
 
 DRAW = """
-for (const place of document.querySelectorAll(".drawing")) {
-  const spec = JSON.parse(place.querySelector("script").textContent);
-  const room = place.clientWidth - 38; // the menu stands on the right
-  if (typeof spec.width === "number" && room < spec.width) {
-    spec.width = room;
+for (const figure of document.querySelectorAll(".drawing")) {
+  const spec = JSON.parse(figure.querySelector("script").textContent);
+  const width = figure.clientWidth - 38; // the menu is on the right
+  if (typeof spec.width === "number" && width < spec.width) {
+    spec.width = width;
     Object.assign(spec.config.legend, { orient: "top", columns: 2 });
     Object.assign(spec.config.axis, { labelLimit: 110 });
   }
-  const stage = document.createElement("div");
+  const drawing = document.createElement("div");
   const actions = { export: true, source: false, compiled: false, editor: false };
-  vegaEmbed(stage, spec, { ast: true, renderer: "svg", actions, downloadFileName: place.dataset.name })
-    .then(() => place.querySelector("img").replaceWith(stage));
+  vegaEmbed(drawing, spec, { ast: true, renderer: "svg", actions, downloadFileName: figure.dataset.name })
+    .then(() => figure.querySelector("img").replaceWith(drawing));
 }
 """
-"""Puts the live drawing in the picture's place. ``ast``: expressions are interpreted, so the policy need not allow ``eval``."""
+"""Replaces each picture by the interactive drawing. ``ast``: expressions are interpreted, so the policy need not allow ``eval``."""
 
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""characters that XML cannot hold; the drawing library ends the whole process when it meets one"""
+"""characters that XML cannot hold; one of them makes the drawing library end the whole process"""
 NUMBER = re.compile(r"[-+−]?[\d.,]+(\s?(%|s|ms|min|points))?(\s\(.*\))?|-|–|nan")
-"""what stands right-aligned in a table: a number, with its unit or interval"""
+"""a cell that is right-aligned: a number, with its unit or interval"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Figure:
     """A chart with its caption."""
 
     name: str
-    """names the SVG file; each name once in a report"""
+    """name of the SVG file, unique in a report"""
     caption: str
     chart: Chart
 
@@ -67,27 +68,27 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers only; empty cells say nothing, and a column of them is text."""
+        """Which columns hold numbers only. Empty cells are ignored; a column of empty cells is text."""
         columns = [[row[i] for row in self.rows if row[i]] for i in range(len(self.header))]
         return [bool(cells) and all(NUMBER.fullmatch(cell) for cell in cells) for cells in columns]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, sentences, then figures and tables, then text to be shown as it stands."""
+    """A heading, sentences, then figures and tables, then preformatted text."""
 
     title: str
     text: Sequence[str] = ()
     """one paragraph each"""
     items: Sequence[Figure | Table] = ()
     pre: str = ""
-    """for commands and settings"""
+    """preformatted text: commands and settings"""
     folded: bool = False
-    """shown only when asked for"""
+    """closed until the reader opens it"""
 
     @property
     def anchor(self) -> str:
-        """Where links inside the page lead: ``"Audit of the data"`` -> ``"audit-of-the-data"``."""
+        """The target of links inside the page: ``"Audit of the data"`` -> ``"audit-of-the-data"``."""
         return re.sub(r"[^\w]+", "-", self.title.lower()).strip("-")
 
 
@@ -99,7 +100,7 @@ class Report:
     sentence: str
     """the result, in one sentence"""
     tiles: Sequence[tuple[str, str]]
-    """key figures: what, and how much"""
+    """key figures: name and formatted value"""
     sections: Sequence[Section]
     footer: str = ""
     """where the figures come from"""
@@ -112,18 +113,18 @@ class Report:
 def write_report(report: Report, folder: Path) -> Path:
     """Write ``folder/report.html`` and ``folder/figures/*.svg``; returns the page's path.
 
-    An older report gives way; other files of the folder stay. Raises ``StorageError`` when the disk refuses.
+    They replace an older report; other files of the folder stay. Raises ``StorageError`` when the disk refuses.
     """
     names = [figure.name for figure in report.figures()]
     assert len(set(names)) == len(names), f"each figure needs a name of its own: {names}"
-    specs = {figure.name: drawable(figure.chart.to_dict()) for figure in report.figures()}
+    specs = {figure.name: drawable(number_categories(figure.chart.to_dict())) for figure in report.figures()}
     pictures = {name: svg(spec) for name, spec in specs.items()}
-    page = folder / "report.html"
-    with whole_folder(folder / "figures") as aside:
+    page = folder / PAGE_FILE
+    with atomic_folder(folder / "figures") as figures:
         for name, picture in pictures.items():
-            (aside / f"{name}.svg").write_text(picture, encoding="utf-8")
-    html = filled(render(report, specs, pictures), told(folder))
-    write_forced(page, html.encode(errors="replace"))  # a command line may hold what is no text
+            (figures / f"{name}.svg").write_text(picture, encoding="utf-8")
+    html = insert_links(render(report, specs, pictures), read_links(folder))
+    atomic_write(page, html.encode(errors="replace"))  # a command line may hold bytes that are not text
     return page
 
 
@@ -134,7 +135,7 @@ def svg(spec: dict[str, Any]) -> str:
 
 
 def drawable(value: Any) -> Any:
-    """A spec, or a part of one, with U+FFFD for each forbidden character in its texts."""
+    """A spec, or a part of one, with U+FFFD in place of each forbidden character of its texts."""
     if isinstance(value, str):
         return FORBIDDEN.sub("\ufffd", value)
     if isinstance(value, dict):
@@ -149,13 +150,13 @@ def render(report: Report, specs: dict[str, dict[str, Any]], pictures: dict[str,
     images = {name: base64.b64encode(picture.encode()).decode() for name, picture in pictures.items()}
     # "<" is written \u003c inside strings of JSON, so that no text can close the script element
     drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in specs.items()}
-    return template("page.html.jinja").render(report=report, drawings=drawings, images=images, script=script, digest=digest)
+    return page_template("page.html.jinja").render(report=report, drawings=drawings, images=images, script=script, digest=digest)
 
 
 @functools.cache
 def _script() -> str:
-    """Vega, Vega-Lite, Vega-Embed and ``DRAW`` in one; slow to make (a second), so made once."""
+    """Vega, Vega-Lite, Vega-Embed and ``DRAW`` in one script; bundling takes a second, so it is done once."""
     script: str = vl_convert.javascript_bundle(DRAW)
-    assert "</script" not in script.lower(), "the script would end too early"
+    assert "</script" not in script.lower(), "the script would end early"
     assert "<!--" not in script, "the script would be read as a comment"
     return script

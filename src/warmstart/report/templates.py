@@ -1,4 +1,4 @@
-"""The templates of pages."""
+"""The HTML templates of pages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import jinja2
 
 
 @functools.cache
-def template(name: str) -> jinja2.Template:
-    """A template of this folder; everything put into it is escaped."""
+def page_template(name: str) -> jinja2.Template:
+    """A template of this folder by its file name. It escapes everything that is put into it."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    engine = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    return engine.get_template(name)
+    return environment.get_template(name)

@@ -1,6 +1,6 @@
-"""Reading tokenizers that were made elsewhere: ``tokenizer.json``, a sentencepiece ``.model``, a word list.
+"""Loading tokenizers made elsewhere: ``tokenizer.json``, a sentencepiece ``.model``, a word list.
 
-Each becomes the same ``Tokenizer``. What happens to special tokens of other names is told there.
+Each becomes a ``Tokenizer``, which also explains how special tokens with other names are found.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from warmstart.errors import TokenizerError
 from warmstart.tokenizer.sentencepiece import parse_sentencepiece, sentencepiece_json
-from warmstart.tokenizer.specials import spellings
+from warmstart.tokenizer.specials import new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, word_backend
 
@@ -19,14 +19,14 @@ from warmstart.tokenizer.train import TokenizerConfig, word_backend
 def load_tokenizer(path: str | os.PathLike[str], sentinels: int = 0) -> Tokenizer:
     """The tokenizer in a file: ``.json`` (tokenizers library), ``.model`` (sentencepiece) or ``.txt`` (word list).
 
-    A folder stands for the ``tokenizer.json`` in it. A word list has one piece per line, with an optional count after a
-    space; special tokens come before it and words outside it are unknown. ``sentinels`` makes sure that at
-    least so many sentinel tokens exist; missing ones are added at the end.
+    For a folder, the ``tokenizer.json`` in it. A word list has one piece per line, with an optional count after a space; special
+    tokens come before it, and words outside it are unknown. ``sentinels`` is the least number of sentinel tokens; missing ones are
+    added at the end. Raises ``TokenizerError`` for other files, and for what cannot be read.
     """
     file = Path(path)
     file = file / "tokenizer.json" if file.is_dir() else file
     if file.suffix not in (".json", ".model", ".txt"):
-        raise TokenizerError(f"a tokenizer file must end in .json, .model or .txt (a word list); got {file}")
+        raise TokenizerError(f"a tokenizer file must end in .json, .model or .txt (a word list), but this is {file}")
     try:
         content = file.read_bytes()
         if file.suffix == ".model":
@@ -42,13 +42,14 @@ def load_tokenizer(path: str | os.PathLike[str], sentinels: int = 0) -> Tokenize
 
 
 def _word_list_json(text: str, sentinels: int) -> str:
-    """Lines ``the 12`` and ``of 7`` become the special tokens, then ``the``, ``of``."""
+    """From lines ``the 12`` and ``of 7``, the vocabulary of the special tokens, then ``the``, ``of``."""
     words = [_without_count(line.removesuffix("\r")) for line in text.split("\n") if line.strip()]
-    specials = spellings(sentinels)
+    specials = new_special_tokens(sentinels)
     repeated = [word for word, count in Counter([*specials, *words]).items() if count > 1]
     if repeated or not words:
-        what = f"{len(repeated)} come twice, such as {repeated[0]!r}" if repeated else "there is no word"
-        raise TokenizerError(f"a word list must name each word once and no special token; {what}; mend the list")
+        more = f", and {len(repeated) - 1} more" if len(repeated) > 1 else ""
+        problem = f"{repeated[0]!r} is repeated{more}" if repeated else "there is no word"
+        raise TokenizerError(f"a word list must name each word once and no special token, but {problem}; correct the list")
     vocabulary = {word: id for id, word in enumerate([*specials, *words])}
     config = TokenizerConfig(kind="word", vocab_size=len(vocabulary), sentinels=sentinels)
     text_json: str = word_backend(vocabulary, config).to_str()

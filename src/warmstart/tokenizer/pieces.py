@@ -1,13 +1,13 @@
-"""What a piece of a vocabulary says about itself: its text, and whether it begins a word.
+"""Pieces of a vocabulary: the text of each, and whether it begins a word.
 
 Each kind of tokenizer marks words differently:
 
-    bytes                    "Ġthe"   a leading space is part of the piece (Ġ is how byte 32 is written)
+    bytes                    "Ġthe"   a leading space is part of the piece (byte 32 is written Ġ)
     wordpiece                "##ing"  a piece *inside* a word is marked
     unigram, sentencepiece   "▁the"   a piece at the start of a word is marked
     word                     "the"    every piece is a word
-    character                "t"      nothing is marked: the character before decides, which an id alone cannot know;
-                                      so the white space before a word counts as its start
+    character                "t"      nothing is marked; the white space before a word counts as its start, because an id
+                                      alone does not show which character came before
 """
 
 from __future__ import annotations
@@ -16,29 +16,34 @@ from typing import Any
 
 from warmstart.errors import TokenizerError
 
-MARK = "▁"
+WORD_MARK = "▁"
+"""marks the start of a word in unigram and sentencepiece vocabularies (U+2581)"""
 EVERY_CHARACTER = r"[\s\S]"
+"""the pattern at which the kind ``character`` splits"""
 
 
 def _byte_table() -> dict[str, int]:
-    """GPT-2's one printable character per byte: printable Latin-1 stands for itself, the others move up from 256."""
+    """GPT-2's printable character for each byte: printable Latin-1 bytes are themselves, the others are numbered from 256."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
 
 
-BYTE_OF = _byte_table()
-CHARACTER_OF = {byte: character for character, byte in BYTE_OF.items()}
+_BYTE_OF = _byte_table()
+_CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
 
 
-def kind_of(spec: dict[str, Any]) -> str:
-    """The kind of a tokenizer, from its JSON: five that can be trained here, and ``sentencepiece`` (BPE with ▁)."""
+def tokenizer_kind(spec: dict[str, Any]) -> str:
+    """The kind of a tokenizer from its JSON: one of the five that can be trained here, or ``sentencepiece`` (BPE with ▁).
+
+    Raises ``TokenizerError`` for a tokenizer that marks no words.
+    """
     model, steps = spec["model"], _steps(spec["pre_tokenizer"]) + _steps(spec["decoder"])
     kinds = {"WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "word", "BPE": "sentencepiece"}
     if model.get("end_of_word_suffix") or model["type"] not in kinds:
         raise TokenizerError(
-            f"a tokenizer must mark the starts of words (Ġ or ▁) or their insides (##); got a {model['type']} model "
-            "that does neither; train a new tokenizer or choose another model"
+            f"a tokenizer must mark the starts of words (Ġ or ▁) or their insides (##), but this {model['type']} model "
+            "does neither; train a new tokenizer or choose another model"
         )
     if any(step["type"] == "ByteLevel" for step in steps):
         return "bytes"
@@ -48,7 +53,7 @@ def kind_of(spec: dict[str, Any]) -> str:
 
 
 def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """A component and all that it is made of, flat."""
+    """A component and all components inside it, as a flat list."""
     if part is None:
         return []
     inner = part.get("pretokenizers", []) + part.get("decoders", [])
@@ -56,27 +61,27 @@ def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def starts_word(kind: str, piece: str) -> bool:
-    """Whether an ordinary piece begins a word, by the rule of its kind (see the table above).
+    """Whether an ordinary piece begins a word, by the rule of its tokenizer's kind (see the table above).
 
     >>> starts_word("bytes", "Ġthe"), starts_word("wordpiece", "##ing"), starts_word("unigram", "▁the")
     (True, False, True)
     """
     if kind == "bytes":
-        return chr(BYTE_OF.get(piece[:1], 0)) in " \n\r\t"
+        return chr(_BYTE_OF.get(piece[:1], 0)) in " \n\r\t"
     if kind == "wordpiece":
         return not piece.startswith("##")
     if kind == "word":
         return True
-    return piece.isspace() if kind == "character" else piece.startswith(MARK)
+    return piece.isspace() if kind == "character" else piece.startswith(WORD_MARK)
 
 
-def readable(piece: str) -> str:
-    """A byte-level piece as text: ``readable("Ġcaf")`` -> ``" caf"``; a part of a character as its hexadecimal bytes."""
-    if not all(character in BYTE_OF for character in piece):
+def piece_to_text(piece: str) -> str:
+    """The text of a byte-level piece: ``piece_to_text("Ġcaf")`` -> ``" caf"``; parts of characters become hexadecimal bytes."""
+    if not all(character in _BYTE_OF for character in piece):
         return piece
-    return bytes(BYTE_OF[character] for character in piece).decode("utf-8", errors="backslashreplace")
+    return bytes(_BYTE_OF[character] for character in piece).decode("utf-8", errors="backslashreplace")
 
 
-def spelled(text: str) -> str:
-    """Text as the byte-level piece that stands for it: ``spelled(" the")`` -> ``"Ġthe"``; the inverse of ``readable``."""
-    return "".join(CHARACTER_OF[byte] for byte in text.encode("utf-8"))
+def text_to_piece(text: str) -> str:
+    """The byte-level piece of a text: ``text_to_piece(" the")`` -> ``"Ġthe"``; the inverse of ``piece_to_text``."""
+    return "".join(_CHARACTER_OF[byte] for byte in text.encode("utf-8"))

@@ -1,8 +1,8 @@
-"""Sentencepiece ``.model`` files (Kudo & Richardson 2018), read without their library.
+"""Sentencepiece ``.model`` files (Kudo & Richardson 2018), read without the sentencepiece library.
 
-A model file is one protocol-buffer message; only a few of its fields matter, and the wire format is small enough to
-read here. BPE and unigram models become the JSON of the ``tokenizers`` library. Word and character models are refused.
-Pieces that a user defined are not cut out of the text before the model sees it; ordinary text is split as by sentencepiece.
+A model file is one protocol-buffer message, of which only a few fields matter, and the wire format is simple enough to parse here.
+BPE and unigram models become the JSON of the ``tokenizers`` library. Word and character models are refused. Ordinary text is split
+as by sentencepiece; user-defined pieces are not cut out of the text first.
 https://protobuf.dev/programming-guides/encoding describes the wire format.
 """
 
@@ -17,40 +17,42 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import TokenizerError
-from warmstart.tokenizer.pieces import MARK
+from warmstart.tokenizer.pieces import WORD_MARK
 
-UNIGRAM, BPE = 1, 2
-UNKNOWN, CONTROL = 2, 3
+_UNIGRAM, _BPE = 1, 2
+"""types of models"""
+_UNKNOWN, _CONTROL = 2, 3
+"""types of pieces"""
 
 
 @dataclass(frozen=True)
-class SentencePiece:
-    """What matters of a model file."""
+class SentencePieceModel:
+    """The fields of a model file that matter here."""
 
     pieces: tuple[tuple[str, float, int], ...]
-    """spelling, score, type (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte) by id"""
+    """(spelling, score, type) of each id; types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte"""
     model_type: int
     """1 unigram, 2 BPE"""
     byte_fallback: bool
-    """unknown characters are spelled as bytes"""
+    """unknown characters are split into bytes"""
     charsmap: bytes
-    """compiled table of the normalisation; empty means none"""
+    """compiled table of the normalisation; empty: none"""
     dummy_prefix: bool
-    """the text is given a leading blank"""
+    """a space is put before the text"""
     trim: bool
-    """blanks at the ends go, runs of blanks become one"""
+    """spaces at both ends are removed, runs of spaces become one"""
 
 
-def parse_sentencepiece(data: bytes) -> SentencePiece:
-    """The model in the bytes of a file; raises ``TokenizerError`` if they are no sentencepiece BPE or unigram model."""
+def parse_sentencepiece(data: bytes) -> SentencePieceModel:
+    """The model in the bytes of a file. Raises ``TokenizerError`` unless it is a sentencepiece BPE or unigram model."""
     try:
-        model = _fields(data)
-        pieces = tuple(_piece(piece) for piece in model.get(1, []))
-        trainer = _fields(model[2][-1]) if 2 in model else {}
-        normalizer = _fields(model[3][-1]) if 3 in model else {}
-        found = SentencePiece(
+        fields = _fields(data)
+        pieces = tuple(_piece(piece) for piece in fields.get(1, []))
+        trainer = _fields(fields[2][-1]) if 2 in fields else {}
+        normalizer = _fields(fields[3][-1]) if 3 in fields else {}
+        model = SentencePieceModel(
             pieces,
-            model_type=trainer.get(3, [UNIGRAM])[-1],
+            model_type=trainer.get(3, [_UNIGRAM])[-1],
             byte_fallback=bool(trainer.get(35, [0])[-1]),
             charsmap=bytes(normalizer.get(2, [b""])[-1]),
             dummy_prefix=bool(normalizer.get(3, [1])[-1]),
@@ -58,12 +60,12 @@ def parse_sentencepiece(data: bytes) -> SentencePiece:
         )
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error):
         raise TokenizerError("this is not a sentencepiece model; give the .model file that spm_train wrote") from None
-    if not any(kind == UNKNOWN for _, _, kind in pieces) or found.model_type not in (UNIGRAM, BPE):
+    if not any(kind == _UNKNOWN for _, _, kind in pieces) or model.model_type not in (_UNIGRAM, _BPE):
         raise TokenizerError(
-            f"a sentencepiece model must be of type unigram (1) or BPE (2) and hold an unknown piece; got type "
-            f"{found.model_type} with {len(pieces)} pieces; train it with --model_type=unigram or bpe"
+            f"a sentencepiece model must be of type unigram (1) or BPE (2) and hold an unknown piece, but this one is of type "
+            f"{model.model_type} with {len(pieces)} pieces; train it with --model_type=unigram or bpe"
         )
-    return found
+    return model
 
 
 def _piece(data: bytes) -> tuple[str, float, int]:
@@ -81,39 +83,40 @@ def _fields(data: bytes) -> dict[int, list[Any]]:
 
 
 def _wire(data: bytes) -> Iterator[tuple[int, Any]]:
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    """(field number, value) of each field of a message."""
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
         kind = key & 7
         if kind == 0:
-            value, place = _varint(data, place)
+            value, position = _varint(data, position)
             yield key >> 3, value
             continue
         if kind == 2:
-            length, place = _varint(data, place)
+            length, position = _varint(data, position)
         else:
             length = {1: 8, 5: 4}[kind]
-        if place + length > len(data):
+        if position + length > len(data):
             raise ValueError("a field ends after the message")
-        yield key >> 3, data[place : place + length]
-        place += length
+        yield key >> 3, data[position : position + length]
+        position += length
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Seven bits a byte, lowest first; a set top bit says that more follow."""
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number of seven bits per byte, lowest first, and the position after it; a set top bit means that more bytes follow."""
     value = shift = 0
     while True:
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, place
+            return value, position
 
 
-def sentencepiece_json(model: SentencePiece) -> str:
+def sentencepiece_json(model: SentencePieceModel) -> str:
     """The same tokenizer as ``tokenizer.json``."""
-    unknown = next(id for id, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN)
-    if model.model_type == UNIGRAM:
+    unknown = next(id for id, (_, _, kind) in enumerate(model.pieces) if kind == _UNKNOWN)
+    if model.model_type == _UNIGRAM:
         scores = [(piece, score) for piece, score, _ in model.pieces]
         inner: Any = models.Unigram(scores, unk_id=unknown, byte_fallback=model.byte_fallback)
     else:
@@ -131,19 +134,19 @@ def sentencepiece_json(model: SentencePiece) -> str:
         clean.append(normalizers.Replace(Regex(r"\A +| +\z| +(?= )"), ""))
     backend.normalizer = normalizers.Sequence(clean)
     scheme = "always" if model.dummy_prefix else "never"
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme)
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme=scheme)
     blank = [decoders.Strip(" ", 1, 0)] if model.dummy_prefix else []
-    backend.decoder = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *blank])
+    backend.decoder = decoders.Sequence([decoders.Replace(WORD_MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *blank])
     text: str = backend.to_str()
     return text
 
 
-def _merges(model: SentencePiece) -> list[tuple[str, str]]:
-    """The merges of a BPE model, which its file leaves out: every way to build a piece from two others, best piece first.
+def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:
+    """The merges of a BPE model, which its file does not store: every way to build a piece from two others, best piece first.
 
     Pieces ``a b ab abb`` with falling scores -> ``(a, b)``, ``(ab, b)``.
     """
-    known = {piece for piece, _, kind in model.pieces if kind not in (UNKNOWN, CONTROL)}
+    known = {piece for piece, _, kind in model.pieces if kind not in (_UNKNOWN, _CONTROL)}
     scores = {piece: score for piece, score, _ in model.pieces}
     return [
         (piece[:cut], piece[cut:])

@@ -1,16 +1,16 @@
 """Training a tokenizer on a stream of texts: five kinds, each deterministic.
 
     bytes      byte-level byte-pair encoding (Sennrich et al. 2016; Radford et al. 2019): lossless for every text
-    wordpiece  pieces in and at the start of words, longest first (Schuster & Nakajima 2012; Devlin et al. 2019)
-    unigram    the most probable split under one probability per piece (Kudo 2018)
+    wordpiece  pieces at the start of words and inside them, longest first (Schuster & Nakajima 2012; Devlin et al. 2019)
+    unigram    the most probable split, with one probability per piece (Kudo 2018)
     character  one id per character: lossless for known characters
-    word       one id per white-space word; the others are unknown
+    word       one id per white-space word; other words are unknown
 
-Notable: the same texts give the same vocabulary, in every process. The library's WordPiece and Unigram trainers do not (they
-number pieces in the order of a randomised hash table), so both are built here on its byte-pair trainer, which does.
-The texts are read once and never kept; memory grows with the number of distinct words only.
-What decoding loses: wordpiece, unigram and word collapse white space, wordpiece also puts blanks around punctuation,
-unigram applies Unicode NFKC, and ``lowercase`` lowers letters.
+Notable: the same texts give the same vocabulary in every process. The library's WordPiece and Unigram trainers do not guarantee
+that (they number pieces in the order of a randomised hash table), so both are built here on its byte-pair trainer, which does.
+The texts are read once and never stored; memory grows only with the number of distinct words.
+What decoding loses: wordpiece, unigram and word collapse white space, wordpiece also puts spaces around punctuation, unigram
+applies Unicode NFKC, and ``lowercase`` lowers letters.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tokenizers import Tokenizer as Backend
 from warmstart.config import Config
 from warmstart.errors import TokenizerError
 from warmstart.registry import Registry
-from warmstart.tokenizer.pieces import EVERY_CHARACTER, MARK
-from warmstart.tokenizer.specials import guard, spellings
+from warmstart.tokenizer.pieces import EVERY_CHARACTER, WORD_MARK
+from warmstart.tokenizer.specials import guard, new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -39,13 +39,13 @@ class TokenizerConfig(Config):
     kind: Literal["bytes", "wordpiece", "unigram", "character", "word"] = "bytes"
     """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""
     vocab_size: int = Field(default=8192, ge=1)
-    """the most pieces that the vocabulary may hold, special tokens included"""
+    """largest number of pieces in the vocabulary, special tokens included"""
     lowercase: bool = False
-    """lower all letters first"""
+    """convert all letters to lower case first"""
     sentinels: int = Field(default=32, ge=0)
-    """how many sentinel tokens to keep for span corruption"""
+    """number of sentinel tokens for span corruption"""
     min_frequency: int = Field(default=2, ge=1)
-    """how often a piece must occur to be learnt"""
+    """how often a piece must occur to enter the vocabulary"""
 
 
 Trainer = Callable[[Iterator[str], TokenizerConfig], Backend]
@@ -60,39 +60,39 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     stream = iter(texts)
     first = next((text for text in stream if text and not text.isspace()), None)
     if first is None:
-        raise TokenizerError("a tokenizer needs text to learn from; every text was empty; check the source")
+        raise TokenizerError("a tokenizer needs text to learn from, but every text is empty; check the source")
     _check_size(config, 256 if config.kind == "bytes" else 1)
-    backend = KINDS[config.kind](chain([first], stream), config)
+    backend = TRAINERS[config.kind](chain([first], stream), config)
     return Tokenizer(backend.to_str(), config.sentinels)
 
 
 def _check_size(config: TokenizerConfig, alphabet: int) -> None:
-    specials = len(spellings(config.sentinels))
+    specials = len(new_special_tokens(config.sentinels))
     if config.vocab_size < specials + alphabet:
         raise TokenizerError(
-            f"vocab_size must hold {specials} special tokens and an alphabet of {alphabet} for kind '{config.kind}': at "
-            f"least {specials + alphabet}; got {config.vocab_size}; raise it, or take kind 'bytes' (alphabet 256)"
+            f"vocab_size must be at least {specials + alphabet} ({specials} special tokens and an alphabet of {alphabet} for kind "
+            f"'{config.kind}'), but is {config.vocab_size}; raise it, or use kind 'bytes' (alphabet 256)"
         )
 
 
 def _backend(model: Any, config: TokenizerConfig, normalizer: list[Any], splits: list[Any], decoder: Any) -> Backend:
-    """The library's tokenizer of these parts; the guard comes last and is there in training too."""
+    """The library's tokenizer of these parts; the guard is the last step, in training too."""
     backend = Backend(model)
     backend.encode_special_tokens = True
     normalizer = [*normalizer, *([normalizers.Lowercase()] if config.lowercase else [])]
     if normalizer:
         backend.normalizer = normalizers.Sequence(normalizer)
-    lock = guard(spellings(config.sentinels), type(model).__name__)
-    last = pre_tokenizers.Split(Regex(lock["pattern"]["Regex"]), lock["behavior"].lower())
+    last_step = guard(new_special_tokens(config.sentinels), type(model).__name__)
+    last = pre_tokenizers.Split(Regex(last_step["pattern"]["Regex"]), last_step["behavior"].lower())
     backend.pre_tokenizer = pre_tokenizers.Sequence([*splits, last])
     if decoder is not None:
         backend.decoder = decoder
     return backend
 
 
-def _learn(backend: Backend, trainer: Any, texts: Iterator[str], config: TokenizerConfig, **options: Any) -> Backend:
+def _train(backend: Backend, trainer: Any, texts: Iterator[str], config: TokenizerConfig, **options: Any) -> Backend:
     options = {"vocab_size": config.vocab_size, "min_frequency": config.min_frequency} | options
-    specials = spellings(config.sentinels)
+    specials = new_special_tokens(config.sentinels)
     backend.train_from_iterator(texts, trainer(special_tokens=specials, show_progress=False, **options))
     return backend
 
@@ -100,15 +100,15 @@ def _learn(backend: Backend, trainer: Any, texts: Iterator[str], config: Tokeniz
 def _bytes(texts: Iterator[str], config: TokenizerConfig) -> Backend:
     split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     backend = _backend(models.BPE(), config, [], [split], decoders.ByteLevel())
-    return _learn(backend, trainers.BpeTrainer, texts, config, initial_alphabet=sorted(split.alphabet()))
+    return _train(backend, trainers.BpeTrainer, texts, config, initial_alphabet=sorted(split.alphabet()))
 
 
 def _words(texts: Iterator[str], config: TokenizerConfig) -> Backend:
-    return _learn(word_backend({}, config), trainers.WordLevelTrainer, texts, config)
+    return _train(word_backend({}, config), trainers.WordLevelTrainer, texts, config)
 
 
 def word_backend(vocabulary: dict[str, int], config: TokenizerConfig) -> Backend:
-    """A tokenizer whose pieces are the words between white space; decoding joins them by one blank."""
+    """A tokenizer whose pieces are the words between white space; decoding joins them with one space."""
     model = models.WordLevel(vocabulary, unk_token="[UNK]")
     return _backend(model, config, [], [pre_tokenizers.WhitespaceSplit()], None)
 
@@ -116,25 +116,25 @@ def word_backend(vocabulary: dict[str, int], config: TokenizerConfig) -> Backend
 def _characters(texts: Iterator[str], config: TokenizerConfig) -> Backend:
     split = pre_tokenizers.Split(Regex(EVERY_CHARACTER), "isolated")
     backend = _backend(models.WordLevel({}, unk_token="[UNK]"), config, [], [split], decoders.Fuse())
-    return _learn(backend, trainers.WordLevelTrainer, texts, config)
+    return _train(backend, trainers.WordLevelTrainer, texts, config)
 
 
 def _wordpiece(texts: Iterator[str], config: TokenizerConfig) -> Backend:
     """Byte-pair encoding over words that begin with a mark, respelled: ``▁the`` -> ``the``, ``ing`` -> ``##ing``.
 
-    Every character is there in both roles, so a word of known characters is never unknown (up to 100 characters).
+    Every character is there both as a start and as an inside, so a word of known characters (up to 100) is never unknown.
     """
-    clean = [normalizers.BertNormalizer(strip_accents=False, lowercase=False)]
+    normalizer = [normalizers.BertNormalizer(strip_accents=False, lowercase=False)]
     split = pre_tokenizers.BertPreTokenizer()
-    marks = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme="always", split=False)
-    learner = _learn(_backend(models.BPE(), config, clean, [split, marks], None), trainers.BpeTrainer, texts, config)
-    specials, marked = spellings(config.sentinels), _ordered(learner)[len(spellings(config.sentinels)) :]
-    characters = [piece for piece in marked if len(piece) == 1 and piece != MARK]
+    marks = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme="always", split=False)
+    learner = _train(_backend(models.BPE(), config, normalizer, [split, marks], None), trainers.BpeTrainer, texts, config)
+    specials, marked = new_special_tokens(config.sentinels), _ordered(learner)[len(new_special_tokens(config.sentinels)) :]
+    characters = [piece for piece in marked if len(piece) == 1 and piece != WORD_MARK]
     _check_size(config, 2 * len(characters))
-    respelled = [piece[1:] if piece[0] == MARK else f"##{piece}" for piece in marked if piece != MARK]
+    respelled = [piece[1:] if piece[0] == WORD_MARK else f"##{piece}" for piece in marked if piece != WORD_MARK]
     pieces = list(dict.fromkeys([*specials, *characters, *(f"##{c}" for c in characters), *respelled]))
     vocabulary = {piece: id for id, piece in enumerate(pieces[: config.vocab_size])}
-    return _backend(models.WordPiece(vocabulary, unk_token="[UNK]"), config, clean, [split], decoders.WordPiece(cleanup=False))
+    return _backend(models.WordPiece(vocabulary, unk_token="[UNK]"), config, normalizer, [split], decoders.WordPiece(cleanup=False))
 
 
 def _ordered(backend: Backend) -> list[str]:
@@ -145,20 +145,20 @@ def _ordered(backend: Backend) -> list[str]:
 def _unigram(texts: Iterator[str], config: TokenizerConfig) -> Backend:
     """Start from four times as many byte-pair pieces; re-estimate, drop the rarest quarter, repeat.
 
-    Each round splits every distinct word in its most probable way and counts (expectation-maximisation with the best
-    split alone, where Kudo weighs all splits). Single characters are never dropped.
+    Each round splits every distinct word in its most probable way and counts the pieces (hard expectation-maximisation; Kudo weighs
+    all splits). Single characters are never dropped.
     """
     words: Counter[str] = Counter()
     learner = _unigram_backend(models.BPE(), config)
-    normalizer = learner.normalizer  # taken out first: while it trains, the learner is locked
+    normalizer = learner.normalizer  # read now, because the learner is locked while it trains
 
     def counted() -> Iterator[str]:
         for text in texts:
             words.update(normalizer.normalize_str(text).split(" "))
             yield text
 
-    _learn(learner, trainers.BpeTrainer, counted(), config, vocab_size=4 * config.vocab_size)
-    specials = spellings(config.sentinels)
+    _train(learner, trainers.BpeTrainer, counted(), config, vocab_size=4 * config.vocab_size)
+    specials = new_special_tokens(config.sentinels)
     counts = dict.fromkeys(_ordered(learner)[len(specials) :], 0) | _count(learner, words)
     target = config.vocab_size - len(specials)
     _check_size(config, sum(len(piece) == 1 for piece in counts))
@@ -175,13 +175,13 @@ def _unigram(texts: Iterator[str], config: TokenizerConfig) -> Backend:
 
 
 def _unigram_backend(model: Any, config: TokenizerConfig) -> Backend:
-    clean = [normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-    split = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme="always")
-    return _backend(model, config, clean, [split], decoders.Metaspace(replacement=MARK, prepend_scheme="always"))
+    normalizer = [normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    split = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
+    return _backend(model, config, normalizer, [split], decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always"))
 
 
 def _count(backend: Backend, words: Counter[str]) -> dict[str, int]:
-    """How often each piece is used in all the words, ten thousand distinct words at a time."""
+    """How often each piece occurs in all the words, computed for ten thousand distinct words at a time."""
     counts: Counter[str] = Counter()
     stream = iter(sorted(words))
     while chunk := list(islice(stream, 10_000)):
@@ -191,8 +191,8 @@ def _count(backend: Backend, words: Counter[str]) -> dict[str, int]:
     return dict(counts)
 
 
-KINDS: Registry[Trainer] = Registry(
+TRAINERS: Registry[Trainer] = Registry(
     "tokenizer",
     {"bytes": _bytes, "wordpiece": _wordpiece, "unigram": _unigram, "character": _characters, "word": _words},
 )
-"""The kinds of tokenizer that can be trained: from a stream of texts to the library's tokenizer."""
+"""The kinds of tokenizers that can be trained: functions from a stream of texts to the library's tokenizer."""

@@ -1,4 +1,4 @@
-"""How well a vocabulary fits a set of texts, as a few numbers worth reading before training on them."""
+"""How well a vocabulary fits a set of texts: a few numbers worth reading before training on them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 
 from warmstart.errors import TokenizerError
+from warmstart.stats.formatting import percent
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -17,34 +18,34 @@ class VocabularyReport:
     """A vocabulary, measured on texts."""
 
     size: int
-    """ids, special ones included"""
+    """number of ids, special ones included"""
     specials: int
-    """special ids"""
+    """number of special ids"""
     tokens: int
     """tokens in the texts"""
     words: int
     """white-space words in the texts"""
     characters: int
     """characters in the texts"""
-    unk_share: float
-    """share of the tokens that are unknown"""
-    unused_share: float
-    """share of the ordinary ids that never occur in the texts"""
-    longest: tuple[str, ...]
+    unknown_fraction: float
+    """fraction of the tokens that are unknown"""
+    unused_fraction: float
+    """fraction of the ordinary ids that never occur in the texts"""
+    longest_pieces: tuple[str, ...]
     """the longest pieces of the vocabulary"""
 
     @property
     def tokens_per_word(self) -> float:
-        """How many tokens a word costs: 1 is the least for most kinds, above 2 the vocabulary fits badly."""
+        """How many tokens a word takes: 1 is the least for most kinds; above 2 the vocabulary fits badly."""
         return self.tokens / max(self.words, 1)
 
     @property
     def characters_per_token(self) -> float:
-        """How much text a token carries."""
+        """How many characters of text a token holds."""
         return self.characters / max(self.tokens, 1)
 
     def rows(self) -> list[tuple[str, str]]:
-        """The report as (name, value) for printing."""
+        """The report as rows (name, value) of a table."""
         return [
             ("vocabulary", f"{self.size:,} ({self.specials} special)"),
             ("tokens", f"{self.tokens:,}"),
@@ -52,14 +53,14 @@ class VocabularyReport:
             ("characters", f"{self.characters:,}"),
             ("tokens per word", f"{self.tokens_per_word:.2f}"),
             ("characters per token", f"{self.characters_per_token:.2f}"),
-            ("unknown tokens", f"{self.unk_share:.2%}"),
-            ("vocabulary unused here", f"{self.unused_share:.1%}"),
-            ("longest pieces", " · ".join(repr(piece) for piece in self.longest)),
+            ("unknown tokens", percent(self.unknown_fraction, 2)),
+            ("unused vocabulary", percent(self.unused_fraction)),
+            ("longest pieces", " · ".join(repr(piece) for piece in self.longest_pieces)),
         ]
 
 
 def vocabulary_report(tokenizer: Tokenizer, texts: Iterable[str]) -> VocabularyReport:
-    """Measure a tokenizer on a stream of texts, 256 at a time; raises ``TokenizerError`` if there is no text."""
+    """Measure a tokenizer on a stream of texts, 256 at a time. Raises ``TokenizerError`` if there is no text."""
     used = np.zeros(tokenizer.vocab_size, dtype=np.int64)  # (V,) how often each id occurs
     words = characters = 0
     stream = iter(texts)
@@ -69,7 +70,7 @@ def vocabulary_report(tokenizer: Tokenizer, texts: Iterable[str]) -> VocabularyR
         words += sum(len(text.split()) for text in batch)
         characters += sum(map(len, batch))
     if not characters:
-        raise TokenizerError("a vocabulary report needs text; every text was empty; check the source")
+        raise TokenizerError("a vocabulary report needs text, but every text is empty; check the source")
     specials = sorted(tokenizer.specials.all())
     ordinary = [id for id in range(tokenizer.vocab_size) if id not in tokenizer.specials.all()]
     tokens = int(used.sum())
@@ -80,7 +81,7 @@ def vocabulary_report(tokenizer: Tokenizer, texts: Iterable[str]) -> VocabularyR
         tokens=tokens,
         words=words,
         characters=characters,
-        unk_share=int(used[tokenizer.specials.unk]) / max(tokens, 1),
-        unused_share=float(np.mean(used[ordinary] == 0)),
-        longest=tuple(pieces[:5]),
+        unknown_fraction=int(used[tokenizer.specials.unk]) / max(tokens, 1),
+        unused_fraction=float(np.mean(used[ordinary] == 0)),
+        longest_pieces=tuple(pieces[:5]),
     )

@@ -1,0 +1,52 @@
+"""Preparing a corpus: our token store against the tokenizers library's own batch speed on the same text; and its memory."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import statistics
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from benchmarks.harness import Step, ratio, table, time_in_turn
+
+from warmstart.data.docstrings import read_docstrings
+from warmstart.data.source import Source
+from warmstart.data.token_store import documents_of, prepare_store
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+
+
+def build(name: str) -> Step:
+    """Documentation strings of the installed libraries, as one file."""
+    place = Path(tempfile.mkdtemp(prefix="benchmark"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    file, tokenizer = text_of(place)
+    source, number = Source(path=str(file)), iter(range(1000))
+    if name == "warmstart":
+        return lambda: prepare_store([source], tokenizer, place / f"store {next(number)}")
+    documents = list(documents_of([source]))
+    return lambda: tokenizer._backend.encode_batch_fast(documents)
+
+
+def text_of(place: Path) -> tuple[Path, Tokenizer]:
+    """The text in a file, and a tokenizer of it."""
+    texts, file = [passage.text for passage in read_docstrings(None)], place / "text.txt"
+    file.write_text("\n\n".join(" ".join(text.split()) for text in texts), encoding="utf-8")
+    return file, train_tokenizer(texts[:20_000], TokenizerConfig(vocab_size=8192))
+
+
+def run(rounds: int = 5) -> str:
+    """Read, encode and store, against the library's encoding of texts that lie in memory."""
+    names = {"warmstart": "warmstart: read, encode, store", "tokenizers": "tokenizers: encode_batch_fast, all in memory"}
+    first, second = time_in_turn({names[name]: partial(build, name) for name in names}, rounds, warm=1)
+    with tempfile.TemporaryDirectory() as folder:
+        size = text_of(Path(folder))[0].stat().st_size / 1e6
+    rows = [(t.name, str(t), f"{size / statistics.median(t.seconds):.1f}", f"{t.memory / 1e6:,.0f}") for t in (first, second)]
+    sentence = f"Ours runs at {ratio(second, first):.0%} of the library's speed."
+    return "\n\n".join([table((f"{size:.0f} MB of text", "seconds", "MB/s", "memory, MB"), rows), sentence])
+
+
+if __name__ == "__main__":
+    print(run())

@@ -1,1 +1,0 @@
-"""Looking inside: what attention does, and later what a representation holds."""

@@ -1,0 +1,106 @@
+"""The report of an adaptation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from warmstart.commands.adapt.result import THRESHOLD_HEADER, AdaptResult, ConfidenceResult
+from warmstart.config import Config
+from warmstart.finetuning.runs import curve_rows
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import ContinuedPretrainingRecord
+from warmstart.report.confidence_charts import reliability_chart, risk_chart
+from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.score_charts import class_scores_chart, confusion_chart, tuning_chart
+from warmstart.report.sections import audit_section, closing_sections, footer, scores_section, size_section
+from warmstart.stats.formatting import percent
+from warmstart.tasks.scores import ClassificationScores
+
+
+def write_adapt_page(
+    result: AdaptResult, confidence: ConfidenceResult | None, bundle: Bundle, config: Config, folder: Path
+) -> Path:
+    """Write the report of an adaptation run; returns its path. ``bundle`` is the model that is saved."""
+    first, task = result.comparison.rows[0], result.task
+    report = Report(
+        f"Adaptation: {task.name}",
+        " ".join(result.findings),
+        (
+            (f"{task.metric}, {first.name}", percent(first.interval.mean)),
+            ("training texts", f"{len(task.train):,}"),
+            ("test texts", f"{len(task.test):,}"),
+            ("labels", str(len(task.labels))),
+            ("seeds", str(len(first.scores))),
+        ),
+        (
+            *comparison_sections(result),
+            *([_confidence_section(confidence)] if confidence else []),
+            *_continued_pretraining(bundle),
+            audit_section(result.audit),
+            size_section(bundle),
+            *closing_sections(config),
+        ),
+        footer(),
+    )
+    return write_report(report, folder)
+
+
+def comparison_sections(result: AdaptResult) -> Iterator[Section]:
+    """The comparison, the validation scores during fine-tuning, the scores of each label and the confusions."""
+    metric, task = result.task.metric, result.task
+    yield scores_section(result.comparison, f"{metric} on the test split", metric)
+    yield Section(
+        "Fine-tuning",
+        (f"{metric} on the validation split at each evaluation; the weights of the best one are kept.",),
+        (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", tuning_chart(curve_rows(result.runs), metric)),),
+    )
+    saved = f"The saved model is that of seed {result.best.seed}, the best one on validation."
+    best = result.best.test_scores
+    if not isinstance(best, ClassificationScores):
+        yield Section("Scores", (saved, best.note), (Table(best.header, best.table()),))
+        return
+    methods = {name: runs[0].test_scores for name, runs in result.runs.items()} | dict(result.baselines)
+    known = {name: scores for name, scores in methods.items() if name != "majority" and isinstance(scores, ClassificationScores)}
+    classes = [(name, row.name, row.f1) for name, scores in known.items() for row in scores.per_class]
+    yield Section(
+        "Labels",
+        (f"{saved} The chart shows the first seed of each method.",),
+        (
+            Figure("classes", "F1 of each label on the test split.", class_scores_chart(classes)),
+            Table(best.header, best.table()),
+            Figure("confusion", "Rows: true label; columns: predicted label.", confusion_chart(best.confusion, task.labels)),
+        ),
+    )
+
+
+def _confidence_section(confidence: ConfidenceResult) -> Section:
+    """Reliability, risk against coverage, and thresholds with a guarantee."""
+    bins = {name: [(one.confidence, one.accuracy, one.count) for one in bins] for name, bins in confidence.bins().items()}
+    items: list[Figure | Table] = [
+        Figure(
+            "reliability",
+            "Test texts in bins of equal size by confidence; on the diagonal, confidence and accuracy agree.",
+            reliability_chart(bins),
+        ),
+        Figure(
+            "risk",
+            "Error rate among the predicted labels, from the most confident prediction down.",
+            risk_chart({"saved model": confidence.risk_coverage()}),
+        ),
+    ]
+    if confidence.calibration.held_out:
+        items.append(Table(THRESHOLD_HEADER, confidence.threshold_table()))
+    return Section("Can its confidence be trusted?", confidence.findings, items)
+
+
+def _continued_pretraining(bundle: Bundle) -> list[Section]:
+    """What continued pretraining changed, if it was tried last."""
+    records = [record for record in bundle.history if isinstance(record, ContinuedPretrainingRecord)]
+    sections = []
+    for record in records[-1:]:
+        text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
+        rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
+        header = ("stage", "held-out loss, nats", "probe on validation", "seconds of training")
+        sections.append(Section("Continued pretraining", (text, record.decision), (Table(header, rows),)))
+    return sections

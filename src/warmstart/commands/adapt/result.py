@@ -1,0 +1,146 @@
+"""The result of an adaptation: the comparison with baselines, the runs behind it, and how well the model is calibrated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warmstart.finetuning.runs import best_run
+from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage
+from warmstart.stats.calibration import apply_temperature, expected_calibration_error, log_loss, reliability_bins
+from warmstart.stats.formatting import percent, percent_value
+
+if TYPE_CHECKING:
+    from warmstart.data.audit import Audit
+    from warmstart.data.task import Task
+    from warmstart.finetuning.finetune import FineTuneResult
+    from warmstart.model.calibration import Calibration
+    from warmstart.stats.calibration import ReliabilityBin
+    from warmstart.stats.comparison import Comparison
+    from warmstart.tasks.scores import Scores
+
+TARGET_ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""error rates for which the report finds thresholds"""
+CONFIDENCE_LEVEL = 0.95
+THRESHOLD_HEADER = ("guaranteed error rate", "confidence threshold", "test texts labelled", "errors among them")
+
+
+@dataclass(frozen=True)
+class AdaptResult:
+    """A pretrained model, fine-tuned on a task over several seeds, and compared with baselines."""
+
+    task: Task
+    comparison: Comparison
+    runs: Mapping[str, tuple[FineTuneResult, ...]]
+    """the runs of each trained method, one per seed"""
+    baselines: Mapping[str, Scores]
+    """the scores of the other methods, of the first seed's if they depend on it"""
+    audit: Audit
+
+    @property
+    def best(self) -> FineTuneResult:
+        """The pretrained run with the best validation score, which is saved."""
+        return best_run(self.runs)
+
+    @property
+    def findings(self) -> list[str]:
+        """The pretrained model against each other method; its score if there is none."""
+        first = self.comparison.rows[0]
+        return self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but models and predictions as plain values, fit for JSON."""
+        return {
+            "task": self.task.summary(),
+            "findings": self.findings,
+            "comparison": self.comparison.to_dict(),
+            "validation": {name: [run.validation_score for run in runs] for name, runs in self.runs.items()},
+            "best_seed": self.best.seed,
+            "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
+        }
+
+
+@dataclass(frozen=True)
+class ConfidenceResult:
+    """The confidence of a saved model on the test split, before and after calibration.
+
+    Letters: N test texts, C classes.
+    """
+
+    calibration: Calibration
+    probabilities: np.ndarray
+    """(N, C) before calibration"""
+    labels: np.ndarray
+    """(N,)"""
+
+    @property
+    def correct(self) -> np.ndarray:
+        """(N,) whether the most probable class is the label; calibration changes none."""
+        return self.probabilities.argmax(axis=1) == self.labels
+
+    def confidences(self) -> dict[str, np.ndarray]:
+        """(N,) the highest probability of each text, rounded as bundles store it, before and after calibration."""
+        after = apply_temperature(self.probabilities, self.calibration.temperature)
+        return {
+            "before calibration": self.probabilities.max(axis=1).round(6),
+            "after calibration": after.max(axis=1).round(6),
+        }
+
+    def bins(self) -> dict[str, list[ReliabilityBin]]:
+        """The texts in bins of equal size by confidence, before and after calibration."""
+        return {name: reliability_bins(confidence, self.correct) for name, confidence in self.confidences().items()}
+
+    def risk_coverage(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coverage and risk at each threshold, after calibration."""
+        return risk_coverage(self.confidences()["after calibration"], self.correct)
+
+    @property
+    def findings(self) -> list[str]:
+        """What calibration changes, and what thresholds can guarantee."""
+        temperature = self.calibration.temperature
+        before, after = (expected_calibration_error(one, self.correct) for one in self.confidences().values())
+        losses = [log_loss(one, self.labels) for one in (self.probabilities, apply_temperature(self.probabilities, temperature))]
+        direction = "overconfident" if temperature > 1 else "underconfident"
+        findings = [
+            f"The model was {direction}: the temperature fitted on the validation texts is {temperature:.2f}. On the test texts it "
+            f"changes the expected calibration error from {percent_value(before)} to {percent_value(after)} points and the log "
+            f"loss from {losses[0]:.3f} to {losses[1]:.3f} nats; no predicted label changes.",
+            f"Averaged over all thresholds, {percent(area_under_risk_coverage(*self.risk_coverage()))} of the predicted labels are "
+            "wrong (AURC).",
+        ]
+        if self.calibration.held_out:
+            findings.append(
+                f"Thresholds found on {len(self.calibration.held_out)} held-out texts that chose nothing guarantee an error rate "
+                f"with {percent(CONFIDENCE_LEVEL, trim=True)} confidence for new texts from the same distribution."
+            )
+        return findings
+
+    def threshold_table(self) -> list[tuple[str, str, str, str]]:
+        """What the threshold for each target does on the test texts, which it never saw; one row per ``TARGET_ERRORS``."""
+        confidence, correct = (np.array(column) for column in zip(*self.calibration.held_out, strict=True))
+        return [self._threshold_row(target, confidence, correct.astype(bool)) for target in TARGET_ERRORS]
+
+    def _threshold_row(self, target: float, confidence: np.ndarray, correct: np.ndarray) -> tuple[str, str, str, str]:
+        threshold = find_threshold(confidence, correct, target, CONFIDENCE_LEVEL).threshold
+        name = f"at most {percent(target, trim=True)}"
+        if math.isinf(threshold):
+            return name, "none", percent(0.0), "-"
+        labelled = self.confidences()["after calibration"] >= threshold
+        errors = percent((~self.correct[labelled]).mean()) if labelled.any() else "-"
+        return name, f"{threshold:.3f}", percent(labelled.mean()), errors
+
+
+def head_swap_lines(kept: int, parameters: int, new: Mapping[str, int], dropped: Sequence[str]) -> list[str]:
+    """What a model keeps when its head is swapped, one line each.
+
+    ``kept`` backbone tensors have ``parameters`` parameters; ``new`` maps the new head's tensors to their sizes.
+    """
+    return [
+        f"kept:    {kept} tensors of the backbone, {parameters:,} parameters",
+        f"new:     {', '.join(new)} ({sum(new.values()):,} parameters)",
+        f"dropped: {', '.join(dropped) or 'no tensor (the language head shares the weight of the embedding)'}",
+    ]

@@ -1,0 +1,35 @@
+"""``audit``: look for leakage, duplicates and conflicts in a task's data."""
+
+from __future__ import annotations
+
+from tyro.conf import Positional
+
+from warmstart.config import Config
+from warmstart.console import console, print_table
+from warmstart.data.audit import audit, drop_leaks
+from warmstart.interop.load import load_model
+from warmstart.stats.formatting import percent
+from warmstart.tasks.load import load_task
+
+
+class AuditConfig(Config):
+    """Check a task's data before training: leaks between splits, duplicates, conflicting labels, empty texts."""
+
+    task: Positional[str]
+    """the task's manifest (YAML)"""
+    model: str | None = None
+    """also count the tokens that this model cuts off or does not know"""
+    drop_leaks: bool = False
+    """drop leaks first, and check what is left"""
+
+
+def audit_task(config: AuditConfig) -> None:
+    """The ``audit`` command."""
+    task = load_task(config.task)
+    task = drop_leaks(task) if config.drop_leaks else task
+    bundle = load_model(config.model) if config.model else None
+    result = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_length) if bundle else audit(task)
+    rows = [(row["split"], row["label"], row["count"], percent(float(row["fraction"]))) for row in result.balance()]
+    print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "percent"))
+    for finding in result.findings():
+        console.print(f"{finding.severity}: {finding.sentence}", markup=False)

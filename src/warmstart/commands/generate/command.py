@@ -1,0 +1,81 @@
+"""``generate``: continue prompts, and show why each token was chosen."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from warmstart.commands.generate.page import print_trace, write_trace
+from warmstart.config import Config
+from warmstart.data.source import Document, Source
+from warmstart.data.token_store import documents_of
+from warmstart.generation.generate import generate as generate_texts
+from warmstart.generation.ngram_counts import NgramCounts
+from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.trace import trace
+from warmstart.interop.load import load_model
+from warmstart.report.sections import footer
+from warmstart.storage import atomic_write
+
+
+class GenerateCommandConfig(Config):
+    """Continue prompts with a language model, and show for every token which others were probable."""
+
+    renamed: ClassVar[dict[str, str]] = {
+        "trace_data": "trace_json",
+        "truth": "corpus",
+        "truth_document": "corpus_document",
+        "truth_order": "corpus_order",
+    }
+
+    model: Positional[str]
+    """a pretrained model: a bundle, or the folder of a run"""
+    prompts: Positional[tuple[str, ...]] = ("",)
+    """texts to continue; none: begin a new text"""
+    options: Annotated[GenerateConfig, arg(name="")] = GenerateConfig()
+    trace: int = Field(0, ge=0, le=100)
+    """show this many of the most probable tokens at every step; 0: only the text"""
+    trace_html: str | None = None
+    """also write the trace as a page"""
+    trace_json: str | None = None
+    """also write the trace as JSON"""
+    corpus: str | None = None
+    """text that the model was trained on: show beside each step what follows the same context there"""
+    corpus_document: Document = "paragraph"
+    """what one document of the corpus is"""
+    corpus_order: int = Field(3, gt=0)
+    """length of the longest context to count, in tokens"""
+
+    @model_validator(mode="after")
+    def _needs_trace(self) -> GenerateCommandConfig:
+        given = [name for name in ("trace_html", "trace_json", "corpus") if getattr(self, name)]
+        if given and not self.trace:
+            raise ValueError(f"{given[0]} needs a trace; set how many tokens to show, for instance --trace 6")
+        return self
+
+
+def generate(config: GenerateCommandConfig) -> None:
+    """Print each prompt with its continuation, or its trace; the ``generate`` command."""
+    bundle = load_model(config.model)
+    if not config.trace:
+        for prompt, text in zip(config.prompts, generate_texts(bundle, config.prompts, config.options), strict=True):
+            sys.stdout.write(prompt + text + "\n")
+        return
+    counts = None
+    if config.corpus:
+        documents = documents_of([Source(path=config.corpus, document=config.corpus_document)])
+        counts = NgramCounts(bundle.tokenizer, documents, config.corpus_order)
+    traces = trace(bundle, config.prompts, config.options, config.trace, counts)
+    for one in traces:
+        print_trace(one, Console())
+    if config.trace_html:
+        write_trace(traces, Path(config.trace_html), footer())
+    if config.trace_json:
+        data = [one.to_dict() for one in traces]
+        atomic_write(Path(config.trace_json), json.dumps(data, ensure_ascii=False, indent=1).encode(), "the trace")

@@ -1,0 +1,82 @@
+"""The result of multi-task training: each task on a shared backbone, and alone.
+
+Letters: R resamples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from warmstart.stats.comparison import Comparison, MethodResult, compare_pairs
+
+TOGETHER, ALONE = "together", "alone"
+
+
+@dataclass(frozen=True)
+class MultitaskRun:
+    """All tasks together, and each alone, with one seed."""
+
+    seed: int
+    together: tuple[float, ...]
+    """test score of each task, trained together"""
+    alone: tuple[float, ...]
+    """test score of each task, trained alone"""
+    resampled: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
+    """(R,) by task, together and alone: the same on resamples of the test split"""
+    seconds: tuple[float, float]
+    """of training together, and of all tasks alone"""
+    validation_score: float
+    """together: mean over tasks"""
+
+
+@dataclass(frozen=True)
+class MultitaskResult:
+    """What sharing a backbone brings each task."""
+
+    tasks: tuple[str, ...]
+    runs: tuple[MultitaskRun, ...]
+    """one per seed"""
+
+    HEADER: ClassVar = ("task", TOGETHER, ALONE)
+    """names the columns of ``table``"""
+
+    def comparison(self, task: int) -> Comparison:
+        """One task, trained together with the others and alone."""
+        rows = (
+            MethodResult(
+                name,
+                tuple(getattr(run, name)[task] for run in self.runs),
+                float(np.mean([run.seconds[i] for run in self.runs])),
+                resampled=np.array([run.resampled[i][task] for run in self.runs]),
+            )
+            for i, name in enumerate((TOGETHER, ALONE))
+        )
+        return Comparison("score", tuple(rows))
+
+    def comparisons(self) -> list[Comparison]:
+        """Every task, in order."""
+        return [self.comparison(task) for task in range(len(self.tasks))]
+
+    def sentences(self) -> list[str]:
+        """What sharing brings each task; corrected for the number of tasks."""
+        return [one.sentence for one in compare_pairs([(one.rows[0], one.rows[1]) for one in self.comparisons()])]
+
+    @property
+    def findings(self) -> list[str]:
+        """The same, each with the task's name."""
+        return [f"{task}: {sentence}" for task, sentence in zip(self.tasks, self.sentences(), strict=True)]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row per task."""
+        return [
+            (task, *(str(row.interval) for row in comparison.rows))
+            for task, comparison in zip(self.tasks, self.comparisons(), strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, fit for JSON."""
+        runs = [{key: getattr(run, key) for key in ("seed", TOGETHER, ALONE, "seconds", "validation_score")} for run in self.runs]
+        return {"tasks": self.tasks, "findings": self.findings, "runs": runs}

@@ -1,0 +1,273 @@
+"""Pretraining: text in, a bundle with a language-modeling head out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+from tyro.conf import Positional, arg
+
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.commands.pretrain.page import write_pretrain_page
+from warmstart.commands.pretrain.result import PretrainResult
+from warmstart.config import Advanced, Config, read_yaml
+from warmstart.console import console, print_metrics, print_table
+from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.read import source_files
+from warmstart.data.source import Document, Source
+from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store
+from warmstart.device import pick_device
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.interop.load import load_model
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.model.history import PretrainRecord
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.run import open_run, provenance
+from warmstart.seeding import seed_torch
+from warmstart.storage import sha256
+from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.vocabulary import vocabulary_report
+from warmstart.training.compiled import check_compiler
+from warmstart.training.config import TrainConfig
+from warmstart.training.held_out import held_out_metrics
+from warmstart.training.loop import TrainingJob, train
+from warmstart.training.schedules import SCHEDULES
+
+NOTHING = "none"
+"""the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""
+VOCABULARY_SAMPLE = 2_000
+"""documents that the vocabulary report reads"""
+QUICK_TOKENS = 20_000
+"""held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
+
+
+class PretrainTrainConfig(TrainConfig):
+    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (docs/performance.md)."""
+
+    batch: int = Field(8, gt=0)
+    """rows in a batch"""
+    learning_rate: float = Field(1e-2, gt=0)
+    """peak learning rate of AdamW"""
+    muon_learning_rate: Advanced[float] = Field(0.01, gt=0)
+    """peak learning rate of Muon"""
+    optimizer: Literal["adamw", "muon"] = "muon"
+    """Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for all parameters, which needs a learning rate of
+    1e-3 to 3e-3"""
+    schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
+    """learning-rate schedule: cosine, linear, trapezoid or constant"""
+    compile: Advanced[bool] = False
+    """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs/performance.md)"""
+
+    @model_validator(mode="after")
+    def _budget_without_compiling(self) -> PretrainTrainConfig:
+        if self.compile and self.minutes is not None:
+            raise ValueError("with compile, a budget in minutes would be spent on compiling; name a budget in tokens instead")
+        return self
+
+
+class PretrainConfig(Config):
+    """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
+
+    renamed: ClassVar[dict[str, str]] = {"start": "init_from"}
+
+    text: Positional[tuple[str, ...]] = ()
+    """files or folders of text (also .gz, .xz), or tables with a text column"""
+    out: str = "runs/pretrain"
+    """folder of the run"""
+    resume: str | None = None
+    """folder of a run to resume, with its own settings"""
+    init_from: str | None = None
+    """a saved model to train further, with its tokenizer and backbone"""
+    held_out: str = "0.02"
+    """held-out text: a file or folder, a fraction of the documents, or none"""
+    document: Document = "paragraph"
+    """what one document is: paragraph, sentence, line or file"""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """the tokenizer to train on the text"""
+    tokenizer_file: Advanced[str | None] = None
+    """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, or a word list"""
+    objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
+    backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
+    head: Advanced[LMHeadConfig] = LMHeadConfig()
+    train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
+    seed: int = Field(0, ge=0)
+    """seed of every random choice"""
+    cache: Advanced[str | None] = None
+    """folder for the tokenized text; default: the run's own folder"""
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _complete_settings(cls, value: Any) -> Any:
+        """Complete settings of any training run are taken as they are, without the defaults of pretraining."""
+        return value.to_dict() if isinstance(value, TrainConfig) else value
+
+    @model_validator(mode="after")
+    def _known_objective(self) -> PretrainConfig:
+        OBJECTIVES[self.objective.name]
+        return self
+
+    def held_out_fraction(self) -> float | None:
+        """The fraction of the documents that is held out; None if a file or folder is named, or nothing is held out."""
+        if self.held_out == NOTHING:
+            return None
+        try:
+            fraction = float(self.held_out)
+        except ValueError:
+            return None
+        if not 0 < fraction < 1:
+            raise ConfigError(f"held_out must be a file, a folder or a fraction between 0 and 1, but is {self.held_out}")
+        return fraction
+
+
+def pretrain(config: PretrainConfig) -> PretrainResult:
+    """Tokenize the text, train, evaluate, save the bundle, write the report; the ``pretrain`` command."""
+    if config.resume:
+        config = _resumed(config.resume)
+    if not config.text:
+        raise ConfigError("name at least one file or folder of text: `warmstart pretrain TEXT ...`")
+    sources = [Source(path=path, document=config.document) for path in config.text]
+    check_sources(config, sources)
+    if config.train.compile:
+        check_compiler(pick_device())
+    origin = load_model(config.init_from) if config.init_from else None
+    if origin is not None and not config.resume:
+        console.print(_learning_rates(config.train))
+    folder = open_run(config.out, config, resume=bool(config.resume))
+    cache = Path(config.cache) if config.cache else folder / "text"
+    tokenizer = origin.tokenizer if origin else make_tokenizer(config, sources, folder)
+    sample = islice(documents_of(sources), VOCABULARY_SAMPLE)
+    print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
+    stores = split_stores(config, sources, tokenizer, cache)
+    result = pretrain_on(stores, tokenizer, config, folder, origin)
+    if result.metrics:
+        print_metrics("held-out text", result.metrics)
+    save(result.bundle, folder / "bundle")
+    page = write_pretrain_page(result, config, folder)
+    console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")
+    return result
+
+
+def _resumed(folder: str) -> PretrainConfig:
+    """The settings of a run to resume."""
+    settings = Path(folder) / "config.yaml"
+    if not settings.exists():
+        raise ConfigError(f"there is no run to resume at {folder}: it has no config.yaml; name the folder of a run")
+    return PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
+
+
+def _learning_rates(config: TrainConfig) -> str:
+    """A reminder that the defaults are those of training from scratch."""
+    rates = f"AdamW {config.learning_rate:g}"
+    if config.optimizer == "muon":
+        rates = f"Muon {config.muon_learning_rate:g}, {rates}"
+    return (
+        f"The saved model is trained further at these learning rates: {rates}. "
+        "With lower ones (--learning-rate, --muon-learning-rate) it forgets less."
+    )
+
+
+def check_sources(config: PretrainConfig, sources: Sequence[Source]) -> None:
+    """Before anything is written: all files exist, no text is both trained on and held out, and the run does not write into it."""
+    files = {file.resolve() for source in sources for file in source_files(source)}
+    if config.held_out != NOTHING and config.held_out_fraction() is None:
+        both = [file for file in source_files(Source(path=config.held_out)) if file.resolve() in files]
+        if both:
+            raise ConfigError(f"held-out text must not be training text, but {both[0]} is both; move it out of the text's folder")
+    for source in sources:
+        if Path(config.out).resolve().is_relative_to(Path(source.path).resolve()):
+            raise ConfigError(f"the run's folder {config.out} lies inside the text's folder {source.path}; choose another --out")
+
+
+def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path) -> Tokenizer:
+    """Load the tokenizer that is named, or train one on the training text; the run's folder keeps it for a resume."""
+    saved = folder / "tokenizer.json"
+    if saved.exists():
+        return load_tokenizer(saved)
+    if config.tokenizer_file:
+        tokenizer = load_tokenizer(config.tokenizer_file)
+    else:
+        console.print(f"Training a tokenizer ({config.tokenizer.kind}, {config.tokenizer.vocab_size} tokens).")
+        fraction = config.held_out_fraction()
+        part = None if fraction is None else DocumentSplit(fraction=fraction, held_out=False)
+        tokenizer = train_tokenizer(documents_of(sources, part), config.tokenizer)
+    tokenizer.save(saved)
+    return tokenizer
+
+
+def split_stores(config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path) -> TokenStores:
+    """The token stores of training and held-out text. Which documents are held out does not depend on the run's seed."""
+    if config.held_out == NOTHING:
+        return prepare_store(sources, tokenizer, cache), None
+    fraction = config.held_out_fraction()
+    if fraction is None:
+        held_out_source = [Source(path=config.held_out, document=config.document)]
+        return prepare_store(sources, tokenizer, cache), prepare_store(held_out_source, tokenizer, cache)
+    training, held_out = (DocumentSplit(fraction=fraction, held_out=held) for held in (False, True))
+    return prepare_store(sources, tokenizer, cache, training), prepare_store(sources, tokenizer, cache, held_out)
+
+
+def pretrain_on(
+    stores: TokenStores, tokenizer: Tokenizer, config: PretrainConfig, folder: Path | None, origin: Bundle | None = None
+) -> PretrainResult:
+    """Train on the first corpus, evaluate on the second; resumes the run in ``folder``. ``origin`` is a model to train further."""
+    model = _make_model(tokenizer, config, origin).to(pick_device())
+    training_text, held_out_text = stores
+    rows = PretrainingRows(training_text, tokenizer.vocabulary(), config.objective, model.backbone.config.max_length)
+    held_out_rows = replace(rows, store=held_out_text) if held_out_text else None
+    if not len(rows):
+        raise DataError(
+            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {len(training_text.tokens)}; "
+            "add text, or choose a smaller --max-length"
+        )
+    settings = config.model_dump_json(exclude={"out", "resume", "cache", "text"})
+    job = TrainingJob(
+        pretraining_batches(rows, config.train.batch, config.train.accumulate, config.seed),
+        config.train.count_steps(len(rows), rows.mean_tokens, epochs=1),
+        config.seed,
+        title="pretraining",
+        identity=sha256("/".join([settings, training_text.digest, tokenizer.digest]).encode()),
+        evaluate=None if held_out_rows is None else lambda: held_out_metrics(model, held_out_rows, QUICK_TOKENS),
+        compile=tuple(model.backbone.blocks) if config.train.compile else (),
+    )
+    output = train(model, job, config.train, folder)
+    metrics = {} if held_out_rows is None else held_out_metrics(model, held_out_rows)
+    record = PretrainRecord(
+        objective=config.objective.model_copy(update={"mask_rate": config.objective.effective_mask_rate}),
+        generates=OBJECTIVES[config.objective.name].generates(config.objective),
+        settings=config.train.to_dict(),
+        seed=config.seed,
+        corpus=training_text.digest,
+        tokens=output.tokens,
+        seconds=round(output.seconds, 1),
+        held_out=metrics,
+        provenance=provenance(),
+    )
+    history = (*(origin.history if origin else ()), record)
+    return PretrainResult(Bundle(model.cpu().eval(), tokenizer, history=history), config.objective.name, output, metrics, stores)
+
+
+def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | None) -> Model:
+    """A new model, or a saved one, which keeps its language head if it has one."""
+    causal = OBJECTIVES[config.objective.name].causal
+    if origin is None:
+        seed_torch(config.seed, "backbone")
+        backbone = Backbone(config.backbone, tokenizer.vocab_size)
+        return Model(backbone, fresh_head(config.head, backbone, config.seed), causal=causal)
+    if origin.tokenizer.digest != tokenizer.digest:
+        raise ModelError("a saved model can only be trained further with its own tokenizer; do not change tokenizer.json")
+    if isinstance(origin.model.head, LMHead):
+        console.print("Starting from the saved backbone and language head.")
+        return Model(origin.model.backbone, origin.model.head, causal=causal)
+    console.print("Starting from the saved backbone with a new language head; the saved head is dropped.")
+    return Model(origin.model.backbone, fresh_head(config.head, origin.model.backbone, config.seed), causal=causal)

@@ -1,0 +1,37 @@
+"""The report of a pretraining run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warmstart.commands.pretrain.result import TEXT_HEADER, PretrainResult
+from warmstart.config import Config
+from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.sections import closing_sections, footer, size_section
+from warmstart.report.training_charts import loss_chart
+
+
+def write_pretrain_page(result: PretrainResult, config: Config, folder: Path) -> Path:
+    """Write the report; returns its path."""
+    report = Report(
+        f"Pretraining: {result.objective}",
+        result.findings[0],
+        tuple((name.replace("_", " "), f"{value:.4g}") for name, value in result.metrics.items()),
+        (
+            *pretraining_sections(result),
+            size_section(result.bundle, result.training.seconds),
+            *closing_sections(config),
+        ),
+        footer(),
+    )
+    return write_report(report, folder)
+
+
+def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
+    """The loss during training, and the text that was read."""
+    training = result.training
+    chart = Figure("loss", "Loss in nats per predicted token, on training and on held-out text.", loss_chart(training.log))
+    return (
+        Section("Training", (f"{training.steps:,} steps, {training.tokens_per_second:,.0f} tokens per second.",), (chart,)),
+        Section("Text", items=(Table(TEXT_HEADER, result.text_table()),)),
+    )

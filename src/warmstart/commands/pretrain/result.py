@@ -1,0 +1,71 @@
+"""The result of pretraining: the model, its metrics on held-out text, and what the run took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from warmstart.stats.formatting import percent
+
+if TYPE_CHECKING:
+    from warmstart.data.token_store import TokenStores
+    from warmstart.model.bundle import Bundle
+    from warmstart.training.loop import TrainOutput
+
+TEXT_HEADER = ("text", "documents", "words", "tokens", "tokens per word", "unknown")
+
+
+@dataclass(frozen=True)
+class PretrainResult:
+    """A pretrained model and how it was trained."""
+
+    bundle: Bundle
+    objective: str
+    training: TrainOutput
+    metrics: Mapping[str, float]
+    """on all held-out text at the end, in float32; empty if no text is held out"""
+    stores: TokenStores
+    """the training text and the held-out text"""
+
+    @property
+    def findings(self) -> list[str]:
+        """How long training took, and the main metric."""
+        took = f"After {self.training.tokens:,} tokens in {self.training.seconds / 60:.1f} minutes"
+        if not self.metrics:
+            return [f"{took}, no metric is known, because no text was held out."]
+        name, value = self._main_metric()
+        return [f"{took}, the {name} on held-out text is {value}."]
+
+    def _main_metric(self) -> tuple[str, str]:
+        """The metric that compares between tokenizers, if the objective has it."""
+        for key in ("word_perplexity", "causal word_perplexity"):
+            if key in self.metrics:
+                return "word-level perplexity", f"{self.metrics[key]:.1f}"
+        return "loss", f"{self.metrics['loss']:.3f} nats"
+
+    def text_table(self) -> list[tuple[str, ...]]:
+        """One row per text under ``TEXT_HEADER``."""
+        return [
+            (
+                name,
+                f"{store.documents:,}",
+                f"{store.words:,}",
+                f"{len(store.tokens):,}",
+                f"{store.predicted_tokens / store.words:.2f}",
+                percent(store.unknown / store.predicted_tokens, 2),
+            )
+            for name, store in zip(("training", "held out"), self.stores, strict=True)
+            if store
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the model and the text, as plain values, fit for JSON."""
+        return {
+            "objective": self.objective,
+            "findings": self.findings,
+            "steps": self.training.steps,
+            "tokens": self.training.tokens,
+            "seconds": self.training.seconds,
+            "held_out": dict(self.metrics),
+        }

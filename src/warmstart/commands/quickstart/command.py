@@ -1,0 +1,137 @@
+"""The whole path on built-in input: pretrain, swap the head, adapt, compare, report. No data file, no network.
+
+It reads the documentation strings of the installed libraries, pretrains a small backbone on them, and classifies held-out passages
+by the area that they document, with few labels and with more.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from warmstart.backbone.config import BackboneConfig
+from warmstart.commands.adapt.command import AdaptConfig, adapted_bundle, compare_methods
+from warmstart.commands.adapt.result import AdaptResult
+from warmstart.commands.pretrain.command import PretrainConfig, make_tokenizer, pretrain_on, split_stores
+from warmstart.commands.quickstart.page import write_quickstart_page
+from warmstart.commands.quickstart.result import QuickstartResult
+from warmstart.config import Advanced, Config
+from warmstart.console import console, print_comparison
+from warmstart.data.docstring_task import docstring_task, pretraining_text
+from warmstart.data.docstrings import read_docstrings
+from warmstart.data.source import Source
+from warmstart.data.task import Task, subsample
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.run import open_run
+from warmstart.stats.formatting import percent
+from warmstart.storage import atomic_write
+from warmstart.tasks.load import save_task
+from warmstart.tasks.predict import predict
+from warmstart.tokenizer.train import TokenizerConfig
+from warmstart.training.config import TrainConfig
+
+
+class QuickstartConfig(Config):
+    """See it all work in about six minutes, on text that every installation already has."""
+
+    out: str = "runs/quickstart"
+    """folder of the run"""
+    tokens: int = Field(1_500_000, gt=0)
+    """budget of pretraining in tokens"""
+    labels: Annotated[tuple[int, ...], Field(min_length=1)] = (120, 480)
+    """numbers of labelled texts to adapt to; the last one makes the bundle"""
+    epochs: float = Field(5, gt=0)
+    """passes over the labelled texts"""
+    seeds: int = Field(3, gt=0)
+    """number of seeds"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    packages: Advanced[tuple[str, ...] | None] = None
+    """packages whose documentation is read; default: the standard library and what warmstart depends on"""
+
+
+def quickstart(config: QuickstartConfig) -> QuickstartResult:
+    """Run the whole path; the ``quickstart`` command."""
+    folder = open_run(config.out, config, resume=False)
+    task, source = built_in_data(folder, config)
+    for count in config.labels:
+        subsample(task, count, config.seed)  # too many or too few labels are refused before pretraining, not after
+    settings = _pretrain_config(config, source)
+    console.print(f"Pretraining on {config.tokens:,} tokens of documentation; passages of the test split are left out.")
+    tokenizer = make_tokenizer(settings, [source], folder)
+    stores = split_stores(settings, [source], tokenizer, folder / "text")
+    pretraining = pretrain_on(stores, tokenizer, settings, folder)
+    save(pretraining.bundle, folder / "pretrained")
+    adapting = _adapt_config(config)
+    result = QuickstartResult(pretraining, tuple(_adapt(pretraining.bundle, task, count, adapting) for count in config.labels))
+    adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting)
+    save(adapted, folder / "bundle")
+    page = write_quickstart_page(result, config, folder)
+    text = task.test.texts[0]
+    probabilities = predict(adapted, [text]).probabilities
+    assert probabilities is not None
+    label = adapted.labels[int(probabilities[0].argmax())]
+    console.print(f'\n"{text[:90]}" -> {label} ({percent(probabilities[0].max(), 0)})', markup=False)
+    console.print(f"bundle: {folder / 'bundle'}\nreport: {page}   (open it in a browser)")
+    return result
+
+
+def built_in_data(folder: Path, config: QuickstartConfig) -> tuple[Task, Source]:
+    """The labelled task and the file of unlabelled text; both are written into the run's folder for the user to read."""
+    console.print("Reading the documentation strings of the installed libraries.")
+    known = read_docstrings(config.packages)
+    task = docstring_task(known, config.seed)
+    texts = pretraining_text(known, task)
+    save_task(task, folder / "task")
+    file = folder / "documentation.ndjson"
+    atomic_write(file, "".join(json.dumps({"text": text}) + "\n" for text in texts).encode())
+    console.print(f"{len(texts):,} passages for pretraining, {len(task.test):,} test passages, {len(task.labels)} areas as labels.")
+    return task, Source(path=str(file))
+
+
+def _pretrain_config(config: QuickstartConfig, source: Source) -> PretrainConfig:
+    return PretrainConfig(
+        text=(source.path,),
+        out=config.out,
+        held_out="0.005",
+        tokenizer=TokenizerConfig(vocab_size=6000, sentinels=0),
+        objective=ObjectiveConfig(name="masked"),
+        backbone=BackboneConfig(max_length=128),
+        train=TrainConfig(
+            tokens=config.tokens, batch=16, optimizer="muon", learning_rate=3e-3, evaluate_every=200, checkpoint_every=400
+        ),
+        seed=config.seed,
+    )
+
+
+def _adapt_config(config: QuickstartConfig) -> AdaptConfig:
+    train = TrainConfig(
+        epochs=config.epochs,
+        batch=16,
+        optimizer="muon",
+        muon_learning_rate=0.004,
+        learning_rate=1e-3,
+        warmup=0.1,
+        weight_decay=0.01,
+    )
+    return AdaptConfig(
+        model=f"{config.out}/pretrained",
+        task=f"{config.out}/task",
+        out=config.out,
+        tune=FineTuneConfig(train=train),
+        seeds=config.seeds,
+        seed=config.seed,
+    )
+
+
+def _adapt(bundle: Bundle, task: Task, labels: int, settings: AdaptConfig) -> AdaptResult:
+    console.print(f"\nAdapting to {labels} labelled texts; each of {settings.seeds} seeds draws its own.")
+    result = compare_methods(bundle, task, settings, labels)
+    print_comparison(f"{labels} labels: {task.metric}", result.comparison)
+    return result

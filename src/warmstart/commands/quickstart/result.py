@@ -1,0 +1,40 @@
+"""The result of the quickstart: pretraining, and an adaptation for each number of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from warmstart.commands.adapt.result import AdaptResult
+    from warmstart.commands.pretrain.result import PretrainResult
+
+
+@dataclass(frozen=True)
+class QuickstartResult:
+    """What pretraining on the documentation of the installed libraries brought."""
+
+    pretraining: PretrainResult
+    adaptations: tuple[AdaptResult, ...]
+    """one for each number of labels"""
+
+    @property
+    def findings(self) -> list[str]:
+        """The comparisons for each number of labels."""
+        return [f"{len(result.task.train)} labels: {sentence}" for result in self.adaptations for sentence in result.findings]
+
+    def score_rows(self) -> list[tuple[str, int, float, float, float]]:
+        """(method, labels, mean, low, high) of the test score of every method for every number of labels."""
+        return [
+            (row.name, len(result.task.train), row.interval.mean, row.interval.low, row.interval.high)
+            for result in self.adaptations
+            for row in result.comparison.rows
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but models and predictions as plain values, fit for JSON."""
+        return {
+            "findings": self.findings,
+            "pretraining": self.pretraining.to_dict(),
+            "adaptations": [result.to_dict() for result in self.adaptations],
+        }

@@ -1,0 +1,36 @@
+"""Prints sentences, metrics and tables in the terminal, on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from warmstart.stats.comparison import Comparison
+
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_comparison(title: str, comparison: Comparison) -> None:
+    """Print a comparison: its table, then its findings."""
+    print_table(title, comparison.table(), comparison.HEADER)
+    for sentence in comparison.findings():
+        console.print(sentence, markup=False)
+
+
+def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
+    """Print named metrics as a table."""
+    print_table(title, [(name, f"{value:.5g}") for name, value in metrics.items()], ("metric", "value"))
+
+
+def print_table(title: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
+    """Print a table; the first column is left-aligned, the others right-aligned."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    for i, name in enumerate(header):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console.print(table)

@@ -1,0 +1,73 @@
+"""Batches of encoded texts: which examples a step reads, as a pure function of its number.
+
+Texts differ in length, so batches are formed from texts of similar length: little of a batch is padding.
+
+Letters: N examples, B batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from warmstart.data.encode import Encoded
+from warmstart.seeding import rng
+from warmstart.types import Batch
+
+BUCKET = 50
+"""number of batches that are shuffled together and then sorted by length"""
+
+
+def labelled_batches(
+    encoded: Encoded, labels: np.ndarray, size: tuple[int, int], seed: int, pad_id: int, *, causal: bool
+) -> Callable[[int], list[Batch]]:
+    """``batches(step)`` for fine-tuning: an epoch reads every example once, in batches of similar length, in its own order.
+
+    ``size`` is (examples per batch, batches per step).
+    """
+    return bucketed_batches(encoded, lambda indices: encoded.batch(indices, labels[indices], pad_id, causal=causal), size, seed)
+
+
+def bucketed_batches(
+    encoded: Encoded, make: Callable[[np.ndarray], Batch], size: tuple[int, int], seed: int
+) -> Callable[[int], list[Batch]]:
+    """The same; ``make(indices)`` makes the batch of the examples at these indices."""
+    batch, accumulate = size
+    chosen = length_buckets(encoded.lengths, batch, seed)
+    return lambda step: [make(chosen(number)) for number in range(step * accumulate, (step + 1) * accumulate)]
+
+
+def length_buckets(lengths: np.ndarray, batch: int, seed: int) -> Callable[[int], np.ndarray]:
+    """``chosen(number)``: the indices of the examples in batch ``number``, counted through the epochs.
+
+    ``lengths`` is (N,); each epoch has every example once.
+    """
+    per_epoch = -(-len(lengths) // batch)
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> list[np.ndarray]:
+        draw = rng(seed, "texts", epoch)
+        shuffled = draw.permutation(len(lengths))
+        size = BUCKET * batch
+        buckets = [shuffled[i : i + size] for i in range(0, len(shuffled), size)]
+        ranked = np.concatenate([bucket[np.argsort(lengths[bucket], kind="stable")] for bucket in buckets])
+        groups = [ranked[i : i + batch] for i in range(0, len(ranked), batch)]
+        return [groups[i] for i in draw.permutation(per_epoch)]
+
+    return lambda number: order(number // per_epoch)[number % per_epoch]
+
+
+def sorted_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Every example once, shortest first, in batches of at most ``tokens`` tokens with padding: (indices, batch)."""
+    lengths = encoded.lengths
+    ranked = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(ranked):
+        end = start + 1
+        while end < len(ranked) and (end + 1 - start) * encoded.group * lengths[ranked[end]] <= tokens:
+            end += 1
+        indices = ranked[start:end]
+        yield indices, encoded.batch(indices, None, pad_id, causal=causal)
+        start = end

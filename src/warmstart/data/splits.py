@@ -1,0 +1,95 @@
+"""Stratified splits and samples: every class keeps its proportion, and the same seed gives the same examples.
+
+    labels 0 0 0 0 0 0 1 1 1, a third held out  ->  2 of class 0 and 1 of class 1 held out
+
+Numbers are apportioned by largest remainder (Hamilton's method): each class gets its exact proportion, rounded down or up. If
+rounding leaves a choice, a class of two or more examples gets one on each side first, and a single example stays on the kept side,
+where training sees it. Then each class draws its own examples.
+
+Letters: N examples, C classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warmstart.errors import DataError
+from warmstart.seeding import rng
+
+
+def stratified_split(labels: np.ndarray, fraction_or_count: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The indices of the kept and of the held-out examples, each ascending; together they are all indices, once.
+
+    ``labels`` is (N,) int64. A number below 1 is the fraction to hold out, from 1 on the count. On either side each class has its
+    proportional count, to within one. Raises ``DataError`` if one side would be empty.
+    """
+    held_out = held_out_count(len(labels), fraction_or_count)
+    classes, sizes = np.unique(labels, return_counts=True)
+    chosen = _draw(labels, classes, _apportion(sizes, held_out), seed, "held out")
+    return np.setdiff1d(np.arange(len(labels)), chosen), chosen
+
+
+def stratified_sample(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The ascending indices of ``count`` examples: proportional, but at least one of each class.
+
+    A class draws its examples in an order that does not depend on ``count``, so a small sample is nearly always part of a larger
+    one. Raises ``DataError`` if ``count`` is below the number of classes or above that of examples.
+    """
+    classes, sizes = np.unique(labels, return_counts=True)
+    if not len(classes) <= count <= len(labels):
+        raise DataError(
+            f"a sample must have at least one example of each of the {len(classes)} classes and at most all "
+            f"{len(labels)} examples; got {count}"
+        )
+    return _draw(labels, classes, _at_least_one(sizes, count), seed, "sample")
+
+
+def held_out_count(total: int, fraction_or_count: float) -> int:
+    """How many of ``total`` examples a fraction (below 1) or a count (from 1 on) holds out; neither side may be empty."""
+    count = round(fraction_or_count * total) if fraction_or_count < 1 else int(fraction_or_count)
+    if not (0 < count < total and (fraction_or_count < 1 or count == fraction_or_count)):
+        raise DataError(
+            "a held-out part must be a fraction between 0 and 1 or a whole number of examples, and leave some on both sides; "
+            f"got {fraction_or_count} of {total} examples"
+        )
+    return count
+
+
+def _apportion(sizes: np.ndarray, total: int) -> np.ndarray:
+    """(C,) counts that sum to ``total``: each class's exact proportion, rounded down or up.
+
+    ``_apportion([6, 3], 3)`` -> ``[2, 1]``. Classes with no example yet are rounded up first, classes that would have none left on
+    the other side last; among equals the larger remainder decides.
+    """
+    down, remainder = np.divmod(sizes * total, sizes.sum())
+    empties_the_other_side = down + 1 == sizes
+    rank = np.where(empties_the_other_side, 2, np.where(down == 0, 0, 1))
+    order = np.lexsort((-remainder, rank, remainder == 0))  # without a remainder the proportion is exact already
+    counts = down.copy()
+    counts[order[: total - down.sum()]] += 1
+    return counts
+
+
+def _at_least_one(sizes: np.ndarray, total: int) -> np.ndarray:
+    """(C,) counts that sum to ``total``, each at least 1: classes whose proportion is below 1 get 1, the others divide the rest."""
+    rare = np.zeros(len(sizes), dtype=bool)
+    while True:
+        counts = np.ones_like(sizes)
+        counts[~rare] = _apportion(sizes[~rare], total - rare.sum())
+        if counts.all():
+            return counts
+        rare |= counts == 0
+
+
+def _draw(labels: np.ndarray, classes: np.ndarray, counts: np.ndarray, seed: int, purpose: str) -> np.ndarray:
+    """The ascending indices of ``counts[i]`` random examples of ``classes[i]``."""
+    parts = []
+    for name, count in zip(classes, counts, strict=True):
+        indices = np.flatnonzero(labels == name)
+        parts.append(rng(seed, purpose, int(name)).permutation(indices)[:count])
+    return np.sort(np.concatenate(parts))
+
+
+def strata(labels: np.ndarray) -> np.ndarray:
+    """(N,) int64 classes to stratify by: those of the examples if each has one, else a single class."""
+    return labels if labels.ndim == 1 and labels.dtype == np.int64 else np.zeros(len(labels), dtype=np.int64)

@@ -1,0 +1,261 @@
+"""The token store: a large text as one flat array of token ids on disk, written once and memory-mapped.
+
+    documents  "ab", "c"   ->   tokens.bin  [EOS] a b [EOS] c [EOS]      bounds.npy  0 3 5
+
+``bounds`` holds the index of the [EOS] before each document, and of the last one. Notable:
+
+- Memory use does not depend on the length of the text: it is read, encoded and written about a megabyte at a time.
+- The folder's name is a hash of the text, the source settings and the tokenizer, so the same text is never encoded twice.
+- The folder is written under another name and renamed when it is complete.
+
+It does not shuffle, mask or make tensors (``pretraining_rows.py``), and it does not look for duplicates (``audit.py``).
+
+Letters: B rows, T predicted tokens of a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from pydantic import Field
+
+from warmstart.config import Config
+from warmstart.data.read import read_documents, source_files
+from warmstart.data.source import Source
+from warmstart.errors import DataError
+from warmstart.seeding import derive
+from warmstart.storage import atomic_folder, sha256
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+STORE_FORMAT = 2
+"""raised whenever the same text would be stored differently"""
+BATCH_CHARACTERS = 1 << 20
+"""characters encoded at once"""
+
+
+class DocumentSplit(Config):
+    """One side of a random split of documents into kept and held-out ones."""
+
+    fraction: float = Field(gt=0, lt=1)
+    """fraction of the documents that is held out"""
+    held_out: bool
+    """this is the held-out side"""
+    seed: int = 0
+    """seed of the random choice"""
+
+    def contains(self, number: int) -> bool:
+        """Whether the document with this number is on this side; each document is on exactly one side."""
+        return (derive(self.seed, "held-out document", number) < self.fraction * 2**63) == self.held_out
+
+
+@dataclass
+class _Counts:
+    """What is counted while a store is written."""
+
+    tokens: int = 0
+    documents: int = 0
+    words: int = 0
+    bytes: int = 0
+    unknown: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStore:
+    """A token store opened for reading, by memory map."""
+
+    folder: Path
+    tokens: np.ndarray
+    """(tokens,) memory map of all ids, uint16 or uint32"""
+    bounds: np.ndarray
+    """(documents + 1,) int64: the index of the [EOS] before each document, and of the last one"""
+    documents: int
+    """number of documents"""
+    words: int
+    """white-space words, plus one per document for its end"""
+    bytes: int
+    """bytes of the text in UTF-8"""
+    unknown: int
+    """number of unknown tokens"""
+    digest: str
+    """sha256 of the tokens"""
+
+    @classmethod
+    def open(cls, folder: Path, *, verify: bool = False) -> TokenStore:
+        """The store in a folder. Sizes are checked, and with ``verify`` every byte. Raises ``DataError`` if it is damaged."""
+        try:
+            entry = json.loads((folder / "store.json").read_text(encoding="utf-8"))
+            if entry["format"] != STORE_FORMAT:
+                raise DataError(f"the token store {folder} has format {entry['format']}, but must have {STORE_FORMAT}; {_AGAIN}")
+            tokens = np.memmap(folder / "tokens.bin", dtype=entry["dtype"], mode="r")
+            bounds = np.load(folder / "bounds.npy", mmap_mode="r")
+            digest, counts = entry["sha256"], entry["counts"]
+            for name, length, expected in (
+                ("tokens.bin", len(tokens), counts["tokens"]),
+                ("bounds.npy", len(bounds), counts["documents"] + 1),
+            ):
+                if length != expected:
+                    raise DataError(f"{folder / name} must hold {expected} numbers, but holds {length}; {_AGAIN}")
+                if verify and _sha256(folder / name) != digest[name]:
+                    raise DataError(f"{folder / name} was changed after it was written; {_AGAIN}")
+            counts.pop("tokens")
+            return cls(folder, tokens, bounds, **counts, digest=digest["tokens.bin"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"the token store {folder} cannot be read: {error}; {_AGAIN}") from None
+
+    @property
+    def predicted_tokens(self) -> int:
+        """The number of tokens that a language model predicts in it: all but the first [EOS]."""
+        return len(self.tokens) - 1
+
+    def rows(self, length: int, *, ragged: bool = False) -> int:
+        """The number of rows of ``length`` predicted tokens; with ``ragged`` a shorter last row counts too."""
+        return -(-self.predicted_tokens // length) if ragged else self.predicted_tokens // length
+
+    def row_block(self, indices: np.ndarray, length: int, pad_id: int, *, ragged: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Rows by number: ids (B, T + 1) int64, and the number of ids of each row that are not padding (B,).
+
+        Each row begins with the last token of the row before it, so that every token is predicted exactly once. With
+        T = 2 the tokens ``[0 1 2 3 4 5]`` are the rows ``[0 1 2]``, ``[2 3 4]``, and, if ``ragged``, ``[4 5 pad]``.
+        """
+        rows = self.rows(length, ragged=ragged)
+        assert len(indices) == 0 or (np.min(indices) >= 0 and np.max(indices) < rows), f"rows must be below {rows}"
+        starts = np.asarray(indices, dtype=np.int64) * length
+        return self._gather(starts, np.minimum(length + 1, len(self.tokens) - starts), length + 1, pad_id)
+
+    def documents_block(self, indices: np.ndarray, length: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+        """Documents by number: ids (B, ``length``) int64, and the number of ids of each row that are not padding (B,).
+
+        A row is ``[EOS] text [EOS]``, cut at ``length`` and padded with ``pad_id``.
+        """
+        starts = np.asarray(self.bounds[indices])
+        ends = np.asarray(self.bounds[np.asarray(indices) + 1]) + 1
+        return self._gather(starts, np.minimum(length, ends - starts), length, pad_id)
+
+    def _gather(self, starts: np.ndarray, lengths: np.ndarray, width: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+        """``width`` ids from each start; after the first ``lengths`` ids there is padding."""
+        steps = np.arange(width)
+        indices = np.minimum(starts[:, None] + steps, len(self.tokens) - 1)  # (B, width)
+        ids = self.tokens[indices].astype(np.int64)
+        ids[steps >= lengths[:, None]] = pad_id
+        return ids, lengths
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TokenStore.open, (self.folder,)  # another process maps the same files instead of copying them
+
+
+_AGAIN = "delete the folder, and it is written again"
+
+
+def documents_of(sources: Sequence[Source], side: DocumentSplit | None = None) -> Iterator[str]:
+    """All documents in ``sources`` that are not blank, or those on one side of a split, in order."""
+    stream = (text for source in sources for text in read_documents(source) if text and not text.isspace())
+    return (text for number, text in enumerate(stream) if side is None or side.contains(number))
+
+
+def prepare_store(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, side: DocumentSplit | None = None) -> TokenStore:
+    """The token store of all documents in ``sources`` (or of one side of a split), written unless ``cache`` has it already.
+
+    Raises ``DataError`` if there is no document, ``StorageError`` if the disk refuses; either way nothing is left behind.
+    """
+    folder = Path(cache) / _key(sources, tokenizer, side)
+    if folder.exists():
+        return TokenStore.open(folder)
+    documents = documents_of(sources, side)
+    with atomic_folder(folder) as aside:
+        counts = _write(documents, tokenizer, aside)
+        if not counts.documents:
+            paths = ", ".join(source.path for source in sources) or "no source"
+            where = "" if side is None else f"the {'held-out' if side.held_out else 'kept'} part (fraction {side.fraction}) of "
+            raise DataError(f"there must be at least one document that is not empty, but {where}{paths} has none; give more text")
+        entry = {
+            "format": STORE_FORMAT,
+            "dtype": _dtype(tokenizer).name,
+            "tokenizer": tokenizer.digest,
+            "counts": asdict(counts),
+            "sha256": {name: _sha256(aside / name) for name in ("tokens.bin", "bounds.npy")},
+        }
+        (aside / "store.json").write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
+    return TokenStore.open(folder)
+
+
+def _write(documents: Iterable[str], tokenizer: Tokenizer, folder: Path) -> _Counts:
+    """Write ``tokens.bin`` and ``bounds.npy``, and count."""
+    eos, unk, dtype = tokenizer.specials.eos, tokenizer.specials.unk, _dtype(tokenizer)
+    counts = _Counts(tokens=1)
+    with open(folder / "tokens.bin", "wb") as tokens, open(folder / "bounds.npy", "wb") as bounds:
+        _npy_header(bounds, 0)  # numpy pads the header, so the true length fits into the same bytes at the end
+        _append(tokens, np.array([eos], dtype))
+        _append(bounds, np.array([0]))
+        for texts in _batches(documents):
+            rows = [[*ids, eos] for ids in tokenizer.encode(texts)]
+            flat = np.concatenate([np.array(row, dtype) for row in rows])
+            _append(tokens, flat)
+            _append(bounds, counts.tokens - 1 + np.cumsum([len(row) for row in rows]))
+            counts.tokens += len(flat)
+            counts.documents += len(texts)
+            counts.words += sum(len(text.split()) + 1 for text in texts)
+            counts.bytes += sum(len(text.encode()) for text in texts)
+            counts.unknown += int((flat == unk).sum())
+        bounds.seek(0)
+        _npy_header(bounds, counts.documents + 1)
+    return counts
+
+
+def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    """Documents in lists of about a megabyte."""
+    batch: list[str] = []
+    size = 0
+    for text in documents:
+        batch.append(text)
+        size += len(text)
+        if size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _append(file: IO[bytes], values: np.ndarray) -> None:
+    file.write(values.tobytes())
+
+
+def _npy_header(file: IO[bytes], length: int) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int64)), "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def _dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
+    return np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
+
+
+def _key(sources: Sequence[Source], tokenizer: Tokenizer, side: DocumentSplit | None) -> str:
+    """The folder's name: a hash of the files' content, how they are read, the tokenizer, the side of the split and the format."""
+    read = [
+        source.to_dict() | {"path": [(_name(source, file), _sha256(file)) for file in source_files(source)]} for source in sources
+    ]
+    identity = [STORE_FORMAT, tokenizer.digest, side.to_dict() if side else None, read]
+    return sha256(json.dumps(identity, sort_keys=True).encode())[:32]
+
+
+def _name(source: Source, file: Path) -> str:
+    """A single file by its suffixes alone, since it may move; a file of a folder by its path in the folder."""
+    folder = Path(source.path)
+    return "".join(file.suffixes) if file == folder else file.relative_to(folder).as_posix()
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; check the path and its permissions") from None
+
+
+TokenStores = tuple[TokenStore, TokenStore | None]
+"""training text and held-out text; None: nothing is held out"""

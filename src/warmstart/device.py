@@ -1,0 +1,85 @@
+"""Where to compute, in which precision, and whether other programs use the cores."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from pathlib import Path
+
+import psutil
+import torch
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The named device; ``auto``: CUDA if there is one, else Apple's MPS, else the CPU."""
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+@cache
+def native_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 in hardware; without that, bfloat16 is slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu":
+        return False
+    flags = _cpuinfo("flags")
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def in_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether ``precision`` (auto, float32 or bfloat16) means bfloat16 matrix products on this device."""
+    return precision == "bfloat16" or (precision == "auto" and native_bfloat16(device))
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """The autocast context of a training step: bfloat16 matrix products with float32 weights, or nothing."""
+    if in_bfloat16(precision, device):
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext()
+
+
+def describe_machine(device: torch.device) -> str:
+    """One line for reports: CPU or GPU, cores, threads, torch's version."""
+    cpu = _cpuinfo("model name") or platform.processor() or platform.machine()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
+    threads = torch.get_num_threads()
+    return f"{name}, {psutil.cpu_count()} cores, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
+
+
+def busy_warning() -> str | None:
+    """A warning if other programs use the cores: threads that wait for a core make a step several times slower."""
+    cores, threads, others = _allowed_cores(), torch.get_num_threads(), cores_used_by_others()
+    if others + threads < len(cores) + 0.5:
+        return None
+    fewer = max(1, len(cores) - round(others))
+    advice = f"; set OMP_NUM_THREADS={fewer} to wait less" if fewer < threads else ""
+    return (
+        f"other programs use {others:.1f} of {len(cores)} core{'s' * (len(cores) > 1)}, and this one runs {threads} "
+        f"thread{'s' * (threads > 1)}: it may be several times slower, and measured times mean little{advice}"
+    )
+
+
+def cores_used_by_others(seconds: float = 0.1) -> float:
+    """How many of the cores that this process may use are busy while it sleeps for ``seconds``."""
+    percentages = psutil.cpu_percent(seconds, percpu=True)
+    return sum(percentages[core] for core in _allowed_cores() if core < len(percentages)) / 100
+
+
+def _allowed_cores() -> list[int]:
+    """The cores that this process may use; all of them on systems that cannot restrict a process."""
+    process = psutil.Process()
+    return list(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else list(range(psutil.cpu_count() or 1))
+
+
+def _cpuinfo(key: str) -> str:
+    """What Linux says of the first core under ``key``; empty on other systems. Neither psutil nor platform knows it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), "")

@@ -1,0 +1,1 @@
+"""Fine-tuning: schemes, one run, continued pretraining, calibration."""

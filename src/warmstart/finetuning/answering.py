@@ -1,0 +1,102 @@
+"""Training a language model to answer questions in writing.
+
+Letters: N questions.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warmstart.backbone.backbone import Backbone
+from warmstart.device import pick_device
+from warmstart.finetuning.finetune import DEFAULT_EPOCHS
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model, fresh_head
+from warmstart.seeding import seed_torch
+from warmstart.tasks.answers import (
+    AnsweredQuestions,
+    AnswerTask,
+    answer_batches,
+    confidences,
+    exact_matches,
+    generate_answers,
+    max_answer_tokens,
+)
+from warmstart.training.config import TrainConfig
+from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.loop import TrainingJob, TrainOutput, train
+
+METRIC = "exact match"
+
+
+@dataclass(frozen=True)
+class AnswerPredictions:
+    """The answers to the questions of one split."""
+
+    answers: tuple[str, ...]
+    confidence: np.ndarray
+    """(N,) the model's probability of each answer"""
+    correct: np.ndarray
+    """(N,) bool: the answer is exactly the right one"""
+
+
+@dataclass(frozen=True)
+class AnswerRun:
+    """A model that was trained to answer questions, with one seed."""
+
+    model: Model
+    seed: int
+    training: TrainOutput
+    curve: tuple[tuple[int, float], ...]
+    """(step, exact match on the validation questions) of every evaluation"""
+    validation_score: float
+    max_answer_tokens: int
+    """an answer has at most this many tokens"""
+    validation: AnswerPredictions
+    test: AnswerPredictions
+
+
+def answer_model(bundle: Bundle, seed: int, *, scratch: bool) -> Model:
+    """A copy of the bundle's model, or a new one of the same shape, that reads from left to right."""
+    if not scratch:
+        model = copy.deepcopy(bundle.model)  # a copy keeps its adapters
+        model.causal = True
+        return model
+    origin = bundle.model.backbone
+    seed_torch(seed, "backbone")
+    backbone = Backbone(origin.config, origin.vocab_size)
+    return Model(backbone, fresh_head(bundle.model.head.config, backbone, seed), causal=True)
+
+
+def train_to_answer(model: Model, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, title: str) -> AnswerRun:
+    """Train ``model`` on the answers, in place; the weights with the best exact match on the validation questions are kept."""
+    model.to(pick_device())
+    tokenizer, max_length = bundle.tokenizer, model.backbone.config.max_length
+    mean_tokens = float(np.mean([len(ids) for ids in tokenizer.encode(task.train.questions)]))
+    steps = config.count_text_steps(len(task.train), mean_tokens, DEFAULT_EPOCHS)
+    early_stopping, max_tokens = EarlyStopping(model), max_answer_tokens(tokenizer, task.train.answers, max_length)
+
+    def predict(split: AnsweredQuestions) -> AnswerPredictions:
+        answers = generate_answers(model, tokenizer, split.questions, max_tokens)
+        return AnswerPredictions(tuple(one.text for one in answers), confidences(answers), exact_matches(answers, split))
+
+    def validate() -> dict[str, Any]:
+        return {METRIC: float(predict(task.validation).correct.mean())}
+
+    job = TrainingJob(
+        answer_batches(tokenizer, task.train, max_length, (config.batch, config.accumulate), seed),
+        steps,
+        seed,
+        title,
+        evaluate=validate,
+        callbacks=[lambda step, metrics: early_stopping.update(step, metrics[METRIC])],
+    )
+    output = train(model, job, config)
+    early_stopping.restore()
+    validation, test = predict(task.validation), predict(task.test)
+    score, curve = early_stopping.kept_score, tuple(early_stopping.curve)
+    return AnswerRun(model.cpu().eval(), seed, output, curve, score, max_tokens, validation, test)

@@ -1,0 +1,81 @@
+"""Calibrating an adapted model: its temperature, and the texts on which confidence thresholds can be found.
+
+The temperature is fitted on the validation texts, which also chose the kept weights, so it guarantees nothing. A threshold gives a
+guarantee, so it needs texts that chose nothing: ``adapt --calibration-fraction`` splits them off the validation split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from warmstart.data.splits import stratified_split
+from warmstart.data.task import Split, Task
+from warmstart.errors import ConfigError, ModelError
+from warmstart.model.bundle import Bundle
+from warmstart.model.calibration import Calibration
+from warmstart.model.model import Model
+from warmstart.stats.abstention import Threshold, find_threshold
+from warmstart.stats.calibration import apply_temperature, fit_temperature
+from warmstart.tasks import task_type_of
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+
+def split_calibration_texts(task: Task, fraction: float) -> tuple[Task, Split | None]:
+    """The task without a random fraction of its validation texts, and those texts; they are the same for every seed.
+
+    They are drawn without regard to labels: a bound on the error rate holds for a simple random sample only.
+    """
+    if not fraction:
+        return task, None
+    if not task.single_label:
+        raise ConfigError(
+            f"--calibration-fraction needs a task with one label per text, but '{task.name}' is a {task.type} task; remove it"
+        )
+    kept, calibration = stratified_split(np.zeros_like(task.validation.labels), fraction, 0)
+    return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)
+
+
+def calibrate(model: Model, tokenizer: Tokenizer, task: Task, calibration_texts: Split | None) -> Calibration:
+    """The temperature from the validation texts, and confidences on the calibration texts, if there are any."""
+    task_type = task_type_of(task)
+
+    def probabilities(split: Split) -> np.ndarray:
+        return task_type.predict(model, task_type.encode(model, tokenizer, split.texts), tokenizer.specials.pad)
+
+    temperature = fit_temperature(probabilities(task.validation), task.validation.labels)
+    if calibration_texts is None:
+        return Calibration(temperature=temperature)
+    calibrated = apply_temperature(probabilities(calibration_texts), temperature)
+    confidence, correct = confidence_and_correct(calibrated, calibration_texts.labels)
+    pairs = tuple((float(one), bool(right)) for one, right in zip(confidence, correct, strict=True))
+    return Calibration(temperature=temperature, held_out=pairs)
+
+
+def confidence_and_correct(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of probabilities (N, C): the highest, rounded as bundles store it, and whether it is the label's; both (N,)."""
+    return confidences_of(probabilities), probabilities.argmax(axis=1) == labels
+
+
+def confidences_of(probabilities: np.ndarray) -> np.ndarray:
+    """The highest of the probabilities (N, C) of each text, rounded as bundles store it: (N,)."""
+    return probabilities.max(axis=1).round(6)
+
+
+def threshold_for(bundle: Bundle, target_error: float, confidence_level: float) -> Threshold:
+    """The threshold that keeps wrong labels below ``target_error``. Raises ``ModelError`` without calibration texts."""
+    held_out = bundle.calibration.held_out if bundle.calibration else ()
+    if not held_out:
+        raise ModelError(
+            "a guarantee needs held-out texts that chose nothing, but this model has none; "
+            "adapt it with --calibration-fraction 0.5, which takes half of the validation texts"
+        )
+    return threshold_from(held_out, target_error, confidence_level)
+
+
+def threshold_from(held_out: Sequence[tuple[float, bool]], target_error: float, confidence_level: float) -> Threshold:
+    """The same from pairs of confidence and correctness."""
+    confidence, correct = (np.array(column) for column in zip(*held_out, strict=True))
+    return find_threshold(confidence, correct.astype(bool), target_error, confidence_level)

@@ -1,0 +1,45 @@
+"""The settings of fine-tuning."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+from tyro.conf import arg
+
+from warmstart.config import Advanced, Config
+from warmstart.finetuning.compose import known_scheme
+from warmstart.finetuning.schemes import SchemeOptions
+from warmstart.heads.pooling import POOLINGS
+from warmstart.training.config import TrainConfig
+
+
+class FineTuneConfig(Config):
+    """How a model is fine-tuned on labelled texts."""
+
+    renamed: ClassVar[dict[str, str]] = {"reading": "attention_direction", "read_once": "cache_features"}
+
+    scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
+    """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss,
+    l2-sp, dapt; a+b combines two"""
+    options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
+    pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
+    """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""
+    head_dropout: Advanced[float] = Field(0.1, ge=0, lt=1)
+    """dropout probability of the pooled state"""
+    head_hidden: Advanced[Literal["none", "tanh", "relu"]] = "none"
+    """one label per text: one more layer before the logits; tanh with the pooling first is BERT's head, which `export --to hf` can
+    write"""
+    attention_direction: Advanced[Literal["as-pretrained", "causal", "bidirectional"]] = "as-pretrained"
+    """which tokens each token attends to: as in pretraining, only earlier ones, or all"""
+    keep: Advanced[Literal["best", "last"]] = "best"
+    """which weights to keep: those with the best validation score, or the last ones"""
+    class_weights: Advanced[Literal["none", "balanced"]] = "none"
+    """balanced: every class counts equally in the loss, however rare it is"""
+    label_smoothing: Advanced[float] = Field(0.0, ge=0, lt=1)
+    """probability of each target that is spread over all classes"""
+    patience: Advanced[int] = Field(0, ge=0)
+    """stop after this many evaluations without improvement, counted once nothing is frozen any more; 0: never"""
+    cache_features: Advanced[bool] = True
+    """probe, scalar-mix: the frozen backbone reads each text once, and the head trains on its features"""
+    train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)

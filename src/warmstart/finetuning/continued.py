@@ -1,0 +1,201 @@
+"""Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020), kept only if it helps.
+
+The text is what the manifest calls unlabelled (their DAPT) and the training texts without their labels (TAPT); texts that are also
+in validation or test are left out and counted. It is read under the objective that trained the model, with its language head.
+
+A pilot, the first part of the run, decides whether to continue. It is judged on a held-out part of the text (the objective's loss)
+and on the validation split (a logistic regression on frozen features). Both must agree: the loss must fall by at least 1%, and the
+probe must not be worse by more than one standard error of the paired difference. At the end the same is decided again. If it does
+not help, the weights are again the pretrained ones, to the bit. The test split is never used.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from warmstart.console import console
+from warmstart.data.audit import text_key
+from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.source import Source
+from warmstart.data.task import Split, Task, plain_text
+from warmstart.data.token_store import DocumentSplit, documents_of, prepare_store
+from warmstart.device import pick_device
+from warmstart.errors import ConfigError, DataError
+from warmstart.finetuning.features import pooled_layers
+from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.schemes.dapt import DaptOptions
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
+from warmstart.model.model import Model, swap_head
+from warmstart.seeding import derive
+from warmstart.stats.formatting import percent, points
+from warmstart.stats.intervals import standard_error
+from warmstart.tasks import TASK_TYPES
+from warmstart.training.config import TrainConfig
+from warmstart.training.held_out import held_out_metrics
+from warmstart.training.loop import TrainingJob, train
+
+HELD_OUT = 0.05
+"""fraction of the documents that is held out to measure the loss"""
+MIN_GAIN = 0.01
+"""fraction by which the held-out loss must fall"""
+MIN_TEXTS = 40
+PROBE_TEXTS = 2000
+"""training texts that the probe reads at most"""
+
+
+@dataclass(frozen=True)
+class ContinuedPretraining:
+    """The result of continued pretraining."""
+
+    bundle: Bundle
+    """the model with its new weights, or with the old ones if the new ones do not help"""
+    evaluations: tuple[StageEvaluation, ...]
+    """before, after the pilot if there is one, and at the end if the pilot helped"""
+    decision: str
+    """what was decided, and why"""
+
+
+def continue_pretraining(
+    bundle: Bundle, task: Task, options: DaptOptions, seed: int, text: Split | None = None, excluded: Split | None = None
+) -> ContinuedPretraining:
+    """Continue the pretraining of ``bundle`` on the text of ``task``; its labelled training texts train the probe.
+
+    ``text`` holds training texts to read without labels, if these are more than the labelled ones. ``excluded`` holds further texts
+    that must not be read, because a guarantee will be based on them. The new bundle has one more entry in its history. Raises
+    ``ModelError`` if the model has no language head, ``DataError`` if there is too little text.
+    """
+    if not task.single_label:
+        raise ConfigError(f"dapt needs a task with one label per text, but '{task.name}' is a {task.type} task; remove dapt")
+    language = LanguageTask.required(bundle)
+    texts, left_out = pretraining_texts(task, (text or task.train).texts, excluded)
+    if len(texts) < MIN_TEXTS:
+        raise DataError(
+            f"continued pretraining needs at least {MIN_TEXTS} texts, but has {len(texts)}; "
+            "add texts under 'unlabelled' in the manifest, or remove dapt"
+        )
+    console.print(f"Continuing pretraining on {len(texts):,} texts; {left_out} that are in validation or test are left out.")
+    model = copy.deepcopy(bundle.model).to(pick_device())
+    with TemporaryDirectory() as folder:
+        training, held_out = _rows(texts, bundle, language, Path(folder))
+        evaluator = _Evaluator(bundle, task, held_out)
+        evaluations, decision, seconds = [evaluator.evaluate("before", model, 0.0)], "", 0.0
+        stages = {"pilot": options.dapt_pilot, "end": 1 - options.dapt_pilot}
+        for stage in [stage for stage, fraction in stages.items() if fraction]:
+            seconds += _train(model, training, options, (stage, stages[stage], seed))
+            evaluations.append(evaluator.evaluate(stage, model, seconds))
+            helps, decision = decide(evaluations[0], evaluations[-1])
+            console.print(f"{stage}: {decision}", markup=False)
+            if not helps:
+                break
+    if not helps:
+        model.load_state_dict(bundle.model.state_dict())
+    record = ContinuedPretrainingRecord(
+        objective=language.objective,
+        generates=bundle.generates,
+        task=task.name,
+        texts=len(texts),
+        left_out=left_out,
+        evaluations=tuple(evaluations),
+        kept=helps,
+        decision=decision,
+        seed=seed,
+    )
+    continued = replace(bundle, model=model.cpu().eval(), history=(*bundle.history, record))
+    return ContinuedPretraining(continued, tuple(evaluations), decision)
+
+
+def pretraining_texts(task: Task, training: Iterable[Any], excluded: Split | None = None) -> tuple[list[str], int]:
+    """The task's text without labels, and how many texts were left out because validation, test or ``excluded`` has them too."""
+    scored = [task.validation, task.test, *([excluded] if excluded else [])]
+    forbidden = {text_key(plain_text(text)) for split in scored for text in split.texts}
+    texts = [*documents_of(task.unlabelled), *map(plain_text, training)]
+    allowed = list(dict.fromkeys(text for text in texts if text_key(text) not in forbidden))
+    return allowed, sum(text_key(text) in forbidden for text in texts)
+
+
+def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
+    """Whether continued pretraining helps, and a sentence that says why."""
+    gain = 1 - after.loss / before.loss
+    helps = gain >= MIN_GAIN and after.probe_accuracy >= before.probe_accuracy - after.standard_error
+    change = f"{'fell' if gain >= 0 else 'rose'} by {percent(abs(gain))}"
+    return helps, (
+        f"The held-out loss {change} ({before.loss:.3f} to {after.loss:.3f} nats); "
+        f"a probe on frozen features classifies {percent(after.probe_accuracy)} of the validation texts correctly, against "
+        f"{percent(before.probe_accuracy)} before (standard error of the difference: "
+        f"{points(after.standard_error).removeprefix('+')}). The {'new' if helps else 'pretrained'} weights are kept."
+    )
+
+
+def _rows(texts: list[str], bundle: Bundle, language: LanguageTask, folder: Path) -> tuple[PretrainingRows, PretrainingRows]:
+    """The text as pretraining reads it: to train on, and held out."""
+    file = folder / "text.ndjson"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    sources, tokenizer = [Source(path=str(file))], bundle.tokenizer
+    stores = [prepare_store(sources, tokenizer, folder, DocumentSplit(fraction=HELD_OUT, held_out=held)) for held in (False, True)]
+    tokens = bundle.model.backbone.config.max_length
+    training, held_out = (PretrainingRows(store, tokenizer.vocabulary(), language.objective, tokens) for store in stores)
+    if not len(training):
+        raise DataError(
+            f"continued pretraining needs text for a row of {training.stride + 1} tokens, but has {len(stores[0].tokens)} tokens; "
+            "add text under 'unlabelled' in the manifest, or remove dapt"
+        )
+    return training, held_out
+
+
+def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tuple[str, float, int]) -> float:
+    """Train for a part of the run; ``stage`` is (name, fraction, seed). Returns the seconds it took."""
+    name, fraction, seed = stage
+    epochs, rate = options.dapt_epochs * fraction, options.dapt_learning_rate
+    settings = TrainConfig(epochs=epochs, learning_rate=rate, warmup=0.1, weight_decay=0.01)
+    steps = settings.count_steps(len(rows), rows.mean_tokens, epochs=1)
+    seed = derive(seed, "dapt", name)  # the two stages read the text in different orders
+    batches = pretraining_batches(rows, settings.batch, 1, seed)
+    return train(model, TrainingJob(batches, steps, seed, title=f"continued pretraining, {name}"), settings).seconds
+
+
+class _Evaluator:
+    """Evaluates a model without changing it: always on the same held-out text, with the same probe."""
+
+    def __init__(self, bundle: Bundle, task: Task, held_out: PretrainingRows) -> None:
+        self.tokenizer, self.held_out = bundle.tokenizer, held_out
+        chosen = np.random.default_rng(0).permutation(len(task.train))[:PROBE_TEXTS]
+        self.train, self.validation = task.train.take(np.sort(chosen)), task.validation
+        self.first: np.ndarray | None = None
+        """whether each validation text was classified correctly at the first evaluation"""
+
+    def evaluate(self, stage: str, model: Model, seconds: float) -> StageEvaluation:
+        """The loss and the probe at one stage."""
+        model.eval()
+        metrics = held_out_metrics(model, self.held_out)
+        loss = float(np.mean([value for name, value in metrics.items() if name.endswith("loss")]))
+        correct = self._probe(model)
+        self.first = correct if self.first is None else self.first
+        return StageEvaluation(
+            stage=stage,
+            loss=loss,
+            probe_accuracy=float(correct.mean()),
+            standard_error=standard_error(correct - self.first),
+            seconds=seconds,
+        )
+
+    def _probe(self, model: Model) -> np.ndarray:
+        """(N,) 1 for each validation text that a logistic regression on frozen features classifies correctly, else 0."""
+        reader = swap_head(model, ClassificationHeadConfig(classes=2), 0)  # only its pooling is used
+        task_type, pad_id = TASK_TYPES["classification"], self.tokenizer.specials.pad
+        encoded = [task_type.encode(reader, self.tokenizer, split.texts) for split in (self.train, self.validation)]
+        train, validation = (pooled_layers(reader, part, pad_id)[:, -1].numpy() for part in encoded)
+        probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(train, self.train.labels)
+        return np.asarray(probe.predict(validation) == self.validation.labels, dtype=float)

@@ -1,0 +1,38 @@
+"""A task as one backbone reads it: its texts encoded once, for every run on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from warmstart.data.encode import Encoded
+from warmstart.data.splits import strata, stratified_sample
+from warmstart.data.task import Task
+from warmstart.finetuning.features import FeatureCache
+from warmstart.model.model import Model
+from warmstart.tasks import task_type_of
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class EncodedTask:
+    """A task with its splits as token ids."""
+
+    task: Task
+    train: Encoded
+    validation: Encoded
+    test: Encoded
+    pad_id: int
+    features: FeatureCache = field(default_factory=FeatureCache)
+    """features of frozen backbones, shared by all runs on these texts"""
+
+    @classmethod
+    def of(cls, task: Task, model: Model, tokenizer: Tokenizer) -> EncodedTask:
+        """Encode all three splits as ``model`` reads them."""
+        splits = (task.train, task.validation, task.test)
+        train, validation, test = (task_type_of(task).encode(model, tokenizer, split.texts) for split in splits)
+        return cls(task, train, validation, test, tokenizer.specials.pad)
+
+    def sample(self, labels: int, seed: int) -> EncodedTask:
+        """The same with a stratified subset of ``labels`` training texts, which are not encoded again."""
+        chosen = stratified_sample(strata(self.task.train.labels), labels, seed)
+        return replace(self, task=self.task.with_train(self.task.train.take(chosen)), train=self.train.take(chosen))

@@ -1,0 +1,175 @@
+"""One fine-tuning run: a model, a labelled task, a scheme and a seed in; scores out. Every comparison consists of such runs."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warmstart.backbone.backbone import Backbone
+from warmstart.data.task import Task
+from warmstart.device import pick_device
+from warmstart.errors import ConfigError
+from warmstart.finetuning.apply import apply_scheme
+from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.inputs import TrainingInputs
+from warmstart.finetuning.language_loss import LanguageTask, require_language_head
+from warmstart.finetuning.scheme import Scheme
+from warmstart.heads.head import TaskHeadConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model, fresh_head
+from warmstart.seeding import seed_torch
+from warmstart.tasks import task_type_of
+from warmstart.tasks.scores import Scores
+from warmstart.tasks.task_type import HeadSettings
+from warmstart.training.config import TrainConfig
+from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.loop import TrainingJob, TrainOutput, train
+
+DEFAULT_EPOCHS = 10
+MIN_STEPS = 200
+MAX_EVALUATIONS = 20
+
+
+@dataclass(frozen=True)
+class FineTuneResult:
+    """The result of one run."""
+
+    model: Model
+    seed: int
+    test_scores: Scores
+    validation_score: float
+    """the task's metric on the validation split, with the kept weights"""
+    curve: tuple[tuple[int, float], ...]
+    """(step, validation metric) of every evaluation"""
+    training: TrainOutput
+    trainable: int
+    """number of parameters that trained and that the model keeps"""
+    test_predictions: Any
+    """for the test split; (N, C) probabilities if each text has one label"""
+    validation_predictions: Any
+    """the same for the validation split"""
+
+
+def head_config_for(task: Task, config: FineTuneConfig) -> TaskHeadConfig:
+    """The settings of the head that this task needs."""
+    return task_type_of(task).head(task, HeadSettings(config.pooling, config.head_dropout, config.head_hidden))
+
+
+def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *, scratch: bool) -> Model:
+    """A model for the task: a copy of the bundle's backbone, or a new one of the same shape, with a new head."""
+    origin = bundle.model.backbone
+    seed_torch(seed, "backbone")
+    backbone = Backbone(origin.config, origin.vocab_size) if scratch else copy.deepcopy(origin)  # a copy keeps its adapters
+    head = fresh_head(head_config_for(task, config), backbone, seed)
+    direction = config.attention_direction
+    return Model(backbone, head, causal=bundle.model.causal if direction == "as-pretrained" else direction == "causal")
+
+
+def check_scheme(bundle: Bundle, config: FineTuneConfig) -> None:
+    """Check that the scheme fits the model, before anything is written or trained; raises what ``fine_tune`` would raise."""
+    scheme = make_scheme(config.scheme, config.options)
+    if scheme.language_weight or scheme.continued_pretraining:
+        LanguageTask.required(bundle)
+    apply_scheme(copy.deepcopy(bundle.model), scheme)
+
+
+def fine_tune(
+    model: Model,
+    encoded: EncodedTask,
+    config: FineTuneConfig,
+    seed: int,
+    title: str = "fine-tuning",
+    language: LanguageTask | None = None,
+) -> FineTuneResult:
+    """Train ``model`` (with its task head) on the training split, in place.
+
+    The validation split decides which weights are kept; the test split is scored once, at the end. ``language`` is the pretrained
+    language head for schemes with ``lm-loss``; the model loses it afterwards. Raises ``ModelError`` if such a scheme has none.
+    Without a ``title`` there is no progress bar.
+    """
+    _check_settings(encoded.task, config)
+    model.to(pick_device())
+    task, task_type = encoded.task, task_type_of(encoded.task)
+    scheme = make_scheme(config.scheme, config.options)
+    if scheme.language_weight:
+        require_language_head(language).attach(model)
+    groups = apply_scheme(model, scheme, seed)
+    inputs = _inputs(model, encoded, config, scheme, (seed, language))
+    steps, settings = _length(encoded, config.train, scheme)
+    early_stopping = EarlyStopping(model, config.keep, config.patience, scheme.unfreezing.complete_at(model.backbone.config.depth))
+
+    def validate() -> dict[str, Any]:
+        return {task.metric: task_type.scores(task.validation, inputs.predict_validation(), task).score(task.metric)}
+
+    job = TrainingJob(
+        inputs.batches,
+        steps,
+        seed,
+        title,
+        evaluate=validate,
+        groups=groups,
+        loss=inputs.loss,
+        penalty=scheme.penalty(model) if scheme.penalty else None,
+        should_stop=early_stopping.should_stop,
+        callbacks=[lambda step, metrics: early_stopping.update(step, metrics[task.metric])],
+        progress_bar=bool(title),
+    )
+    output = train(model, job, settings)
+    if scheme.language_weight:
+        del model.language
+    early_stopping.restore()
+    validation_predictions = inputs.predict_validation()
+    test_predictions = task_type.predict(model, encoded.test, encoded.pad_id)
+    kept = {id(parameter) for parameter in model.parameters()}
+    return FineTuneResult(
+        model=model.cpu().eval(),
+        seed=seed,
+        test_scores=task_type.scores(task.test, test_predictions, task),
+        validation_score=early_stopping.kept_score,
+        curve=tuple(early_stopping.curve),
+        training=output,
+        trainable=sum(p.numel() for group in groups for p in group.parameters.values() if id(p) in kept),
+        test_predictions=test_predictions,
+        validation_predictions=validation_predictions,
+    )
+
+
+def _inputs(
+    model: Model, encoded: EncodedTask, config: FineTuneConfig, scheme: Scheme, rest: tuple[int, LanguageTask | None]
+) -> TrainingInputs:
+    """The run's inputs; from cached features if the scheme keeps them the same. ``rest`` is (seed, language)."""
+    seed, language = rest
+    cached = scheme.keeps_features and config.cache_features and task_type_of(encoded.task).pooled
+    make = TrainingInputs.from_features if cached else TrainingInputs.from_texts
+    inputs = make(model, encoded, config, seed)
+    if scheme.language_weight:
+        return inputs.with_language_loss(model, encoded, require_language_head(language), scheme.language_weight, seed)
+    return inputs
+
+
+def _length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
+    """The number of steps, and the settings of the loop.
+
+    If no budget is named, it is ten epochs, but at least 200 steps: few texts need many passes (Mosbach et al. 2021). If no
+    interval is named, each epoch ends with an evaluation, but a run has no more than twenty.
+    """
+    mean_tokens = encoded.train.group * float(np.mean([len(row) for row in encoded.train.rows]))
+    per_epoch = -(-len(encoded.train) // (config.batch * config.accumulate))
+    steps = config.count_text_steps(len(encoded.train), mean_tokens, max(DEFAULT_EPOCHS, MIN_STEPS / per_epoch))
+    every = config.evaluate_every or max(per_epoch, -(-(steps or 0) // MAX_EVALUATIONS))
+    weight_decay = config.weight_decay if scheme.weight_decay is None else scheme.weight_decay
+    return steps, config.model_copy(update={"evaluate_every": every, "weight_decay": weight_decay})
+
+
+def _check_settings(task: Task, config: FineTuneConfig) -> None:
+    """Raise ``ConfigError`` for settings of the loss or the head that need one label per text, if the task has not."""
+    if not task.single_label and (config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none"):
+        raise ConfigError(
+            "--class-weights, --label-smoothing and --head-hidden are for tasks with one label per text, "
+            f"but '{task.name}' is a {task.type} task; remove them"
+        )

@@ -1,0 +1,124 @@
+"""The language-model loss beside the task's: ``L3 = L2 + weight * L1`` (Radford et al. 2018, equation 5).
+
+The texts of a batch are read a second time as in pretraining: under the bundle's own objective, with the pretrained language head.
+The head is kept during training and is no part of the adapted model.
+
+L1 is a sum over tokens, divided by a constant, the mean number of targets per text: so the weight means the same for long and short
+texts, and k batches of b still count exactly as one of k b.
+
+Letters: B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from torch import Tensor
+
+from warmstart.adapters.scalar_mix import last_hidden_state_without_mix
+from warmstart.data.encode import collate
+from warmstart.errors import ModelError
+from warmstart.heads import make_head
+from warmstart.heads.language_modeling import LMHead
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.loss import language_loss
+from warmstart.seeding import rng
+from warmstart.types import Batch, Vocabulary
+
+SAMPLE = 500
+"""texts whose targets are counted to estimate the mean"""
+
+
+class LanguageBatch(Batch):
+    """Texts as the pretraining objective reads them; ``count`` is 0: the loss of a step is divided by its labelled texts."""
+
+
+@dataclass(frozen=True)
+class LanguageTask:
+    """A pretrained language head with the objective that trained it."""
+
+    head: LMHead
+    objective: ObjectiveConfig
+    vocabulary: Vocabulary
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> LanguageTask | None:
+        """That of a language model; None for a model with another head."""
+        if not isinstance(bundle.model.head, LMHead) or bundle.objective is None:
+            return None
+        return cls(bundle.model.head, bundle.objective, bundle.tokenizer.vocabulary())
+
+    @classmethod
+    def required(cls, bundle: Bundle) -> LanguageTask:
+        """The same; raises ``ModelError`` for a model without a language head."""
+        return require_language_head(cls.of(bundle))
+
+    def attach(self, model: Model) -> None:
+        """Add the pretrained head to ``model`` as its submodule ``language``; tied to its embedding if it was tied."""
+        head = make_head(self.head.config, model.backbone.config.width, model.backbone.embedding.weight)
+        own = {name: tensor for name, tensor in self.head.state_dict().items() if name != "weight" or not self.head.config.tied}
+        head.load_state_dict(own, strict=False)  # a tied weight is the embedding's
+        model.add_module("language", head.to(model.backbone.embedding.weight.device))
+
+    def view(self, *, causal: bool) -> ObjectiveConfig:
+        """The objective's settings for a model of this direction: a hybrid objective has one view for each."""
+        views = OBJECTIVES[self.objective.name].held_out_configs(self.objective)
+        return views.get("causal" if causal else "masked", next(iter(views.values())))
+
+    def batch(self, rows: Sequence[np.ndarray], draw: np.random.Generator, max_length: int, *, causal: bool) -> LanguageBatch:
+        """The texts ``rows`` (token ids) as pretraining reads them."""
+        config = self.view(causal=causal)
+        objective = OBJECTIVES[config.name]
+        cut = [row[: objective.stride(max_length, config)] for row in rows]
+        lengths = np.array([len(row) for row in cut])
+        ids = collate(cut, None, self.vocabulary.specials.pad, causal=causal).ids.numpy()
+        # objectives get one token more than they read
+        ids = np.pad(ids, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials.pad)
+        batch = objective.make(ids, lengths, draw, self.vocabulary, config)
+        return LanguageBatch(**{field.name: getattr(batch, field.name) for field in fields(batch)} | {"count": 0})
+
+
+def require_language_head(language: LanguageTask | None) -> LanguageTask:
+    """The argument; raises ``ModelError`` if it is None."""
+    if language is None:
+        raise ModelError(
+            "lm-loss and dapt need a pretrained language head, but this model has none; start from a pretrained language model"
+        )
+    return language
+
+
+def with_language_batches(
+    batches: Callable[[int], list[Batch]], language: LanguageTask, model: Model, seed: int
+) -> Callable[[int], list[Batch]]:
+    """The same batches, each followed by its texts as pretraining reads them; also a pure function of the step."""
+
+    def both(step: int) -> list[Batch]:
+        result = list[Batch]()
+        for part, batch in enumerate(batches(step)):
+            rows = [row[:length] for row, length in zip(batch.ids.numpy(), batch.lengths.tolist(), strict=True)]
+            draw = rng(seed, "language", step, part)
+            result += [batch, language.batch(rows, draw, model.backbone.config.max_length, causal=model.causal)]
+        return result
+
+    return both
+
+
+def mean_targets(language: LanguageTask, rows: Sequence[np.ndarray], model: Model) -> float:
+    """The mean number of targets per text under the objective, on the first texts."""
+    batch = language.batch(rows[:SAMPLE], rng(0, "language", "mean"), model.backbone.config.max_length, causal=model.causal)
+    assert batch.targets is not None
+    return max(1.0, int((batch.targets >= 0).sum()) / len(rows[:SAMPLE]))
+
+
+def language_batch_loss(model: Model, batch: Batch) -> Tensor:
+    """The summed language-model loss of a batch in nats, a scalar, with the head that ``LanguageTask.attach`` added."""
+    head = model.get_submodule("language")
+    assert isinstance(head, LMHead)
+    assert batch.targets is not None
+    states = last_hidden_state_without_mix(model.backbone, model.backbone.forward_batch(batch))
+    return language_loss(states, head.weight, head.bias, batch.targets, head.transform)

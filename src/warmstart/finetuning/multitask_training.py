@@ -1,0 +1,170 @@
+"""Training on several tasks with one backbone: their settings, their encoded texts, and a run that keeps its best weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+from tyro.conf import Positional, arg
+
+from warmstart.config import Advanced, Config
+from warmstart.data.batches import labelled_batches
+from warmstart.data.task import Task, subsample
+from warmstart.device import pick_device
+from warmstart.errors import ConfigError
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
+from warmstart.heads.classification import ClassificationHead
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import Record
+from warmstart.model.model import fresh_head, swap_head
+from warmstart.tasks import task_type_of
+from warmstart.tasks.load import load_task
+from warmstart.tasks.scores import ClassificationScores, classification_scores
+from warmstart.training.config import TrainConfig
+from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.loop import TrainingJob, TrainOutput, train
+from warmstart.types import Batch
+
+EPOCHS = 5
+"""passes over each task's training texts, if the settings name no number"""
+EVALUATIONS = 10
+"""evaluations in a run"""
+
+
+class TasksConfig(Config):
+    """Several tasks on one backbone."""
+
+    model: Positional[str]
+    """the pretrained model: a bundle, or the folder of a run"""
+    tasks: Positional[Annotated[tuple[str, ...], Field(min_length=2)]]
+    """manifests of the tasks (YAML)"""
+    out: str = "runs/tasks"
+    """folder of the run"""
+    labels: int | None = Field(None, gt=1)
+    """training texts per task, stratified by label; default: all"""
+    seeds: int = Field(3, gt=0)
+    """number of seeds; fewer than three give wide intervals"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    head_dropout: Advanced[float] = Field(0.1, ge=0, lt=1)
+    """dropout probability of the pooled state"""
+    train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
+
+
+def load_tasks(config: TasksConfig) -> list[Task]:
+    """The tasks. Raises ``ConfigError`` if two have the same name, or the settings do not fit several tasks."""
+    tasks = [load_task(path) for path in config.tasks]
+    names = [task.name for task in tasks]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"each task needs its own name, but two are called {', '.join(twice)}; change 'name' in one manifest")
+    if config.train.steps or config.train.tokens or config.train.minutes:
+        raise ConfigError("the length of a run on several tasks is set by --epochs; remove --steps, --tokens and --minutes")
+    if config.train.accumulate != 1 or config.train.evaluate_every:
+        raise ConfigError("a run on several tasks reads one batch per step; remove --accumulate and --evaluate-every")
+    if wrong_names := [name for name in names if Path(name).name != name]:
+        raise ConfigError(f"a task's name becomes a folder, but {wrong_names[0]!r} cannot be one; change 'name' in its manifest")
+    if wrong := [task for task in tasks if not task.single_label]:
+        raise ConfigError(f"each task must have one label per text, but '{wrong[0].name}' is a {wrong[0].type} task; remove it")
+    count = config.labels
+    return [subsample(task, count, config.seed) if count and count < len(task.train) else task for task in tasks]
+
+
+@dataclass(frozen=True)
+class TaskSuite:
+    """Several tasks, encoded for one backbone."""
+
+    bundle: Bundle
+    encoded: tuple[EncodedTask, ...]
+    config: TasksConfig
+
+    @classmethod
+    def of(cls, bundle: Bundle, tasks: Sequence[Task], config: TasksConfig) -> TaskSuite:
+        """Encode every task once."""
+        reader = swap_head(bundle.model, head_config_for(tasks[0], FineTuneConfig()), 0)
+        return cls(bundle, tuple(EncodedTask.of(task, reader, bundle.tokenizer) for task in tasks), config)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tasks."""
+        return tuple(encoded.task.name for encoded in self.encoded)
+
+    def new_model(self, seed: int) -> MultitaskModel:
+        """A copy of the pretrained backbone with a new head for each task."""
+        backbone = copy.deepcopy(self.bundle.model.backbone)
+        settings = FineTuneConfig(head_dropout=self.config.head_dropout)
+        configs = [head_config_for(encoded.task, settings) for encoded in self.encoded]
+        heads = [fresh_head(config, backbone, seed + number) for number, config in enumerate(configs)]
+        assert all(isinstance(head, ClassificationHead) for head in heads)
+        return MultitaskModel(backbone, heads, causal=self.bundle.model.causal).to(pick_device())  # type: ignore[arg-type]
+
+    def batches(self, task: int, seed: int) -> Callable[[int], TaskBatch]:
+        """``batches(n)``: the n-th batch of a task, counted through its epochs."""
+        encoded = self.encoded[task]
+        size, labels = (self.config.train.batch, 1), encoded.task.train.labels
+        batches = labelled_batches(encoded.train, labels, size, seed, encoded.pad_id, causal=self.bundle.model.causal)
+        return lambda number: TaskBatch.of(batches(number)[0], task)
+
+    def steps(self, task: int) -> int:
+        """Steps for the wanted number of passes over a task's training texts."""
+        per_epoch = -(-len(self.encoded[task].train) // self.config.train.batch)
+        return max(1, round((self.config.train.epochs or EPOCHS) * per_epoch))
+
+    def test(self, model: MultitaskModel, task: int) -> ClassificationScores:
+        """A task's scores on its test split."""
+        encoded = self.encoded[task]
+        probabilities = task_type_of(encoded.task).predict(model.single_task(task), encoded.test, encoded.pad_id)
+        return classification_scores(encoded.task.test.labels, probabilities, encoded.task.labels)
+
+    def validate(self, model: MultitaskModel, tasks: Sequence[int]) -> float:
+        """The mean over ``tasks`` of the metric on the validation split."""
+        scores = []
+        for number in tasks:
+            encoded, task = self.encoded[number], self.encoded[number].task
+            predictions = task_type_of(task).predict(
+                model.single_task(number), encoded.validation, encoded.pad_id, self.config.train.precision
+            )
+            scores.append(task_type_of(task).scores(task.validation, predictions, task).score(task.metric))
+        return float(np.mean(scores))
+
+    def train(
+        self,
+        model: MultitaskModel,
+        batches: Callable[[int], list[Batch]],
+        steps: int,
+        seed: int,
+        *,
+        validate: Sequence[int],
+        penalty: Callable[[], Tensor] | None = None,
+    ) -> tuple[TrainOutput, float]:
+        """Train ``model`` in place, and keep the weights of the best mean validation score over the tasks ``validate``.
+
+        Returns what the run took, and that score.
+        """
+        early_stopping = EarlyStopping(model)
+        settings = self.config.train.model_copy(update={"evaluate_every": max(1, -(-steps // EVALUATIONS))})
+        job = TrainingJob(
+            batches,
+            steps,
+            seed,
+            evaluate=lambda: {"score": self.validate(model, validate)},
+            callbacks=[lambda step, metrics: early_stopping.update(step, metrics["score"])],
+            penalty=penalty,
+            progress_bar=False,
+        )
+        output = train(model, job, settings)
+        early_stopping.restore()
+        return output, early_stopping.kept_score
+
+    def task_bundle(self, model: MultitaskModel, task: int, record: Record) -> Bundle:
+        """One task's head on the shared backbone as a bundle of its own; ``record`` is added to its history."""
+        labels, history = self.encoded[task].task.labels, (*self.bundle.history, record)
+        return replace(self.bundle, model=model.single_task(task).cpu().eval(), labels=labels, history=history, calibration=None)

@@ -1,0 +1,64 @@
+"""The classification head: pool a text's hidden states, then one linear layer, or two.
+
+Letters: B batch, T tokens, D width, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from warmstart.heads.pooled import PooledHead, PooledHeadConfig
+
+
+class ClassificationHeadConfig(PooledHeadConfig):
+    """A head that assigns each text one of ``classes`` labels."""
+
+    kind: Literal["classification"] = "classification"
+    """name of this head in files"""
+    classes: int = Field(gt=1)
+    """number of labels (C)"""
+    hidden: Literal["none", "tanh", "relu"] = "none"
+    """activation of one more layer before the logits: tanh as in BERT's pooler, relu as in DistilBERT; none: no such layer"""
+
+
+class ClassificationHead(PooledHead):
+    """Pooling, a hidden layer if there is one, dropout, one linear layer."""
+
+    config_class: ClassVar = ClassificationHeadConfig
+    hub_task: ClassVar = "text-classification"
+    onnx_outputs: ClassVar = ("logits", "probabilities")
+
+    def __init__(self, config: ClassificationHeadConfig, width: int, embedding: Tensor | None = None) -> None:
+        super().__init__(config, width, config.classes)
+        self.config: ClassificationHeadConfig = config
+        if config.hidden != "none":
+            self.hidden = nn.Linear(width, width)
+            nn.init.normal_(self.hidden.weight, std=0.02)
+            nn.init.zeros_(self.hidden.bias)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """``hidden_states`` (B, T, D) and ``attention_mask`` (B, T) -> (B, C) logits; padding never counts."""
+        pooled = self.pooling(hidden_states, attention_mask)  # (B, D)
+        if self.config.hidden != "none":
+            pooled = self.hidden(pooled).tanh() if self.config.hidden == "tanh" else self.hidden(pooled).relu()
+        return self.score(self.dropout(pooled))
+
+    def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Summed cross-entropy in nats, a scalar: logits (B, C) against class numbers (B,); the mask (B, T) is not read."""
+        return F.cross_entropy(logits.float(), targets, reduction="sum")
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """(B, C) probabilities from (B, C) logits."""
+        return logits.softmax(dim=-1)
+
+    def description(self) -> str:
+        """For the model card."""
+        return f"assigns each text one of {self.config.classes} labels"
+
+    def parameter_formula(self) -> str:
+        """One linear layer, after another of the backbone's width if there is a hidden one."""
+        return "D C + C" + " + D D + D" * (self.config.hidden != "none")

@@ -1,0 +1,66 @@
+"""What every head is: its settings, a module from hidden states to outputs, and the facts that other parts need to know of it.
+
+The model card, the cost table and the ONNX export read these facts, so that a new head needs no change there.
+
+Letters: B batch, T tokens, D width, V vocabulary, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from warmstart.config import Config
+
+
+class HeadConfig(Config):
+    """The settings of a head."""
+
+    kind: str
+    """name of this head in files, as in the table ``HEADS``"""
+
+
+class TaskHeadConfig(HeadConfig):
+    """The settings of a head for a labelled task."""
+
+
+class Head(nn.Module):
+    """The interface of a head, made as ``Head(config, width, embedding)``; ``embedding`` (V, D) is for heads that share it."""
+
+    config_class: ClassVar[type[HeadConfig]]
+    """its settings"""
+    per_token: ClassVar[bool]
+    """it has an output for each token, not one for each text"""
+    hub_task: ClassVar[str]
+    """what the Hugging Face hub calls its task (``pipeline_tag``)"""
+    onnx_outputs: ClassVar[tuple[str, ...]]
+    """outputs of an exported graph: what ``forward`` returns, then its predictions if they are exported too"""
+
+    config: HeadConfig
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """``hidden_states`` (B, T, D) and ``attention_mask`` (B, T) -> logits or vectors (B, ...); padding changes nothing."""
+        raise NotImplementedError
+
+    def description(self) -> str:
+        """What a model with this head does, for its card: the rest of the sentence "A Transformer that ..."."""
+        raise NotImplementedError
+
+    def parameter_formula(self) -> str:
+        """The number of its own parameters as a sum of products of letters and numbers, such as ``D C + C``; ``0``: none."""
+        raise NotImplementedError
+
+
+class TaskHead(Head):
+    """The interface of a head for a labelled task."""
+
+    config: TaskHeadConfig
+
+    def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Summed loss, a scalar: ``logits`` (B, ...) against ``targets`` (B, ...); ``attention_mask`` (B, T) if per token."""
+        raise NotImplementedError
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """What ``logits`` (B, ...) mean to a user: probabilities, or numbers in the units of the targets (B, ...)."""
+        raise NotImplementedError

@@ -1,0 +1,54 @@
+"""The tagging head: a label for each word.
+
+Letters: B batch, T tokens, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from warmstart.heads.per_token import PerTokenHead, PerTokenHeadConfig
+
+
+class TaggingHeadConfig(PerTokenHeadConfig):
+    """A head that gives each word one of ``classes`` tags."""
+
+    kind: Literal["tagging"] = "tagging"
+    """name of this head in files"""
+    classes: int = Field(gt=1)
+    """number of tags (C)"""
+
+
+class TaggingHead(PerTokenHead):
+    """Logits for every token; the targets decide which token stands for which word."""
+
+    config_class: ClassVar = TaggingHeadConfig
+    hub_task: ClassVar = "token-classification"
+    onnx_outputs: ClassVar = ("logits", "probabilities")
+
+    def __init__(self, config: TaggingHeadConfig, width: int, embedding: Tensor | None = None) -> None:
+        super().__init__(config, width, config.classes)
+        self.config: TaggingHeadConfig = config
+
+    def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Summed cross-entropy in nats over words, a scalar: logits (B, T, C) against tags (B, T), ``IGNORE`` where no word begins.
+
+        The mask (B, T) is not read.
+        """
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="sum")
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """(B, T, C) probabilities from (B, T, C) logits."""
+        return logits.softmax(dim=-1)
+
+    def description(self) -> str:
+        """For the model card."""
+        return f"assigns each word one of {self.config.classes} tags"
+
+    def parameter_formula(self) -> str:
+        """One linear layer."""
+        return "D C + C"

@@ -1,0 +1,72 @@
+"""What each attention head does over a corpus, compared with uniform attention: the figures, without the model.
+
+A weight says little by itself: over four visible tokens, a head that has learned nothing puts a quarter on each. So every figure
+is compared with uniform attention over the same visible tokens. Uncertainty is that of the passages that have such tokens, however
+many more were read.
+
+Letters: N passages, L layers, H heads, M measures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from warmstart.seeding import rng
+from warmstart.stats.ratios import ClusteredRatio, ratio
+
+RELATIONS = ("itself", "previous", "next", "first", "last", "same", "punctuation")
+"""what the attended token is to the attending one: the token itself, or another one: the one before it, the one after it, the first
+or the last of the row (these frame the text), one with the same id that is no special token, punctuation"""
+MEASURES = ("entropy", "normalized entropy", "distance", *RELATIONS)
+"""entropy in bits; entropy over that of uniform attention, 0 to 1; mean distance in tokens; the weight on each relation"""
+
+
+@dataclass(frozen=True)
+class HeadAttention:
+    """What L x H heads do over N passages: sums over the attending tokens that count.
+
+    A token counts if it can attend to at least two tokens, of which one (for a relation) has that relation to it.
+    """
+
+    sums: np.ndarray
+    """(N, L, H, M) of each measure"""
+    uniform_sums: np.ndarray
+    """(N, L, M) the same for uniform attention"""
+    counts: np.ndarray
+    """(N, L, M) attending tokens that count"""
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """(L, H, M) over all tokens that count; nan if there are none."""
+        return ratio(self.sums.sum(axis=0), self.counts.sum(axis=0)[:, None])
+
+    @cached_property
+    def uniform(self) -> np.ndarray:
+        """(L, M) the same for uniform attention."""
+        return ratio(self.uniform_sums.sum(axis=0), self.counts.sum(axis=0))
+
+    @property
+    def difference(self) -> np.ndarray:
+        """(L, H, M) means less those of uniform attention."""
+        return self.means - self.uniform[:, None]
+
+    @cached_property
+    def _ratio(self) -> ClusteredRatio:
+        """The difference as a ratio of sums over passages: (L, H, M)."""
+        return ClusteredRatio(self.difference, self.sums - self.uniform_sums[:, :, None], self.counts[:, :, None])
+
+    @property
+    def passages(self) -> np.ndarray:
+        """(L, M) passages with a token that counts."""
+        return self._ratio.clusters[:, 0]
+
+    def interval(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends (L, H, M) of the difference's 95% interval over passages; nan if fewer than two have a token that counts."""
+        return self._ratio.interval(rng(seed, "bootstrap"))
+
+    def p_values(self) -> np.ndarray:
+        """(L, H, M) two-sided p-values of no difference; nan as in ``interval``."""
+        return self._ratio.p_values()

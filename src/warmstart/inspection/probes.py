@@ -1,0 +1,164 @@
+"""Probes: small classifiers that show what a layer's hidden states encode, and how much of that the classifier learns by itself.
+
+A linear probe, or one with a hidden layer, reads one layer, a learned mix of all layers (Peters et al. 2018), or a bag of
+embeddings without context. Two controls go with each of them. The labels of a control task (Hewitt and Liang 2019) are drawn at
+random for every type of item, so only a probe that memorizes can know them. The length of the online code (Voita and Titov 2020,
+section 2.2) is how many bits the labels take when a probe that has learned the portions before it codes each portion.
+
+All layers are probed at once: their probes are trained side by side on the same batches.
+
+Letters: N items, R representations (layers), P probes, B batch, D width, C classes, K hidden units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from warmstart.seeding import rng, seed_torch
+
+_BATCH_SIZE, _EPOCHS = 64, 20
+_MAX_STEPS, _MIN_STEPS = 2000, 300
+_EVALUATIONS = 15
+"""evaluations on validation during a fit"""
+_LEARNING_RATE, _WEIGHT_DECAY = 3e-3, 1e-2
+_PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
+"""fractions of the training items after which the online code fits a new probe"""
+
+
+@dataclass(frozen=True)
+class ProbeData:
+    """The hidden states of N items in every representation, and their labels."""
+
+    states: Tensor
+    """(R, N, D)"""
+    labels: Tensor
+    """(P, N) int64; -1 for an item without a label"""
+
+    def take(self, indices: np.ndarray) -> ProbeData:
+        """The items at ``indices`` (any,)."""
+        return ProbeData(self.states[:, indices], self.labels[:, indices])
+
+
+class Probes(nn.Module):
+    """P classifiers side by side; each reads one of R representations, or a learned mix of several.
+
+    ``inputs`` (P, R) is positive if a probe may read a representation.
+    """
+
+    def __init__(self, inputs: Tensor, width: int, classes: int, hidden: int | None) -> None:
+        super().__init__()
+        self.mix = nn.Parameter(torch.zeros(inputs.shape))
+        self.allowed = torch.where(inputs > 0, 0.0, -math.inf)  # (P, R)
+        sizes = [width, classes] if hidden is None else [width, hidden, classes]
+        pairs = list(pairwise(sizes))
+        self.weights = nn.ParameterList(torch.randn(len(inputs), i, o) * (0.01 if o == classes else i**-0.5) for i, o in pairs)
+        self.biases = nn.ParameterList(torch.zeros(len(inputs), 1, o) for _, o in pairs)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Logits (P, B, C) of states (R, B, D)."""
+        x = torch.einsum("pr,rbd->pbd", (self.mix + self.allowed).softmax(dim=-1), states)
+        for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = torch.baddbmm(bias, F.relu(x) if number else x, weight)
+        return x
+
+
+def probe_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """(P, N) cross-entropy in nats of labels (P, N) under logits (P, N, C); 0 for an item without a label."""
+    return F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-1, reduction="none")
+
+
+def fit_probes(train: ProbeData, validation: ProbeData, inputs: Tensor, size: tuple[int, int | None], seed: int) -> Probes:
+    """Fit P probes; each keeps the weights that were best on validation. ``size`` is (classes, hidden units or None).
+
+    ``inputs`` (P, R) is positive if a probe may read a representation. States should be standardized (``standardize``).
+    """
+    seed_torch(seed, "probes")
+    probes = Probes(inputs, train.states.shape[-1], *size)
+    optimizer = torch.optim.AdamW(probes.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+    count, generator = train.states.shape[1], rng(seed, "probe batches")
+    steps = max(_MIN_STEPS, min(_MAX_STEPS, _EPOCHS * count // _BATCH_SIZE))
+    best_loss = torch.full((len(inputs),), math.inf)
+    best = [parameter.detach().clone() for parameter in probes.parameters()]
+    order = np.empty(0, dtype=np.int64)
+    for step in range(steps):
+        if len(order) < _BATCH_SIZE:
+            order = np.concatenate([order, generator.permutation(count)])
+        batch, order = train.take(order[:_BATCH_SIZE]), order[_BATCH_SIZE:]
+        for group in optimizer.param_groups:
+            group["lr"] = _LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimizer.zero_grad()
+        losses = probe_losses(probes(batch.states), batch.labels)
+        (losses.sum(dim=1) / (batch.labels >= 0).sum(dim=1).clamp(min=1)).sum().backward()
+        optimizer.step()
+        if (step + 1) % max(1, steps // _EVALUATIONS) == 0:
+            with torch.no_grad():
+                loss = probe_losses(probes(validation.states), validation.labels).mean(dim=1)
+                better = loss < best_loss
+                best_loss = torch.where(better, loss, best_loss)
+                for kept, parameter in zip(best, probes.parameters(), strict=True):
+                    kept[better] = parameter[better]
+    with torch.no_grad():
+        for kept, parameter in zip(best, probes.parameters(), strict=True):
+            parameter.copy_(kept)
+    return probes
+
+
+def standardize(train: Tensor, others: Sequence[Tensor]) -> list[Tensor]:
+    """States (R, N, D) with mean 0 and variance 1 over the training items, and the others with the same shift and scale."""
+    mean, deviation = train.mean(dim=1, keepdim=True), train.std(dim=1, keepdim=True).clamp(min=1e-5)
+    return [(states - mean) / deviation for states in (train, *others)]
+
+
+def control_labels(types: Sequence[Sequence[str]], labels: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
+    """Random labels for every split, (N,) each: one per type of item, as frequent as the labels of the first split.
+
+    ``types`` holds for each split the type of every item (a word's form), ``labels`` (N,) each its labels.
+    """
+    first = labels[0][labels[0] >= 0]
+    names = sorted({name for split in types for name in split})
+    drawn = dict(zip(names, rng(seed, "control labels").choice(first, len(names)), strict=True))
+    return [
+        np.where(own >= 0, np.array([drawn[name] for name in split], dtype=np.int64), -1)
+        for split, own in zip(types, labels, strict=True)
+    ]
+
+
+@torch.no_grad()
+def correct_predictions(probes: Probes, data: ProbeData) -> np.ndarray:
+    """(P, N) 1.0 if a probe predicts the label, 0.0 if not, nan for an item without a label."""
+    predicted = probes(data.states).argmax(dim=-1)
+    return np.where(data.labels >= 0, (predicted == data.labels).double().numpy(), np.nan)
+
+
+def online_compression(train: ProbeData, validation: ProbeData, inputs: Tensor, classes: int, seed: int) -> np.ndarray:
+    """(P,) how many times shorter the labels are in the online code than in a uniform code.
+
+    Labels of unequal frequency become shorter by that alone: ``frequency_compression`` measures how much. The portions are drawn
+    from the seed. The first is coded uniformly, with ``log2 C`` bits per label (equation 3 of the paper). ``inputs`` (P, R) is
+    as in ``fit_probes``.
+    """
+    count = train.states.shape[1]
+    order = rng(seed, "portions").permutation(count)
+    ends = sorted({max(classes, round(fraction * count)) for fraction in _PORTIONS} | {count})
+    uniform = (train.labels >= 0).sum(dim=1).double() * math.log2(classes)
+    bits = (train.labels[:, order[: ends[0]]] >= 0).sum(dim=1).double() * math.log2(classes)
+    for end, following in pairwise(ends):
+        probes = fit_probes(train.take(order[:end]), validation, inputs, (classes, None), seed)
+        with torch.no_grad():
+            rest = train.take(order[end:following])
+            bits += probe_losses(probes(rest.states), rest.labels).double().sum(dim=1) / math.log(2)
+    return np.asarray(uniform / bits)
+
+
+def frequency_compression(train: Tensor, validation: Tensor, classes: int, seed: int) -> float:
+    """The compression of labels (N,) whose states are all 0: what the frequencies of the labels alone gain."""
+    blank = [ProbeData(torch.zeros(1, len(labels), 1), labels[None]) for labels in (train, validation)]
+    return float(online_compression(blank[0], blank[1], torch.ones(1, 1), classes, seed)[0])

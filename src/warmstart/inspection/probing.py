@@ -1,0 +1,142 @@
+"""Probing a model: every layer, a mix of all layers and a bag of embeddings, each with its control task and its online code.
+
+Letters: N items, R representations, D width, S fits (seeds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warmstart.data.encode import encode
+from warmstart.data.probing import ProbingSplit, ProbingTask
+from warmstart.errors import DataError
+from warmstart.inspection.activations import encode_words, layer_names, text_states, word_states
+from warmstart.inspection.probe_scores import BAG, MIX, ProbedItems, ProbeScores
+from warmstart.inspection.probes import (
+    ProbeData,
+    control_labels,
+    correct_predictions,
+    fit_probes,
+    frequency_compression,
+    online_compression,
+    standardize,
+)
+from warmstart.model.bundle import Bundle
+
+ProbeType = Literal["linear", "mlp"]
+_HIDDEN_UNITS = 128
+
+
+@dataclass(frozen=True)
+class ProbeSplit:
+    """One split of a task as a model represents it."""
+
+    states: Tensor
+    """(R, N, D): bag of embeddings, embedding, blocks"""
+    labels: np.ndarray
+    """(N,)"""
+    types: tuple[str, ...]
+    """(N,) the type of each item for the control task: a word's form, or the longest word of a sentence"""
+    sentences: np.ndarray
+    """(N,) the sentence of each item"""
+    dropped: int
+    """words that do not fit, or sentences whose ends do not fit"""
+    total: int
+    """words or sentences, including these"""
+
+
+def probe_layers(
+    bundle: Bundle, task: ProbingTask, probe_type: ProbeType, seeds: Sequence[int], *, with_compression: bool = False
+) -> list[ProbeScores]:
+    """The scores of every representation of a model on a task: the bag, the embedding, each block and the mix, in this order.
+
+    Every seed fits new probes. ``with_compression`` measures the online code too, by linear probes.
+    """
+    splits = probe_splits(bundle, task)
+    train, validation, test = splits
+    states = standardize(train.states, [validation.states, test.states])
+    names = [BAG, *layer_names(bundle), MIX]
+    count, classes = len(names), len(task.labels)
+    single = torch.eye(count - 1)
+    inputs = torch.cat([single, torch.cat([torch.zeros(1), torch.ones(count - 2)])[None]])  # the mix reads all but the bag
+    hidden = _HIDDEN_UNITS if probe_type == "mlp" else None
+    correct, compression, by_frequency = list[np.ndarray](), list[np.ndarray](), list[float]()
+    validation_accuracy = np.zeros(count)
+    for seed in seeds:
+        control = control_labels([split.types for split in splits], [split.labels for split in splits], seed)
+        data = [
+            ProbeData(x, torch.from_numpy(np.concatenate([np.tile(split.labels, (count, 1)), np.tile(random, (count, 1))])))
+            for x, split, random in zip(states, splits, control, strict=True)
+        ]
+        probes = fit_probes(data[0], data[1], inputs.repeat(2, 1), (classes, hidden), seed)
+        correct.append(correct_predictions(probes, data[2]))
+        validation_accuracy = validation_accuracy + correct_predictions(probes, data[1])[:count].mean(axis=1) / len(seeds)
+        if with_compression:
+            own = [ProbeData(part.states, part.labels[:count]) for part in data[:2]]
+            compression.append(online_compression(own[0], own[1], inputs, classes, seed))
+            by_frequency.append(frequency_compression(own[0].labels[0], own[1].labels[0], classes, seed))
+    majority = float((test.labels == np.bincount(train.labels).argmax()).mean())
+    dropped, total = sum(split.dropped for split in splits), sum(split.total for split in splits)
+    items, stacked = ProbedItems(majority, dropped, total, tuple(by_frequency)), np.stack(correct)  # (S, 2 R, N)
+    return [
+        ProbeScores(
+            name, stacked[:, i], stacked[:, count + i], test.sentences, float(validation_accuracy[i]),
+            tuple(float(values[i]) for values in compression), items,
+        )
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+
+
+def probe_splits(bundle: Bundle, task: ProbingTask) -> list[ProbeSplit]:
+    """Training, validation and test of a task, as the model represents them. Raises ``DataError`` if too little of it fits."""
+    splits = [(_word_split if task.words else _sentence_split)(bundle, part) for part in (task.train, task.validation, task.test)]
+    labels, sentences = len(np.unique(splits[0].labels)), len(np.unique(splits[2].sentences))
+    if labels < 2 or not len(splits[1].labels) or sentences < 2:
+        raise DataError(
+            f"'{task.name}' must have two labels in training, an item in validation and two sentences in test, but of what fits "
+            f"into {bundle.model.backbone.config.max_length} tokens there are {labels} labels, {len(splits[1].labels)} items and "
+            f"{sentences} sentences; give more sentences, or a model with a larger context"
+        )
+    return splits
+
+
+def _sentence_split(bundle: Bundle, part: ProbingSplit) -> ProbeSplit:
+    """A bag holds exactly the tokens over which the layers are averaged, including those that frame the sentence."""
+    texts = [" ".join(text) for text in part.texts]
+    encoded = encode(bundle.tokenizer, texts, bundle.model.backbone.config.max_length)
+    table = bundle.model.backbone.embedding.weight.detach().cpu()
+    bags = [table[torch.from_numpy(row)].mean(dim=0) for row in encoded.rows]
+    states = _with_bags(bags, torch.from_numpy(text_states(bundle, texts)))
+    types = tuple(max(text, key=len, default="").lower() for text in part.texts)
+    cut = int((encoded.cut > 0).sum())
+    return ProbeSplit(states, np.concatenate(part.targets), types, np.arange(len(texts)), cut, len(texts))
+
+
+def _word_split(bundle: Bundle, part: ProbingSplit) -> ProbeSplit:
+    words = encode_words(bundle, part.texts)
+    table = bundle.model.backbone.embedding.weight.detach().cpu()
+    bags, states, types = list[Tensor](), list[Tensor](), list[str]()
+    sentences, labels = list[int](), list[int]()
+    for number, (text, layers, targets) in enumerate(zip(words.texts, word_states(bundle, words), part.targets, strict=True)):
+        labelled = [i for i in range(len(text)) if targets[i] >= 0]
+        word_ids, row = words.word_ids[number], words.encoded.rows[number]
+        bags += [table[torch.from_numpy(row[word_ids == i])].mean(dim=0) for i in labelled]
+        states.append(torch.from_numpy(layers[labelled]))
+        types += [text[i].lower() for i in labelled]
+        sentences += [number] * len(labelled)
+        labels += [int(targets[i]) for i in labelled]
+    total = sum(int((targets >= 0).sum()) for targets in part.targets)
+    all_states = _with_bags(bags, torch.cat(states))
+    return ProbeSplit(all_states, np.array(labels, dtype=np.int64), tuple(types), np.array(sentences), total - len(labels), total)
+
+
+def _with_bags(bags: Sequence[Tensor], layers: Tensor) -> Tensor:
+    """(R, N, D): the bags of N items before their layers (N, R - 1, D)."""
+    bag = torch.stack(list(bags)) if bags else layers[:, 0]
+    return torch.cat([bag[:, None], layers], dim=1).transpose(0, 1).contiguous()

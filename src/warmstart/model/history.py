@@ -1,0 +1,379 @@
+"""How a bundle came to be: a typed record for every command that trained or changed it, oldest first.
+
+Records are written into ``bundle.json`` and read back here and nowhere else; every other part reads attributes. Their shape belongs
+to the format of the bundle: whoever changes a field raises ``model.files.FORMAT`` and adds the old name to ``model.old_formats``.
+
+    Record
+    ├── AdaptRecord, ContinualRecord, MultitaskRecord     a head for labels
+    └── LanguageRecord                                     says what the language head was trained on, and whether it generates
+        └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, PruneRecord, ImportRecord, ImportLoraRecord, OtherRecord
+
+``settings`` are the settings of a command as plain values, kept for people; no code reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from warmstart.config import Config
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.registry import Registry
+
+if TYPE_CHECKING:
+    from warmstart.data.audit import Finding
+    from warmstart.data.task import Task
+    from warmstart.model.bundle import Bundle
+    from warmstart.stats.comparison import Comparison
+
+
+class Provenance(Config):
+    """Where a result comes from."""
+
+    command: str
+    """the command line"""
+    machine: str
+    """processor or GPU, cores, threads, the version of torch"""
+    date: str
+    """day, as in 2026-11-22"""
+    warmstart: str
+    """version"""
+
+
+class TaskRecord(Config):
+    """A labelled task: its name and the number of texts in each split."""
+
+    name: str
+    type: str | None = None
+    metric: str | None = None
+    labels: tuple[str, ...] = ()
+    train: int
+    validation: int | None = None
+    test: int | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> TaskRecord:
+        """The record of a task in memory."""
+        sizes = {name: len(split) for name, split in task.splits().items()}
+        return cls(name=task.name, type=task.type, metric=task.metric, labels=task.labels, **sizes)
+
+
+class MethodRecord(Config):
+    """The test scores of one method in a comparison."""
+
+    name: str
+    scores: tuple[float, ...]
+    """one for each seed"""
+    mean: float
+    low: float | None = None
+    """lower end of the 95% interval over seeds; None for a single score"""
+    high: float | None = None
+    seconds: float = 0.0
+    """mean training time"""
+    trainable: int = 0
+    """number of trainable parameters"""
+    note: str = ""
+
+
+class ComparisonRecord(Config):
+    """Methods compared on the same splits and seeds; the first one is the method in question."""
+
+    metric: str
+    methods: tuple[MethodRecord, ...]
+    findings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> ComparisonRecord:
+        """The record of a comparison in memory."""
+        methods = tuple(
+            MethodRecord(
+                name=row.name,
+                scores=row.scores,
+                seconds=row.seconds,
+                trainable=row.trainable,
+                note=row.note,
+                **row.interval.to_dict(),
+            )
+            for row in comparison.rows
+        )
+        return cls(metric=comparison.metric, methods=methods, findings=tuple(comparison.findings()))
+
+
+class ClassRecord(Config):
+    """The test scores of one label."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+    """test texts with this label"""
+
+
+class ScoresRecord(Config):
+    """The test scores of the model that was saved."""
+
+    figures: dict[str, float] = Field(default_factory=dict)
+    """metric -> value"""
+    per_class: tuple[ClassRecord, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()
+    """row = true label, column = predicted label"""
+    note: str = ""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ScoresRecord:
+        """The record of scores given as plain values (``to_dict`` of the scores of any task type)."""
+        figures = {name: value for name, value in values.items() if isinstance(value, int | float)}
+        others = {name: value for name, value in values.items() if name in ("per_class", "confusion", "note")}
+        return cls.build({"figures": figures, **others}, "scores")
+
+
+class FindingRecord(Config):
+    """One finding of the audit of the data."""
+
+    severity: str
+    sentence: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingRecord:
+        """The record of a finding in memory."""
+        return cls(severity=finding.severity, sentence=finding.sentence)
+
+
+class StageEvaluation(Config):
+    """The model at one stage of continued pretraining."""
+
+    stage: str
+    """before, pilot, or end"""
+    loss: float
+    """held-out loss of the objective, in nats"""
+    probe_accuracy: float
+    """of a probe on frozen features, on the validation split"""
+    standard_error: float
+    """of the difference between this probe accuracy and that before"""
+    seconds: float
+    """training time so far"""
+
+
+class Record(Config):
+    """One step in the history of a bundle."""
+
+    provenance: Provenance | None = None
+
+    @property
+    def title(self) -> str:
+        """Name of the step for people."""
+        return str(getattr(self, "type", type(self).__name__)).replace("_", " ")
+
+    @property
+    def label_tasks(self) -> tuple[str, ...]:
+        """Names of the tasks whose labels were trained on."""
+        return ()
+
+
+class AdaptRecord(Record):
+    """``warmstart adapt``, or an estimator."""
+
+    type: Literal["adapt"] = "adapt"
+    estimator: str | None = None
+    """class of the estimator, if it was one"""
+    task: TaskRecord
+    audit: tuple[FindingRecord, ...] | None = None
+    """None: the data was not audited"""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    seed: int
+    test: ScoresRecord | None = None
+    validation: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """method -> validation score of each seed"""
+    comparison: ComparisonRecord | None = None
+
+    @property
+    def title(self) -> str:
+        """The estimator's name, if it was one."""
+        return self.estimator or super().title
+
+    @property
+    def label_tasks(self) -> tuple[str, ...]:
+        """The task."""
+        return (self.task.name,)
+
+
+class ContinualRecord(Record):
+    """``warmstart continual``: several tasks one after another; the bundle holds the head of one of them."""
+
+    type: Literal["continual"] = "continual"
+    strategy: str
+    """none, replay, or ewc"""
+    tasks: tuple[str, ...]
+    """in the order of training"""
+    task: TaskRecord
+    """task of this bundle's head"""
+    seed: int
+    scores: tuple[tuple[float, ...], ...] = ()
+    """after each task, the test score of every task so far"""
+
+    @property
+    def label_tasks(self) -> tuple[str, ...]:
+        """All tasks."""
+        return self.tasks
+
+
+class MultitaskRecord(Record):
+    """``warmstart multitask``: several tasks trained together; the bundle holds the head of one of them."""
+
+    type: Literal["multitask"] = "multitask"
+    tasks: tuple[str, ...]
+    task: TaskRecord
+    """task of this bundle's head"""
+    seed: int
+
+    @property
+    def label_tasks(self) -> tuple[str, ...]:
+        """All tasks."""
+        return self.tasks
+
+
+class LanguageRecord(Record):
+    """A step after which the bundle may have a language head."""
+
+    objective: ObjectiveConfig | None = None
+    """what the language head was trained on; None: unknown, or there is no language head"""
+    generates: bool = False
+    """the language head was trained to generate text from left to right"""
+
+
+class PretrainRecord(LanguageRecord):
+    """``warmstart pretrain``."""
+
+    type: Literal["pretrain"] = "pretrain"
+    settings: dict[str, Any] = Field(default_factory=dict)
+    seed: int | None = None
+    corpus: str | None = None
+    """digest of the token store"""
+    tokens: int | None = None
+    """tokens read"""
+    seconds: float | None = None
+    held_out: dict[str, float] = Field(default_factory=dict)
+    """figure -> value on held-out text"""
+
+
+class ContinuedPretrainingRecord(LanguageRecord):
+    """Continued pretraining on the text of a task, without its labels."""
+
+    type: Literal["continued_pretraining"] = "continued_pretraining"
+    task: str
+    """name of the task"""
+    texts: int
+    """texts read"""
+    left_out: int = 0
+    """texts left out because validation or test also contains them"""
+    evaluations: tuple[StageEvaluation, ...]
+    kept: bool
+    """the new weights were kept; else they were reset"""
+    decision: str
+    """what was decided, and why"""
+    seed: int
+
+
+class AnswersRecord(LanguageRecord):
+    """``warmstart answers``."""
+
+    type: Literal["answers"] = "answers"
+    task: TaskRecord
+    settings: dict[str, Any] = Field(default_factory=dict)
+    seed: int
+    comparison: ComparisonRecord | None = None
+    max_answer_tokens: int
+    """an answer has at most this many tokens"""
+    held_out_answers: tuple[tuple[float, bool], ...] = ()
+    """confidence and correctness of each answer on the validation split; thresholds are chosen on them"""
+
+    @property
+    def label_tasks(self) -> tuple[str, ...]:
+        """The task: its answers were trained on."""
+        return (self.task.name,)
+
+
+class PruneRecord(LanguageRecord):
+    """``warmstart study ablate --prune``: attention heads were removed."""
+
+    type: Literal["prune"] = "prune"
+    kept_heads: tuple[tuple[int, ...], ...]
+    """indices of the heads that are left, for each block"""
+    replacement: str
+    """what replaced a head's output when its importance was measured"""
+
+
+class ImportRecord(LanguageRecord):
+    """``warmstart import`` of a model in the Hugging Face form."""
+
+    type: Literal["import"] = "import"
+    family: str
+    """``model_type`` of its ``config.json``"""
+    config: dict[str, Any]
+    """its ``config.json``"""
+    source: str | None = None
+    """folder, or name on the hub"""
+
+    @property
+    def title(self) -> str:
+        """With the family."""
+        return f"import ({self.family})"
+
+
+class ImportLoraRecord(LanguageRecord):
+    """``warmstart import --onto``: the LoRA weights of a PEFT folder were inserted."""
+
+    type: Literal["import_lora"] = "import_lora"
+    source: str
+    lora: dict[str, Any]
+    """settings of the LoRA adapter"""
+
+
+class OtherRecord(LanguageRecord):
+    """Any other way to make a bundle, such as code of your own."""
+
+    type: Literal["other"] = "other"
+    name: str
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name
+
+
+RECORDS: Registry[type[Record]] = Registry(
+    "record of a bundle's history",
+    {
+        "pretrain": PretrainRecord,
+        "continued_pretraining": ContinuedPretrainingRecord,
+        "adapt": AdaptRecord,
+        "answers": AnswersRecord,
+        "continual": ContinualRecord,
+        "multitask": MultitaskRecord,
+        "prune": PruneRecord,
+        "import": ImportRecord,
+        "import_lora": ImportLoraRecord,
+        "other": OtherRecord,
+    },
+)
+"""Every type of record by the ``type`` that ``bundle.json`` names."""
+
+
+def read_record(values: Mapping[str, Any]) -> Record:
+    """A record from its plain values, the inverse of ``to_dict``. Raises ``ConfigError`` for an unknown type or field."""
+    return RECORDS[str(values.get("type"))].build(dict(values), "bundle.json, history")
+
+
+def seen_labels(bundle: Bundle, task: str) -> bool:
+    """Whether the bundle was trained on labels of a task of this name before."""
+    return any(task in record.label_tasks for record in bundle.history)
+
+
+def recorded_task_type(bundle: Bundle) -> str | None:
+    """The type of the task that a model was last fine-tuned for; None if its history names none."""
+    tasks = [task for record in bundle.history if isinstance(task := getattr(record, "task", None), TaskRecord)]
+    return tasks[-1].type if tasks else None

@@ -1,0 +1,89 @@
+"""What every study returns: findings, tables and figures. This file needs neither torch nor charts."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import polars as pl
+
+
+class Summary(NamedTuple):
+    """The table that the terminal shows: formatted cells under a header."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """The result of a study, in words and in numbers."""
+
+    title: str
+    findings: Sequence[str]
+    """whole sentences: each says what the study shows and how certain it is; the first is the main result"""
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """every number behind the findings; each table is also written as ``NAME.csv`` beside the page"""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """the key figures by name"""
+    summary: Summary | None = None
+    """the table for the terminal"""
+    details: Any = None
+    """the study's own typed result, for programs that need more than tables"""
+
+    def __post_init__(self) -> None:
+        assert self.findings, "a study needs at least one finding"
+        unfinished = [sentence for sentence in self.findings if not sentence.endswith((".", "!", "?"))]
+        assert not unfinished, f"findings are whole sentences with a full stop: {unfinished}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Findings, figures and tables as plain values, fit for JSON. A table is a list of rows; a missing number is None."""
+        return {
+            "title": self.title,
+            "findings": list(self.findings),
+            "figures": {name: _plain(value) for name, value in self.figures.items()},
+            "tables": {name: [_plain_row(row) for row in table.iter_rows(named=True)] for name, table in self.tables.items()},
+        }
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the title, the findings, and the summary as a table."""
+        sentences = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.findings)
+        return f"<h3>{html.escape(self.title)}</h3><ul>{sentences}</ul>{_html_table(self.summary) if self.summary else ''}"
+
+
+def combine_results(title: str, parts: Sequence[StudyResult]) -> StudyResult:
+    """One result from the parts of a study: their findings, tables and figures in order, and the first summary there is.
+
+    The ``details`` are those of the parts, as a tuple. No two parts may have a table or a figure of the same name.
+    """
+    for names in ([*part.tables] for part in parts), ([*part.figures] for part in parts):
+        known = [name for group in names for name in group]
+        assert len(set(known)) == len(known), f"two parts of a study share a name: {known}"
+    return StudyResult(
+        title,
+        [sentence for part in parts for sentence in part.findings],
+        {name: table for part in parts for name, table in part.tables.items()},
+        {name: value for part in parts for name, value in part.figures.items()},
+        next((part.summary for part in parts if part.summary is not None), None),
+        tuple(part.details for part in parts),
+    )
+
+
+def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A number as JSON can hold it: None for nan."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _html_table(summary: Summary) -> str:
+    def row(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<table>{row(summary.header, 'th')}{''.join(row(cells, 'td') for cells in summary.rows)}</table>"

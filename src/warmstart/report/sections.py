@@ -1,0 +1,61 @@
+"""Sections that the pages of several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import yaml
+
+from warmstart.config import Config
+from warmstart.data.audit import Audit
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import parameter_counts
+from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
+from warmstart.report.page import Figure, Section, Table
+from warmstart.report.score_charts import comparison_chart
+from warmstart.run import provenance
+from warmstart.stats.comparison import Comparison
+from warmstart.stats.formatting import sentence_case
+
+
+def as_sentence(text: str) -> str:
+    """A text with a capital and a full stop."""
+    return sentence_case(text) + ("" if text.endswith(".") else ".")
+
+
+def scores_section(comparison: Comparison, title: str, metric: str) -> Section:
+    """The scores of all methods: every seed, mean and interval, and the differences between methods."""
+    rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
+    figure = Figure("comparison", f"{title}: each seed, mean and 95% interval over seeds.", comparison_chart(rows, metric))
+    return Section("Comparison", tuple(comparison.findings()), (figure, Table(comparison.HEADER, comparison.table())))
+
+
+def audit_section(audit: Audit) -> Section:
+    """The findings of the audit before training, the balance of labels and the lengths of texts."""
+    lines = tuple(f"{finding.severity}: {finding.sentence}" for finding in audit.findings())
+    rows = [(str(row["split"]), str(row["label"]), int(row["count"])) for row in audit.balance()]
+    lengths = [(split.name, split.words["median"], split.words["p95"], split.words["longest"]) for split in audit.splits]
+    figures = (
+        Figure("balance", "Texts of each label in each split.", class_balance_chart(rows)),
+        Figure("lengths", "Words per text in each split.", text_lengths_chart(lengths)),
+    )
+    return Section("Audit of the data", lines or ("Nothing to report.",), figures)
+
+
+def size_section(bundle: Bundle, seconds: float | None = None) -> Section:
+    """The parameters of each part, and the seconds of pretraining if given."""
+    rows = [(name, f"{count:,}") for name, count in parameter_counts(bundle.model).items()]
+    text = (f"{seconds:.0f} seconds of training.",) if seconds is not None else ()
+    return Section("Parameters", text, (Table(("part", "parameters"), rows),))
+
+
+def closing_sections(config: Config) -> Sequence[Section]:
+    """The command line and all settings."""
+    settings = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
+    return (Section("Command", pre=provenance().command), Section("Settings", pre=settings, folded=True))
+
+
+def footer() -> str:
+    """Where the figures come from."""
+    origin = provenance()
+    return f"Measured on {origin.machine}, {origin.date}, with warmstart {origin.warmstart}."

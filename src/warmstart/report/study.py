@@ -1,0 +1,59 @@
+"""How every study ends: findings in the terminal, tables as CSV files, figures on a page, and links from the runs of its models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from warmstart.config import Config
+from warmstart.console import console, print_table
+from warmstart.report.page import Report, Section, write_report
+from warmstart.report.result import StudyResult
+from warmstart.report.sections import closing_sections, footer
+from warmstart.report.study_links import PAGE_FILE, StudyLink, add_link
+
+LINKED_FINDINGS = 3
+"""how many findings of a study the page of the run repeats"""
+
+
+def finish_study(
+    result: StudyResult,
+    sections: Sequence[Section],
+    config: Config,
+    folder: Path,
+    *,
+    models: Sequence[str] = (),
+    tiles: Sequence[tuple[str, str]] = (),
+) -> Path:
+    """Print the findings, write the tables and the page, and link to the page from the runs that made ``models``.
+
+    The page shows the first finding as its headline, then ``tiles`` (key figures: name, formatted value), the other findings, the
+    ``sections`` of the study, and its settings. Returns the page's path.
+    """
+    if result.summary is not None:
+        print_table(result.title, result.summary.rows, result.summary.header)
+    for sentence in result.findings:
+        _print(sentence)
+    for name, table in result.tables.items():
+        table.write_csv(folder / f"{name}.csv")
+        _print(f"data: {folder / name}.csv")
+    headline, *others = result.findings
+    findings = [Section("Findings", others)] if others else []
+    report = Report(result.title, headline, tiles, (*findings, *sections, *closing_sections(config)), footer())
+    page = write_report(report, folder)
+    _print(f"report: {page}")
+    for run in {run: None for model in models if (run := _run_of(model)) is not None}:
+        add_link(run, StudyLink(result.title, result.findings[:LINKED_FINDINGS], Path(os.path.relpath(page, run)).as_posix()))
+        _print(f"linked from: {run / PAGE_FILE}")
+    return page
+
+
+def _print(line: str) -> None:
+    console.print(line, markup=False, highlight=False)
+
+
+def _run_of(model: str) -> Path | None:
+    """The folder of the run that made a model, if it has a page: ``runs/lm`` for ``runs/lm`` and for ``runs/lm/bundle``."""
+    path = Path(model)
+    return next((run for run in (path, path.parent) if (run / PAGE_FILE).exists() and (run / "bundle").is_dir()), None)

@@ -1,0 +1,178 @@
+"""Comparisons of methods: which one is better, by how much, and how sure that is.
+
+Letters: S seeds, R resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from warmstart.stats.differences import Difference, MethodScores, paired_difference
+from warmstart.stats.formatting import p_value, percent_range, points, points_range, sentence_case
+from warmstart.stats.intervals import Interval, t_interval
+from warmstart.stats.multiple_testing import holm
+
+ROUNDING = 1e-9
+"""standard errors and differences below this are rounding errors"""
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One method of a comparison."""
+
+    name: str
+    scores: tuple[float, ...]
+    """(S,) the metric on the test split: one per seed, or a single one for a method without randomness"""
+    seconds: float = 0.0
+    """mean seconds of training"""
+    trainable: int = 0
+    """number of parameters that train"""
+    note: str = ""
+    """what a reader should know beside the scores: settings chosen, collapsed runs"""
+    resampled: np.ndarray | None = field(default=None, compare=False, repr=False)
+    """(S, R) the same on resamples of the test split, in one order for all methods; None if they are not known"""
+    bounded: bool = True
+    """whether a score lies between 0 and 1"""
+
+    @property
+    def interval(self) -> Interval:
+        """Mean and 95% interval over seeds, cut to 0 to 1 for a bounded score."""
+        return t_interval(self.scores).within(0, 1) if self.bounded else t_interval(self.scores)
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """The difference between two methods."""
+
+    names: tuple[str, str]
+    difference: Difference
+    """the first less the second"""
+    seeds: int
+    over_texts: bool
+    """whether the interval also covers other test texts, beside other seeds"""
+    p: float
+    """the p-value of the difference, corrected for the number of comparisons"""
+    comparisons: int = 1
+    """how many were made at once"""
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is unlikely to be chance; one seed, or seeds without any spread, cannot say."""
+        return self.seeds > 1 and self.difference.error > ROUNDING and self.p < SIGNIFICANT
+
+    @property
+    def sentence(self) -> str:
+        """Which method is better, by how much, and how sure that is, as a whole sentence.
+
+        -> ``"Pretrained is better than TF-IDF by 9.1 points (95% interval 6.2 to 12.0, over 5 seeds and the test texts)."``
+        """
+        (one, other), by = self.names, points(self.difference.mean)
+        first = sentence_case(one)
+        if self.seeds < 2:
+            return f"{first} and {other} differ by {by} on one seed, which shows nothing{self._beyond_one_seed()}."
+        if self.difference.error > ROUNDING:
+            uncertainty = f"over {self._sources()}{self._corrected()}"
+            if self.significant:
+                return f"{first} is {self._verdict(other, by)}, {uncertainty})."
+            ends = points_range(self.difference.low, self.difference.high)
+            return f"No significant difference between {one} and {other}: {by} (95% interval {ends}, {uncertainty})."
+        if abs(self.difference.mean) > ROUNDING:
+            return f"{first} and {other} differ by {by} on each of {self.seeds} seeds; without spread, significance is unknown."
+        return f"No difference between {one} and {other}: {points(0.0)} on each of {self.seeds} seeds."
+
+    def _verdict(self, other: str, by: str) -> str:
+        """``better than B by 3.2 points (95% interval 1.1 to 5.3``; a loss has positive figures too."""
+        low, high, word = self.difference.low, self.difference.high, "better"
+        if self.difference.mean < 0:
+            low, high, word = -high, -low, "worse"
+        return f"{word} than {other} by {by.lstrip('+-')} (95% interval {percent_range(low, high)}"
+
+    def _sources(self) -> str:
+        return f"{self.seeds} seeds and the test texts" if self.over_texts else f"{self.seeds} seeds on these test texts"
+
+    def _corrected(self) -> str:
+        return f"; corrected p {p_value(self.p)}" if self.comparisons > 1 else ""
+
+    def _beyond_one_seed(self) -> str:
+        if not self.over_texts or self.difference.error <= ROUNDING:
+            return ""
+        ends = points_range(self.difference.low, self.difference.high)
+        return f" about other seeds (95% interval {ends}, over the test texts alone)"
+
+
+def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]]) -> list[PairedComparison]:
+    """The difference of each pair, seed by seed and resample by resample; p-values are corrected for their number (Holm 1979).
+
+    A method without randomness counts the same for every seed. If one of the two has no resamples, the interval covers seeds alone,
+    and the sentence says so.
+    """
+    over_texts = [one.resampled is not None and other.resampled is not None for one, other in pairs]
+    differences = [_difference(one, other, texts=texts) for (one, other), texts in zip(pairs, over_texts, strict=True)]
+    corrected = holm([found.p for found in differences])
+    return [
+        PairedComparison((one.name, other.name), found, max(len(one.scores), len(other.scores)), texts, p, len(pairs))
+        for (one, other), found, texts, p in zip(pairs, differences, over_texts, corrected, strict=True)
+    ]
+
+
+def compare_pair(one: MethodResult, other: MethodResult) -> PairedComparison:
+    """The difference of a single pair."""
+    return compare_pairs([(one, other)])[0]
+
+
+def _difference(one: MethodResult, other: MethodResult, *, texts: bool) -> Difference:
+    """The difference; that of bounded scores is cut to -1 to 1."""
+    found = paired_difference(_scores(one, texts=texts), _scores(other, texts=texts))
+    return replace(found, low=max(-1.0, found.low), high=min(1.0, found.high)) if one.bounded else found
+
+
+def _scores(method: MethodResult, *, texts: bool) -> MethodScores:
+    """Without resamples, as if these test texts were the only ones."""
+    if texts and method.resampled is not None:
+        return MethodScores(method.name, method.scores, method.resampled)
+    return MethodScores(method.name, method.scores, np.tile(np.array(method.scores)[:, None], 2))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods on the same splits and seeds; the first row is the method in question."""
+
+    metric: str
+    rows: tuple[MethodResult, ...]
+
+    def ranked(self) -> list[MethodResult]:
+        """The rows, best mean first."""
+        return sorted(self.rows, key=lambda row: -row.interval.mean)
+
+    def findings(self) -> list[str]:
+        """The first method against each of the others, one sentence each."""
+        return [found.sentence for found in compare_pairs([(self.rows[0], other) for other in self.rows[1:]])]
+
+    HEADER: ClassVar = ("method", "score (95% over seeds)", "seconds", "trained parameters", "note")
+    """names the columns of ``table``"""
+
+    def table(self) -> list[tuple[str, str, str, str, str]]:
+        """Name, score with interval, seconds, trained parameters and note of each row, best first."""
+        return [
+            (
+                row.name,
+                str(row.interval),
+                f"{row.seconds:.1f}" if row.seconds else "-",
+                f"{row.trainable:,}" if row.trainable else "-",
+                row.note,
+            )
+            for row in self.ranked()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as plain values, fit for JSON: the ends of an interval that does not exist are None, not nan."""
+        rows = []
+        for row in self.rows:
+            kept = {name: getattr(row, name) for name in ("name", "seconds", "trainable", "note")}
+            rows.append(kept | {"scores": list(row.scores)} | row.interval.to_dict())
+        return {"metric": self.metric, "rows": rows, "findings": self.findings()}

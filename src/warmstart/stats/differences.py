@@ -1,0 +1,99 @@
+"""Differences between methods when uncertainty has two sources: the seeds of the runs, and the texts that form the test split.
+
+Seeds are covered by repeating the run, texts by the bootstrap: every method is scored on the same resamples of the test split, so
+that the difference of two methods can be taken resample by resample. The two variances are added.
+
+Letters: S seeds, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from warmstart.stats.intervals import Interval, percentiles, t_interval, t_quantile
+
+
+@dataclass(frozen=True)
+class MethodScores:
+    """One method's scores on a split: the test split to report, the validation split to choose."""
+
+    name: str
+    scores: tuple[float, ...]
+    """(S,) one per seed, or a single one for a method without randomness"""
+    resampled: np.ndarray
+    """(S, R) the same on resamples of the split, in one order for all methods"""
+
+    @property
+    def over_seeds(self) -> Interval:
+        """What other seeds would give on these test texts."""
+        return t_interval(self.scores)
+
+    @property
+    def over_texts(self) -> Interval:
+        """What other test texts would give on average over these runs: the bootstrap's percentiles (Efron 1979)."""
+        means = self.resampled.mean(axis=0)
+        low, high = percentiles(means)
+        return Interval(float(np.mean(self.scores)), float(low), float(high), float(means.std(ddof=1)), len(means))
+
+    @property
+    def over_both(self) -> Interval:
+        """What other seeds and other test texts would give."""
+        found = _with_both_variances(np.array(self.scores), self.resampled)
+        return Interval(found.mean, found.low, found.high, found.error, len(self.scores))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference with its 95% interval over seeds and test texts."""
+
+    mean: float
+    low: float
+    high: float
+    error: float
+    """standard error"""
+    p: float
+    """probability of a difference at least as large if there were none"""
+
+
+def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
+    """``one`` less ``other``, seed by seed and resample by resample; a method without randomness counts the same for every seed."""
+    count = max(len(one.scores), len(other.scores))
+    assert {len(one.scores), len(other.scores)} <= {1, count}, "the same seeds on both sides, or a method without randomness"
+    scores = np.broadcast_to(one.scores, count) - np.broadcast_to(other.scores, count)
+    draws = one.resampled.shape[1]
+    resampled = np.broadcast_to(one.resampled, (count, draws)) - np.broadcast_to(other.resampled, (count, draws))
+    return _with_both_variances(scores, resampled)
+
+
+def _with_both_variances(values: np.ndarray, resampled: np.ndarray) -> Difference:
+    """The mean of ``values`` (S,), given what they are on resamples (S, R), as a difference from 0.
+
+    The variances of seeds and texts are added; the degrees of freedom of the sum are Welch's and Satterthwaite's (1946), with the
+    bootstrap's variance taken as known. One seed says nothing about seeds: the uncertainty is then that of the texts alone.
+    """
+    from scipy import stats
+
+    seeds = len(values)
+    of_seeds = float(values.var(ddof=1)) / seeds if seeds > 1 else 0.0
+    of_texts = float(resampled.mean(axis=0).var(ddof=1))
+    mean, error = float(values.mean()), math.sqrt(of_seeds + of_texts)
+    if error == 0:
+        return Difference(mean, mean, mean, 0.0, 1.0 if mean == 0 else 0.0)
+    degrees = (of_seeds + of_texts) ** 2 / (of_seeds**2 / (seeds - 1)) if of_seeds else math.inf
+    half = t_quantile(0.95, degrees) * error
+    return Difference(mean, mean - half, mean + half, error, float(2 * stats.t.sf(abs(mean) / error, degrees)))
+
+
+def cheapest_within_noise(methods: Sequence[MethodScores], best: MethodScores, costs: Sequence[float]) -> MethodScores:
+    """Among the methods within the noise of ``best``, the one with the lowest cost; of equals, the first.
+
+    A method is within the noise if it falls short by at most one standard error of the paired difference, over seeds and texts (the
+    one-standard-error rule of Breiman et al. 1984, section 3.4.3).
+    """
+    differences = [paired_difference(method, best) for method in methods]
+    near = [(cost, i) for i, (found, cost) in enumerate(zip(differences, costs, strict=True)) if found.mean >= -found.error]
+    return methods[min(near)[1]]

@@ -1,0 +1,83 @@
+"""How figures and names are written, each way once: percentages, differences in points, intervals, p-values, sizes in bytes.
+
+Fractions are numbers from 0 to 1. An interval is written ``27.2% (24.5 to 29.9)``: its ends repeat neither the unit nor the sign.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def percent(fraction: float, digits: int = 1, *, trim: bool = False) -> str:
+    """``percent(0.2718)`` -> ``"27.2%"``; ``trim`` writes as few digits as the number has, as for a setting: ``"5%"``."""
+    return f"{100 * fraction:g}%" if trim else f"{percent_value(fraction, digits)}%"
+
+
+def percent_value(fraction: float, digits: int = 1) -> str:
+    """Without the unit, for columns whose header names it: ``percent_value(0.2718)`` -> ``"27.2"``."""
+    return f"{100 * fraction:.{digits}f}"
+
+
+def percent_range(low: float, high: float, *, digits: int = 1) -> str:
+    """The ends of an interval: ``"24.5 to 29.9"``."""
+    return f"{percent_value(low, digits)} to {percent_value(high, digits)}"
+
+
+def percent_interval(mean: float, low: float, high: float, *, digits: int = 1) -> str:
+    """A percentage with its interval: ``"27.2% (24.5 to 29.9)"``."""
+    return f"{percent(mean, digits)} ({percent_range(low, high, digits=digits)})"
+
+
+def points(difference: float, digits: int = 1) -> str:
+    """A difference of fractions: ``points(0.022)`` -> ``"+2.2 points"``."""
+    return f"{points_value(difference, digits)} points"
+
+
+def points_value(difference: float, digits: int = 1) -> str:
+    """A difference of fractions without its unit: ``points_value(0.022)`` -> ``"+2.2"``."""
+    return f"{100 * difference:+.{digits}f}"
+
+
+def points_range(low: float, high: float, *, digits: int = 1) -> str:
+    """The ends of an interval of differences: ``"-1.4 to +5.9"``."""
+    return f"{points_value(low, digits)} to {points_value(high, digits)}"
+
+
+def points_interval(mean: float, low: float, high: float, *, digits: int = 1) -> str:
+    """A difference of fractions with its interval: ``"+2.2 points (-1.4 to +5.9)"``."""
+    return f"{points(mean, digits)} ({points_range(low, high, digits=digits)})"
+
+
+def figure_interval(value: float, low: float, high: float, *, digits: int = 3) -> str:
+    """Any other figure with its interval: ``"0.512 (0.498 to 0.530)"``."""
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def p_value(p: float) -> str:
+    """``"0.012"``; below a thousandth ``"< 0.001"``."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def sentence_case(text: str) -> str:
+    """With a capital at the beginning, and the rest unchanged."""
+    return text[:1].upper() + text[1:]
+
+
+def layer_name(layer: str) -> str:
+    """``4`` -> ``layer 4``; ``embedding`` -> ``the embedding``."""
+    return f"layer {layer}" if layer.isdecimal() else f"the {layer}"
+
+
+def model_name(path: str) -> str:
+    """A folder's name; for a run's bundle, the run's; for ``.``, that of the folder itself."""
+    place = Path(path).resolve()
+    return place.parent.name if place.name == "bundle" else place.name
+
+
+def file_size(size: float) -> str:
+    """Bytes for people: ``file_size(1_290_000)`` -> ``"1.3 MB"``."""
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,39 @@
+"""Corrections for many tests made at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from warmstart.stats.intervals import percentiles
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number, in their order: with them, at most 5% of such tables call any equal pair different.
+
+    Controls the family-wise error rate under any dependence (Holm 1979). ``holm([0.01, 0.04, 0.03])`` -> ``[0.03, 0.06, 0.06]``.
+    """
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[int(index)] = highest
+    return corrected
+
+
+def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
+    """q-values in the shape of ``p_values``: of the tests with q < 0.05, about 5% are false discoveries.
+
+    Controls the false discovery rate of independent tests (Benjamini and Hochberg 1995).
+    """
+    from scipy import stats
+
+    return np.asarray(stats.false_discovery_control(np.clip(p_values, 0, 1).ravel()).reshape(p_values.shape))
+
+
+def max_statistic_threshold(statistics: np.ndarray, level: float = 0.95) -> np.ndarray:
+    """(P,) what the largest of many statistics stays below in 95% of permutations, from ``statistics`` (R, P) of R permutations.
+
+    A statistic above it is significant whichever of the many it was chosen from (Westfall and Young 1993).
+    """
+    return percentiles(statistics, (level,))[0]

@@ -1,0 +1,97 @@
+"""Proportions: how often something is right, with exact and approximate intervals, and tests against chance.
+
+Letters: N cases of a group, G groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from warmstart.stats.intervals import Z_95, Estimate
+
+
+def wilson_interval(proportion: float, count: int) -> Estimate:
+    """A proportion of ``count`` independent cases with its 95% interval (Wilson 1927); it never leaves 0 to 1."""
+    n, p, z = count, proportion, Z_95
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return Estimate(p, max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n)))
+
+
+def clopper_pearson_bound(errors: int, count: int, confidence_level: float) -> float:
+    """The largest error rate that ``errors`` in ``count`` cases still allows: one-sided and exact (Clopper and Pearson 1934).
+
+    ``clopper_pearson_bound(0, 59, 0.95)`` -> ``0.0495``: a guarantee of 5% takes 59 right answers in a row.
+    """
+    from scipy import stats
+
+    return 1.0 if errors >= count else float(stats.beta.ppf(confidence_level, errors + 1, count - errors))
+
+
+def binomial_test(successes: float, count: int) -> float:
+    """The two-sided exact p-value of ``successes`` in ``count`` fair coin flips; half a success is rounded towards chance."""
+    from scipy import stats
+
+    whole = math.floor(successes) if successes > count / 2 else math.ceil(successes)
+    return float(stats.binomtest(whole, count).pvalue)
+
+
+def sign_test(better: int, worse: int) -> float:
+    """The two-sided exact p-value of so many pairs better and worse; ties are left out. 1 if there is no pair."""
+    return binomial_test(better, better + worse) if better + worse else 1.0
+
+
+def mean_proportion(groups: Sequence[np.ndarray]) -> Estimate:
+    """The mean of G groups' proportions, each group counted alike, with its 95% interval over cases.
+
+    Each group is (N,) of 0 to 1. A group's variance is that of its proportion with two successes and two failures added (Agresti
+    and Coull 1998), so that a few cases that all agree are not taken as certain. A single group has its Wilson interval.
+    """
+    means = [float(one.mean()) for one in groups]
+    if len(groups) == 1:
+        return wilson_interval(means[0], len(groups[0]))
+    mean = float(np.mean(means))
+    adjusted = [(float(one.sum() + 2) / (len(one) + 4), len(one)) for one in groups]
+    error = Z_95 * math.sqrt(sum(p * (1 - p) / n for p, n in adjusted)) / len(groups)
+    return Estimate(mean, max(0.0, mean - error), min(1.0, mean + error))
+
+
+@dataclass(frozen=True)
+class ProportionDifference:
+    """How much more often one of two is right on the same cases."""
+
+    mean: float
+    """difference of proportions; each group counts alike"""
+    low: float
+    high: float
+    """ends of the 95% interval over cases"""
+    p: float
+    """of a sign test on the cases on which the two differ"""
+    balance: int
+    """cases on which the first is better less those on which it is worse"""
+
+    @property
+    def sign(self) -> int:
+        """1 if the first is significantly better, -1 if significantly worse (interval and sign test must agree), else 0."""
+        agreed = int(self.low > 0 and self.balance > 0) - int(self.high < 0 and self.balance < 0)
+        return agreed if self.p < 0.05 else 0
+
+
+def paired_proportions(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> ProportionDifference:
+    """``one`` less ``other``, case by case; both are G groups of (N,) of 0 to 1 on the same cases.
+
+    The variance is that of the cases and of two more, one for each side by half and one alike (Agresti and Min 2005), so that cases
+    that all agree leave some uncertainty.
+    """
+    gaps = np.concatenate([a - b for a, b in zip(one, other, strict=True)])
+    weights = np.concatenate([np.full(len(a), 1 / len(a) / len(one)) for a in one])
+    mean, squares = float((gaps * weights).sum()), float((weights**2).sum())
+    count = 1 / squares  # as many cases of equal weight would give the same information
+    variance = float(((gaps - mean) ** 2 * weights**2).sum()) / squares
+    smoothed = (count * variance + 1 + 2 * mean**2) / (count + 2)
+    error = Z_95 * math.sqrt(smoothed / count)
+    better, worse = int((gaps > 0).sum()), int((gaps < 0).sum())
+    return ProportionDifference(mean, max(-1.0, mean - error), min(1.0, mean + error), sign_test(better, worse), better - worse)

@@ -1,0 +1,117 @@
+"""Resampling: draws of test texts that all methods share, bootstraps of clusters and of pairs, the jackknife, and random shifts.
+
+Letters: N texts (or clusters), C classes, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+
+import numpy as np
+
+from warmstart.seeding import rng
+from warmstart.stats.intervals import Estimate, percentiles, t_quantile
+
+DRAWS = 1000
+"""resamples; the ends of an interval are then good to a twentieth of its width"""
+
+
+def resample_indices(count: int, draws: int = DRAWS) -> Iterator[np.ndarray]:
+    """The indices (N,) of the texts of each resample.
+
+    They depend on ``count``, the number N of texts, alone: every method is scored on the same resamples, so that methods can be
+    compared resample by resample.
+    """
+    for number in range(draws):
+        yield rng(count, "resample", number).integers(0, count, count)
+
+
+def resample_counts(count: int, generator: np.random.Generator, draws: int = DRAWS, *, with_original: bool = False) -> np.ndarray:
+    """(R, N) float: how often each of ``count`` units is drawn in each resample; weighted sums are then one matrix product.
+
+    ``with_original`` puts a row of ones first: the sample itself.
+    """
+    drawn = generator.multinomial(count, np.full(count, 1 / count), draws).astype(float)
+    return np.concatenate([np.ones((1, count)), drawn]) if with_original else drawn
+
+
+def resample_classification(metric: str, labels: np.ndarray, predicted: np.ndarray, classes: int, draws: int = DRAWS) -> np.ndarray:
+    """(R,) accuracy or macro F1 of ``predicted`` (N,) against ``labels`` (N,) on resamples of the texts.
+
+    Each resample is scored from its confusion matrix: how often each pair of true and predicted class was drawn.
+    """
+    count, pairs = len(labels), labels * classes + predicted
+    kinds, indices = np.unique(pairs, return_inverse=True)
+    absent = np.bincount(np.concatenate([labels, predicted]), minlength=classes) == 0
+    out = np.empty(draws)
+    for number, chosen in enumerate(resample_indices(count, draws)):
+        counts = np.zeros(classes * classes)
+        counts[kinds] = np.bincount(indices[chosen], minlength=len(kinds))
+        confusion = counts.reshape(classes, classes)
+        right = np.diag(confusion)
+        both = confusion.sum(axis=0) + confusion.sum(axis=1)
+        out[number] = right.sum() / count if metric == "accuracy" else resampled_macro_f1(right, both, absent)
+    return out
+
+
+def resampled_macro_f1(right: np.ndarray, both: np.ndarray, absent: np.ndarray) -> float:
+    """Macro F1 of one resample: the mean over the classes that were drawn.
+
+    ``right`` (C,) counts right predictions; ``both`` (C,) texts with that label plus predictions of it; ``absent`` (C,) marks
+    classes that occur nowhere in the full sample. Classes missing from this resample only are left out; absent ones count 0, as
+    they do in the full score.
+    """
+    drawn = both > 0
+    return float((2 * right[drawn] / both[drawn]).mean() * (1 - absent.mean())) if drawn.any() else 0.0
+
+
+def cluster_bootstrap(values: np.ndarray, groups: np.ndarray, draws: int = DRAWS) -> Estimate:
+    """The mean of values (M,) and its 95% interval, by resampling whole groups, such as the sentences that words belong to.
+
+    ``groups`` (M,) names the group of each value. Values of one group may depend on each other; groups are assumed independent
+    (Efron 1979; Cameron et al. 2008).
+    """
+    _, owners = np.unique(groups, return_inverse=True)
+    sums, counts = np.bincount(owners, values), np.bincount(owners)
+    weights = resample_counts(len(counts), rng(len(counts), "clusters"), draws)
+    low, high = percentiles(weights @ sums / (weights @ counts))
+    return Estimate(float(values.mean()), float(low), float(high))
+
+
+def two_way_bootstrap(
+    values: np.ndarray, sides: Sequence[tuple[Hashable, Hashable]], generator: np.random.Generator, draws: int = DRAWS
+) -> Estimate:
+    """The mean of values (Q,) and its 95% interval, if each value belongs to two units and units are shared between values.
+
+    ``sides`` names the two units of each value, such as the two word pairs of an analogy. Units are resampled, and a value counts
+    as often as its first unit was drawn times its second (Owen 2007). Resamples without any value are left out.
+    """
+    from scipy.sparse import coo_array
+
+    index = {unit: number for number, unit in enumerate(dict.fromkeys(unit for both in sides for unit in both))}
+    owners, shape = np.array([[index[unit] for unit in both] for both in sides]).T, (len(index), len(index))
+    sums, counts = (coo_array((column, owners), shape).tocsr() for column in (values, np.ones_like(values)))
+    weights = resample_counts(len(index), generator, draws)
+    won, drawn = (((weights @ table) * weights).sum(axis=1) for table in (sums, counts))  # (R,)
+    low, high = percentiles(won[drawn > 0] / drawn[drawn > 0])
+    return Estimate(float(values.mean()), float(low), float(high))
+
+
+def jackknife(values: np.ndarray) -> Estimate:
+    """A figure and its 95% interval, from values (1 + N,): of all clusters, then with each of the N left out.
+
+    Student's t with N - 1 degrees of freedom. Holds for smooth statistics (Arvesen 1969); clusters are assumed independent.
+    """
+    left, count = values[1:], len(values) - 1
+    error = math.sqrt((count - 1) / count * float(((left - left.mean()) ** 2).sum())) * t_quantile(0.95, count - 1)
+    return Estimate(float(values[0]), float(values[0] - error), float(values[0] + error))
+
+
+def circular_shifts(values: np.ndarray, generator: np.random.Generator, shifts: int) -> np.ndarray:
+    """(n, shifts * P): a passage's columns (n, P), all rotated by the same random distance, ``shifts`` times, side by side.
+
+    What a passage contains and which tokens are neighbours stay the same; only the position is lost. This is the null hypothesis
+    of a permutation test for data in which neighbours depend on each other.
+    """
+    return np.concatenate([np.roll(values, int(by), axis=0) for by in generator.integers(len(values), size=shifts)], axis=1)

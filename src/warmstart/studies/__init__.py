@@ -1,0 +1,1 @@
+"""Studies: what is inside a model."""

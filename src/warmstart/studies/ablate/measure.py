@@ -1,0 +1,453 @@
+"""Ablation: components of a model are replaced one at a time, and the model is evaluated again.
+
+A component's states are replaced by zero (Michel et al. 2019), by their mean over the texts, or by those of another random token; a
+block is skipped. Heads whose ablation costs least can be pruned.
+
+Letters: B batch, T tokens, W numbers of a component, D width, H heads, L depth, N texts, R resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.backbone.taps import tapped
+from warmstart.data.encode import Encoded
+from warmstart.data.source import Source
+from warmstart.data.splits import strata, stratified_sample
+from warmstart.data.token_store import documents_of
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.heads.language_modeling import LMHead
+from warmstart.inspection.passages import language_passages, passage_losses
+from warmstart.model.bundle import Bundle
+from warmstart.model.inference import run_in_batches
+from warmstart.model.model import Model, parameter_counts
+from warmstart.model.prune import prune_heads
+from warmstart.seeding import rng
+from warmstart.stats.differences import Difference, MethodScores, paired_difference
+from warmstart.stats.multiple_testing import holm
+from warmstart.stats.ratios import resampled_ratios
+from warmstart.stats.resampling import resample_counts
+from warmstart.tasks import check_task_type, task_type_for
+from warmstart.tasks.load import load_task
+
+_SIGNIFICANCE = 0.05
+_PRUNING_TOLERANCE = 1e-4
+"""how far a pruned model may be from the full one with the same heads at zero, as a fraction of the largest state"""
+_CHECKED_TEXTS = 64
+"""texts on which that is checked"""
+
+ComponentType = Literal["head", "attention", "feed-forward", "block", "dimensions"]
+Ablation = Literal["mean", "zero", "resample"]
+Replacement = Callable[["Component", Tensor, Tensor | None], Tensor | float]
+"""``replacement(component, states, mask)``: what replaces states (B, T, W); ``mask`` (B, T) is True at real tokens"""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of the model that can be ablated. Names count blocks and heads from 1."""
+
+    name: str
+    type: ComponentType
+    module: str
+    """the module of the backbone whose output it is; a head is a part of the input of ``attention.out``"""
+    ends: tuple[int, int | None] = (0, None)
+    """the first of the module's numbers that belong to it, and the one after the last"""
+    block: int | None = None
+    """from 0"""
+    head: int | None = None
+    """from 0"""
+
+    @property
+    def columns(self) -> slice:
+        """The numbers that belong to it."""
+        return slice(*self.ends)
+
+
+def components_of(config: BackboneConfig, groups: int = 0) -> list[Component]:
+    """Every head, attention, feed-forward layer and block, block by block; then the embedding's dimensions in ``groups``.
+
+    Groups are neighbouring dimensions of the embedding as the first block reads it, at most one group per dimension.
+    """
+    components, width = list[Component](), config.per_head
+    for i in range(config.depth):
+        module, name = f"blocks.{i}", f"block {i + 1}"
+        for j in range(config.heads):
+            ends = (j * width, (j + 1) * width)
+            components.append(Component(f"{name}, head {j + 1}", "head", f"{module}.attention.out", ends, i, j))
+        components.append(Component(f"{name}, attention", "attention", f"{module}.attention", block=i))
+        components.append(Component(f"{name}, feed-forward", "feed-forward", f"{module}.feedforward", block=i))
+        components.append(Component(name, "block", module, block=i))
+    for group in np.array_split(np.arange(config.width), min(groups, config.width)) if groups else ():
+        first, last = int(group[0]), int(group[-1])
+        name = f"dimension {first + 1}" if first == last else f"dimensions {first + 1} to {last + 1}"
+        components.append(Component(name, "dimensions", "dropout", (first, last + 1)))
+    return components
+
+
+@contextmanager
+def ablated(model: Model, components: Iterable[Component], replacement: Replacement) -> Iterator[None]:
+    """While open, the components' states are replaced; blocks are skipped: their input is their output."""
+    backbone = model.backbone
+    with ExitStack() as stack:
+        masks = stack.enter_context(_recorded_masks(backbone))
+        for component in components:
+            if component.type == "block":
+                hook = backbone.get_submodule(component.module).register_forward_hook(_skip)
+                stack.callback(hook.remove)
+            else:
+                stack.enter_context(_edited(backbone, component, partial(_replaced, component, replacement, masks)))
+        yield
+
+
+def zero_states(component: Component, states: Tensor, mask: Tensor | None) -> float:
+    """Zero ablation."""
+    return 0.0
+
+
+@dataclass
+class MeanStates:
+    """Mean ablation: the mean over real tokens of every component's states, recorded while a model reads. A ``Replacement``."""
+
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    """(W,) float64 by the component's name"""
+    tokens: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, component: Component, states: Tensor, mask: Tensor | None) -> Tensor:
+        """(W,) the same for every token."""
+        return (self.sums[component.name] / self.tokens[component.name]).to(states.dtype)
+
+    def add(self, component: Component, states: Tensor, mask: Tensor | None) -> None:
+        """Count the states (B, T, W) of one batch."""
+        real = states[mask] if mask is not None else states.flatten(0, 1)
+        self.sums[component.name] = self.sums.get(component.name, 0) + real.sum(dim=0, dtype=torch.float64)
+        self.tokens[component.name] = self.tokens.get(component.name, 0) + len(real)
+
+
+@contextmanager
+def recorded_means(model: Model, components: Iterable[Component]) -> Iterator[MeanStates]:
+    """While open, the states of the components are averaged; the model's outputs do not change."""
+    means = MeanStates()
+    with ExitStack() as stack:
+        masks = stack.enter_context(_recorded_masks(model.backbone))
+
+        def record(component: Component, x: Tensor) -> Tensor:
+            means.add(component, x[..., component.columns], masks[0])
+            return x
+
+        for component in components:
+            if component.type != "block":
+                stack.enter_context(_edited(model.backbone, component, partial(record, component)))
+        yield means
+
+
+def resampled_states(seed: int, repeat: int) -> Replacement:
+    """Resample ablation: every real token gets the states of another one of its batch, drawn without replacement."""
+    calls = count()
+
+    def replacement(component: Component, states: Tensor, mask: Tensor | None) -> Tensor:
+        real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if mask is None else mask
+        order = rng(seed, "resample", component.name, repeat, next(calls)).permutation(int(real.sum()))
+        out = states.clone()
+        out[real] = states[real][torch.from_numpy(order).to(states.device)]
+        return out
+
+    return replacement
+
+
+def _replaced(component: Component, replacement: Replacement, masks: list[Tensor | None], x: Tensor) -> Tensor:
+    out = x.clone()
+    out[..., component.columns] = replacement(component, x[..., component.columns], masks[0])
+    return out
+
+
+def _skip(_module: nn.Module, inputs: Any, output: Any) -> Any:
+    return (inputs[0], *output[1:])
+
+
+@contextmanager
+def _edited(backbone: Backbone, component: Component, edit: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """A component's states pass through ``edit``: a head's as the input of a module, all others as its output."""
+    if component.type != "head":
+        with tapped(backbone, {component.module: edit}):
+            yield
+        return
+    hook = backbone.get_submodule(component.module).register_forward_pre_hook(lambda _, inputs: (edit(inputs[0]),))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def _recorded_masks(backbone: Backbone) -> Iterator[list[Tensor | None]]:
+    """A list whose one entry is the mask of the current batch."""
+    masks = list[Tensor | None]([None])
+
+    def record(_module: nn.Module, _inputs: Any, arguments: dict[str, Any]) -> None:
+        masks[0] = arguments.get("attention_mask")
+
+    hook = backbone.register_forward_pre_hook(record, with_kwargs=True)
+    try:
+        yield masks
+    finally:
+        hook.remove()
+
+
+@dataclass(frozen=True)
+class AblationMetric:
+    """What a model is evaluated by."""
+
+    name: str
+    unit: str
+    digits: int
+    """after the decimal point"""
+    lower_is_better: bool
+    encoded: Encoded
+    """N texts"""
+    evaluate: Callable[[Model], tuple[float, np.ndarray]]
+    """the value, and the values (R,) on resamples of the texts"""
+
+    def score(self, model: Model) -> MethodScores:
+        """Evaluate a model on all texts."""
+        value, resampled = self.evaluate(model)
+        return MethodScores(self.name, (value,), resampled[None])
+
+    def effect(self, scores: MethodScores, full: MethodScores) -> Difference:
+        """How much worse ``scores`` are than those of the full model, in the metric's unit."""
+        return paired_difference(scores, full) if self.lower_is_better else paired_difference(full, scores)
+
+
+def choose_metric(bundle: Bundle, task: str | None, text: Sequence[str], limit: int, seed: int) -> AblationMetric:
+    """The loss per token of a language model, or the task's metric of an adapted model, on at most ``limit`` texts.
+
+    Raises ``ConfigError`` if the wrong one of task and text is given; ``ModelError`` for a head without a task type.
+    """
+    if isinstance(bundle.model.head, LMHead):
+        if task is not None or not text:
+            came = "a task came; use the model adapted to it instead" if task is not None else "none came"
+            raise ConfigError(f"a language model is evaluated on text (--text FILES), but {came}")
+        return _loss_metric(bundle, text, limit, seed)
+    task_type_for(bundle)
+    if task is None or text:
+        came = "--text came; leave it out, the head predicts no tokens" if text else "none came"
+        raise ConfigError(f"an adapted model is evaluated on its task (the manifest, after the model), but {came}")
+    return _task_metric(bundle, task, limit, seed)
+
+
+def _task_metric(bundle: Bundle, path: str, limit: int, seed: int) -> AblationMetric:
+    """The task's own metric, in points, on test texts with the same number per label."""
+    task = load_task(path)
+    task_type = check_task_type(bundle, task)
+    if task.labels != bundle.labels:
+        raise DataError(f"the task must have the model's labels in the same order: {', '.join(bundle.labels)}")
+    split = task.test
+    if limit < len(split):
+        classes = strata(split.labels)
+        split = split.take(stratified_sample(classes, max(limit, len(np.unique(classes))), seed))
+    if len(split) < 2:
+        raise DataError(f"an effect is measured on at least two test texts, but '{task.name}' has {len(split)}")
+    encoded, pad = task_type.encode(bundle.model, bundle.tokenizer, split.texts), bundle.tokenizer.specials.pad
+
+    def evaluate(model: Model) -> tuple[float, np.ndarray]:
+        predictions = task_type.predict(model, encoded, pad)
+        score = task_type.scores(split, predictions, task).score(task.metric)
+        return 100 * score, 100 * task_type.resampled_scores(split, predictions, task)
+
+    name = task.metric.replace("_f1", " F1")
+    return AblationMetric(name, "points", 2, lower_is_better=False, encoded=encoded, evaluate=evaluate)
+
+
+def _loss_metric(bundle: Bundle, text: Sequence[str], limit: int, seed: int) -> AblationMetric:
+    """Nats per predicted token, over all passages together."""
+    passages = language_passages(bundle, documents_of([Source(path=path) for path in text]), limit, seed)
+    counts, pad = passages.counts, bundle.tokenizer.specials.pad
+    weights = resample_counts(len(counts), rng(seed, "resample"))
+
+    def evaluate(model: Model) -> tuple[float, np.ndarray]:
+        losses = passage_losses(model, passages, pad)
+        return float(losses.sum() / counts.sum()), resampled_ratios(losses, counts, weights)
+
+    name = "loss" if passages.causal else "loss of masked tokens"
+    return AblationMetric(name, "nats per token", 4, lower_is_better=True, encoded=passages.encoded, evaluate=evaluate)
+
+
+@dataclass(frozen=True)
+class Replacements:
+    """One of the three ablations, with what it needs."""
+
+    ablation: Ablation
+    means: MeanStates
+    seed: int
+    repeats: int
+    """of resample ablation"""
+
+    def of(self, component: Component) -> list[Replacement]:
+        """One replacement, or several draws of one; a block is skipped, which is never repeated."""
+        if self.ablation == "resample":
+            return [resampled_states(self.seed, repeat) for repeat in range(1 if component.type == "block" else self.repeats)]
+        return [self.means if self.ablation == "mean" else zero_states]
+
+
+@dataclass(frozen=True)
+class ComponentEffect:
+    """The effect of ablating one component."""
+
+    component: Component
+    scores: MethodScores
+    """without the component"""
+    difference: Difference
+    """how much worse than the full model"""
+    p: float
+    """corrected for the number of components (Holm 1979)"""
+
+    @property
+    def significant(self) -> bool:
+        """The effect differs from 0."""
+        return self.p < _SIGNIFICANCE
+
+    @property
+    def harmful(self) -> bool:
+        """The model is significantly worse without the component."""
+        return self.significant and self.difference.mean > 0
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The scores of a model without some of its heads."""
+
+    heads: Sequence[Component]
+    together: Difference
+    """the effect of ablating the pruned heads together, in the way each was ablated"""
+    sum_of_single: float
+    """the sum of their single effects"""
+    interaction: Difference
+    """the former minus the latter"""
+    effect: Difference
+    """of pruning"""
+    score: float
+    """of the pruned model"""
+    parameters: tuple[int, int]
+    """before, after"""
+    deviation: float
+    """from the full model with these heads at zero, as a fraction of the largest state"""
+
+
+@dataclass(frozen=True)
+class AblationMeasurement:
+    """Everything that was measured."""
+
+    metric: AblationMetric
+    full: MethodScores
+    effects: Sequence[ComponentEffect]
+    """the largest first"""
+    passes: int
+    """over the texts, that of the full model included"""
+    seconds: float
+    pruning: Pruning | None = None
+
+    @property
+    def heads(self) -> list[ComponentEffect]:
+        """The effects of single heads."""
+        return [one for one in self.effects if one.component.type == "head"]
+
+
+def score_full(
+    model: Model, components: Sequence[Component], metric: AblationMetric, ablation: Ablation
+) -> tuple[MethodScores, MeanStates]:
+    """Evaluate the full model, and record the means for mean ablation."""
+    with recorded_means(model, components if ablation == "mean" else ()) as means:
+        return metric.score(model), means
+
+
+def score_without(
+    model: Model, components: Sequence[Component], replacements: Sequence[Replacement], metric: AblationMetric
+) -> MethodScores:
+    """Evaluate the model with these components ablated, once with each replacement."""
+    scores = list[MethodScores]()
+    for replacement in replacements:
+        with ablated(model, components, replacement):
+            scores.append(metric.score(model))
+    values = tuple(one.scores[0] for one in scores)
+    return MethodScores(components[0].name, values, np.concatenate([one.resampled for one in scores]))
+
+
+def ablate_each(
+    model: Model, components: Sequence[Component], replacements: Replacements, metric: AblationMetric, full: MethodScores
+) -> list[ComponentEffect]:
+    """Ablate one component at a time; the largest effect comes first."""
+    scores = [score_without(model, [component], replacements.of(component), metric) for component in components]
+    differences = [metric.effect(one, full) for one in scores]
+    rows = zip(components, scores, differences, holm([one.p for one in differences]), strict=True)
+    return sorted((ComponentEffect(*row) for row in rows), key=lambda one: -one.difference.mean)
+
+
+def prune_least_important(
+    bundle: Bundle, measured: AblationMeasurement, replacements: Replacements, per_block: int
+) -> tuple[Model, list[list[int]], Pruning]:
+    """Prune the heads of each block that matter least: the smaller model, the heads that each block keeps, and its scores.
+
+    Raises ``ModelError`` if the pruned model is not the full one with these heads at zero.
+    """
+    metric, model, full, config = measured.metric, bundle.model, measured.full, bundle.model.backbone.config
+    blocks = [[one for one in reversed(measured.heads) if one.component.block == i] for i in range(config.depth)]
+    dropped = [one for block in blocks for one in block[:per_block]]
+    components = [one.component for one in dropped]
+    gone = {(one.block, one.head) for one in components}
+    keep = [[j for j in range(config.heads) if (i, j) not in gone] for i in range(config.depth)]
+    smaller = prune_heads(model, keep)
+    some = metric.encoded.take(np.arange(min(_CHECKED_TEXTS, len(metric.encoded))))
+    deviation = pruning_deviation(model, components, smaller, some, bundle.tokenizer.specials.pad)
+    if not deviation <= _PRUNING_TOLERANCE:
+        raise ModelError(
+            f"the pruned model must equal the full one with the same heads at zero, but deviates by {deviation:.2g} of the largest "
+            "state; it is not saved"
+        )
+    pruned = metric.score(smaller)
+    together = score_without(model, components, replacements.of(components[0]), metric)
+    pruning = Pruning(
+        components,
+        metric.effect(together, full),
+        sum(one.difference.mean for one in dropped),
+        metric.effect(together, _added([one.scores for one in dropped], full)),
+        metric.effect(pruned, full),
+        pruned.scores[0],
+        (parameter_counts(model)["total"], parameter_counts(smaller)["total"]),
+        deviation,
+    )
+    return smaller, keep, pruning
+
+
+def _added(single: Sequence[MethodScores], full: MethodScores) -> MethodScores:
+    """The scores if effects added up."""
+    scores = full.scores[0] + sum(np.array(one.scores) - full.scores[0] for one in single)
+    resampled = full.resampled + sum(one.resampled - full.resampled for one in single)
+    return MethodScores("sum", tuple(np.atleast_1d(scores)), resampled)
+
+
+def pruning_deviation(model: Model, components: Iterable[Component], pruned: Model, encoded: Encoded, pad_id: int) -> float:
+    """The largest deviation of ``pruned`` from ``model`` with ``components`` at zero, as a fraction of the largest state."""
+    states = _last_states(pruned, encoded, pad_id)
+    with ablated(model, components, zero_states):
+        expected = _last_states(model, encoded, pad_id)
+    gap = max(float((one - other).abs().max()) for one, other in zip(states, expected, strict=True))
+    return gap / max(float(one.abs().max()) for one in expected)
+
+
+def _last_states(model: Model, encoded: Encoded, pad_id: int) -> list[Tensor]:
+    """(B, T, D) of each batch: what the head reads."""
+    batches = run_in_batches(
+        model, encoded, pad_id,
+        forward=lambda batch, _: model.backbone.forward_batch(batch, causal=model.causal).last_hidden_state,
+    )  # fmt: skip
+    return [states for _, states in batches]

@@ -1,0 +1,129 @@
+"""What ``study ablate`` reports: which components matter, how certain that is, and what pruning costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.formatting import percent, sentence_case
+
+if TYPE_CHECKING:
+    from warmstart.stats.differences import Difference
+    from warmstart.studies.ablate.measure import AblationMeasurement, AblationMetric, ComponentEffect, Pruning
+
+_MIN_TEXTS = 30
+"""below this the bootstrap's intervals are too narrow"""
+_MIN_P = 1e-6
+"""smaller p-values print as less than this"""
+_SHOWN = 15
+"""rows of the terminal's table"""
+
+
+def ablation_result(measured: AblationMeasurement, model: str) -> StudyResult:
+    """The result of ``study ablate`` for a model by its name."""
+    header, rows = effect_cells(measured)
+    tables = {"components": pl.DataFrame([_effect_row(one) for one in measured.effects])}
+    figures = {"score": measured.full.scores[0]} | ({"score_pruned": measured.pruning.score} if measured.pruning else {})
+    findings = ablation_findings(measured)
+    return StudyResult(f"Ablation: {model}", findings, tables, figures, Summary(header, rows[:_SHOWN]), measured)
+
+
+def _effect_row(one: ComponentEffect) -> dict[str, Any]:
+    """Plain values; blocks and heads count from 1."""
+    component, difference, scores = one.component, one.difference, one.scores.scores
+    block, head = (None if number is None else number + 1 for number in (component.block, component.head))
+    return {
+        "component": component.name, "type": component.type, "block": block, "head": head, "effect": difference.mean,
+        "low": difference.low, "high": difference.high, "standard_error": difference.error, "p": one.p,
+        "significant": one.significant, "std_over_repeats": float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
+    }  # fmt: skip
+
+
+def effect_cells(measured: AblationMeasurement) -> Summary:
+    """Every effect as formatted cells, largest first."""
+    metric = measured.metric
+    rows = [
+        (
+            one.component.name,
+            format_value(metric, one.difference.mean, signed=True),
+            f"{format_value(metric, one.difference.low)} to {format_value(metric, one.difference.high)}",
+            f"{one.p:.2g}" if one.p >= _MIN_P else f"< {_MIN_P:g}",
+            "yes" if one.significant else "",
+        )
+        for one in measured.effects
+    ]
+    return Summary(("component", "worse by", "95% interval", "p (Holm)", "significant"), rows)
+
+
+def format_value(metric: AblationMetric, value: float, *, signed: bool = False) -> str:
+    """A value of the metric, without its unit."""
+    return f"{value:{'+' if signed else ''}.{metric.digits}f}"
+
+
+def _format_effect(metric: AblationMetric, effect: Difference) -> str:
+    """An effect with its interval: ``1.20 points (0.40 to 2.00)``."""
+    low, high = (format_value(metric, end) for end in (effect.low, effect.high))
+    return f"{format_value(metric, effect.mean)} {metric.unit} ({low} to {high})"
+
+
+def ablation_findings(measured: AblationMeasurement) -> list[str]:
+    """Which components matter, how certain that is, and what pruning costs."""
+    metric, texts = measured.metric, len(measured.metric.encoded)
+    findings = _largest_effect(measured)
+    if measured.heads:
+        findings += _head_findings(measured)
+    tokens = int(sum(map(len, metric.encoded.rows)))
+    findings.append(f"{measured.passes} passes over {texts:,} texts ({tokens:,} tokens) took {measured.seconds:.1f} s.")
+    if texts < _MIN_TEXTS:
+        findings.append(f"Intervals over only {texts} texts are too narrow: treat an effect that is just significant as chance.")
+    return findings + (_pruning_findings(measured.pruning, metric) if measured.pruning else [])
+
+
+def _largest_effect(measured: AblationMeasurement) -> list[str]:
+    metric, first = measured.metric, measured.effects[0]
+    full = f"{sentence_case(metric.name)} of the full model: {format_value(metric, measured.full.scores[0])}."
+    largest = _format_effect(metric, first.difference)
+    most = next((one for one in measured.effects if one.harmful), None)
+    if most is None:
+        where = f"on {len(metric.encoded):,} texts"
+        return [f"No component has a significant effect {where}: the largest is that of {first.component.name}, {largest}. {full}"]
+    verb = "matters most" if most is first else "has the largest significant effect"
+    effect = _format_effect(metric, most.difference)
+    findings = [f"{sentence_case(most.component.name)} {verb}: without it {metric.name} is worse by {effect}. {full}"]
+    if most is not first:
+        findings.append(f"{sentence_case(first.component.name)} has a larger effect, {largest}, but it is not significant.")
+    return findings
+
+
+def _head_findings(measured: AblationMeasurement) -> list[str]:
+    heads, metric = measured.heads, measured.metric
+    harmful, helpful = [one for one in heads if one.harmful], [one for one in heads if one.significant and not one.harmful]
+    median_error = float(np.median([one.difference.error for one in heads]))
+    most = (harmful or heads)[0]
+    ratio = f", {most.difference.mean / most.difference.error:.1f} times its standard error" if most.difference.error else ""
+    better = f"; the model is significantly better without {len(helpful)} of them" if helpful else ""
+    return [
+        f"{len(heads) - len(harmful)} of {len(heads)} heads can be ablated one at a time without a significant loss (at the 5% "
+        f"level, corrected for {len(measured.effects)} components){better}.",
+        f"The most important head is {most.component.name}: {_format_effect(metric, most.difference)}{ratio}. The median standard "
+        f"error of a head's effect over texts is {format_value(metric, median_error)}; effects of that size cannot be detected.",
+    ]
+
+
+def _pruning_findings(pruning: Pruning, metric: AblationMetric) -> list[str]:
+    (before, after), count = pruning.parameters, len(pruning.heads)
+    interaction = pruning.interaction
+    verdict = "more than" if interaction.low > 0 else "less than" if interaction.high < 0 else "not significantly different from"
+    return [
+        f"With {count} heads pruned, {metric.name} is {format_value(metric, pruning.score)}, worse by "
+        f"{_format_effect(metric, pruning.effect)}. The heads were chosen on these same texts, so other texts may show a larger "
+        "effect.",
+        f"Ablated together, these heads have an effect of {_format_effect(metric, pruning.together)}, {verdict} the "
+        f"sum of their single effects, {format_value(metric, pruning.sum_of_single)}: the difference is "
+        f"{_format_effect(metric, interaction)}. Effects need not add up.",
+        f"{before - after:,} of {before:,} parameters are removed ({percent((before - after) / before)}); the pruned model "
+        f"deviates from the full model with these heads at zero by {pruning.deviation:.1g} of the largest state.",
+    ]

@@ -1,0 +1,1 @@
+"""What every head attends to, in one text and in a corpus."""

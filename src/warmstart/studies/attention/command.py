@@ -1,0 +1,81 @@
+"""``study attention``: what every head attends to in one text, and in a corpus compared with uniform attention."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+from tyro.conf import Positional
+
+from warmstart.config import Config
+from warmstart.data.source import Source
+from warmstart.data.token_store import documents_of
+from warmstart.errors import ConfigError
+from warmstart.inspection.tokens import sample_passages
+from warmstart.interop.load import load_model
+from warmstart.report.result import StudyResult
+from warmstart.report.study import finish_study
+from warmstart.run import open_run
+from warmstart.stats.formatting import model_name
+from warmstart.storage import atomic_write
+from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
+from warmstart.studies.attention.page import all_heads_section, one_text_section
+from warmstart.studies.attention.result import attention_result
+
+
+class StudyAttentionConfig(Config):
+    """Draw the attention of each head over a text, and compare all heads with uniform attention over a corpus."""
+
+    renamed: ClassVar[dict[str, str]] = {"bar": "threshold"}
+
+    model: Positional[str]
+    """any model: a bundle, or a run's folder"""
+    sentence: Positional[str]
+    """the text whose attention is drawn; what does not fit into the model is cut"""
+    text: tuple[str, ...] = ()
+    """files or folders of text: the corpus over which heads are compared; default: the one text"""
+    passages: int = Field(200, gt=1)
+    """passages of the corpus, drawn at random"""
+    threshold: float = Field(0.2, gt=0, lt=1)
+    """a head attends to something if it puts at least this much more weight there than uniform attention"""
+    out: str = "runs/attention"
+    """folder of the run"""
+    seed: int = Field(0, ge=0)
+    """seed of every random choice"""
+
+
+def study_attention(config: StudyAttentionConfig) -> StudyResult:
+    """Read, measure, print and write the page. The details are an ``AttentionMeasured``."""
+    if not config.sentence.strip():
+        raise ConfigError("the text whose attention is drawn must have at least one character, but is blank")
+    bundle = load_model(config.model)
+    documents = documents_of([Source(path=path) for path in config.text])
+    passages = sample_passages(documents, config.passages, config.seed) if config.text else []
+    measured = measure_text_and_corpus(bundle, config.sentence, passages, config.threshold, config.seed)
+    folder = open_run(config.out, config, resume=False)
+    _write_weights(measured, folder)
+    result = attention_result(model_name(config.model), measured)
+    depth, heads = measured.weights.shape[:2]
+    tiles = [
+        ("layers x heads", f"{depth} x {heads}"),
+        ("attention", "causal" if measured.causal else "bidirectional"),
+        ("passages", f"{len(measured.tests.attention.sums):,}"),
+    ]
+    finish_study(
+        result, [one_text_section(measured), all_heads_section(measured.tests)], config, folder, models=[config.model], tiles=tiles
+    )
+    return result
+
+
+def _write_weights(measured: AttentionMeasured, folder: Path) -> None:
+    """``weights.safetensors`` (L, H, T, T) float32, and ``tokens.json``."""
+    from safetensors.numpy import save
+
+    atomic_write(folder / "weights.safetensors", save({"weights": measured.weights}))
+    listed = [
+        {"position": i, "id": int(token_id), "token": token}
+        for i, (token_id, token) in enumerate(zip(measured.ids, measured.tokens, strict=True))
+    ]
+    atomic_write(folder / "tokens.json", json.dumps(listed, ensure_ascii=False, indent=1).encode(errors="replace"))

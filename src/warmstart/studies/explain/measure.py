@@ -1,0 +1,345 @@
+"""How much each word of a text contributes to a prediction, by three methods, and how faithful each method is.
+
+What is explained is the log-probability of one target: a label of a classifier, as ``predict`` gives it (calibrated), or the next
+token of a language model, as ``generate`` would choose it (left to right, and no special token but end-of-text).
+
+- *erasure*: the drop when a word, or a phrase, is removed (Li et al. 2016)
+- *gradient x input*: the gradient with respect to each token's embedding, times the embedding (Shrikumar et al. 2016)
+- *integrated gradients*: the gradient integrated from empty embeddings to those of the text (Sundararajan et al. 2017); the sum
+  over tokens must equal the total difference (completeness), and the missing fraction is reported
+
+An order of the words is faithful if removing them in that order makes the probability fall faster than a random order does, and
+adding them makes it rise faster (Petsiuk et al. 2018; DeYoung et al. 2020).
+
+Letters: B batch, T tokens, D width, W words, P points on the path, M methods, R random orders, O orders in all, N texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warmstart.backbone.taps import tapped
+from warmstart.data.encode import Encoded, encode
+from warmstart.errors import ModelError, suggest
+from warmstart.heads.classification import ClassificationHead
+from warmstart.heads.language_modeling import LMHead
+from warmstart.model.bundle import Bundle
+from warmstart.model.inference import run_in_batches
+from warmstart.seeding import rng
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.types import Batch
+
+_TOLERANCE, _MAX_POINTS = 0.01, 512
+"""integrated gradients take more points until less than this fraction is missing, or until they have this many"""
+_GRADIENT_TOKENS = 2048
+"""tokens whose gradients are taken in one batch"""
+
+Removal = Literal["delete", "mask"]
+
+
+@dataclass(frozen=True)
+class ExplainedText:
+    """One text, and the target whose log-probability is explained."""
+
+    bundle: Bundle
+    row: np.ndarray
+    """(T,) token ids, with those that frame the text"""
+    words: tuple[str, ...]
+    """W words without the space around them; of white space alone, that"""
+    owner: np.ndarray
+    """(T,) the word that each token belongs to; -1 for tokens that frame the text"""
+    target: int
+    """the number of the label, or the id of the next token"""
+    removal: Removal = "delete"
+    """how a word is removed: its tokens are deleted, or replaced by mask tokens"""
+
+    @property
+    def causal(self) -> bool:
+        """Language models are read from left to right, even if they can read both ways."""
+        return self.bundle.model.causal or isinstance(self.bundle.model.head, LMHead)
+
+    @property
+    def target_name(self) -> str:
+        """The label, or the text of the next token."""
+        labels = self.bundle.labels
+        return labels[self.target] if labels else self.bundle.tokenizer.token(self.target)
+
+    def without(self, words: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The row (at most T,) with these words removed."""
+        removed = np.isin(self.owner, words)
+        if self.removal == "delete":
+            return self.row[~removed]
+        return np.where(removed, self.bundle.tokenizer.specials.mask, self.row)
+
+    def log_probabilities(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """(N,) the target's log-probability for each of N rows, in nats."""
+        out = np.empty(len(rows))
+        encoded = Encoded(tuple(rows), np.zeros(len(rows), dtype=np.int64))
+        pad = self.bundle.tokenizer.specials.pad
+        for indices, values in run_in_batches(
+            self.bundle.model, encoded, pad, forward=lambda batch, _: self.target_log_probability(batch)
+        ):
+            out[indices] = values.numpy()
+        return out
+
+    def target_log_probability(self, batch: Batch) -> Tensor:
+        """(B,) the target's log-probability, with its gradient if gradients are enabled."""
+        return self.logits(batch).log_softmax(dim=-1)[:, self.target]
+
+    def logits(self, batch: Batch) -> Tensor:
+        """(B, C) of a classifier, over its temperature; (B, V) of the next token, -inf for tokens that are never generated."""
+        model, calibration = self.bundle.model, self.bundle.calibration
+        states = model.backbone.forward_batch(batch, causal=self.causal).last_hidden_state
+        if isinstance(model.head, ClassificationHead):
+            return model.head(states, batch.attention_mask) / (calibration.temperature if calibration else 1.0)
+        last = batch.lengths.to(states.device) - 1
+        logits = model.head(states[torch.arange(len(states), device=states.device), last])
+        return logits.index_fill(1, torch.tensor(self.bundle.never_generated, device=logits.device), -torch.inf)
+
+
+class Phrase(NamedTuple):
+    """A run of words, and the nats that the target loses without it."""
+
+    start: int
+    end: int
+    """the word after the last"""
+    nats: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A prediction explained by M methods."""
+
+    target: str
+    words: Sequence[str]
+    values: Mapping[str, np.ndarray]
+    """(W,) nats of each word, by method"""
+    missing: float
+    """the fraction of the total difference that integrated gradients miss"""
+    points: int
+    """points on the path of integrated gradients"""
+    deletion: np.ndarray
+    """(M + R, W + 1) the target's probability as words are removed, in the order of each method, then in random orders"""
+    insertion: np.ndarray
+    """(M + R, W + 1) the same as words are added"""
+    phrases: Sequence[Phrase] = ()
+    """the most important first"""
+
+    @property
+    def probability(self) -> float:
+        """Of the target, for the whole text."""
+        return float(self.deletion[0, 0])
+
+    @property
+    def faithfulness(self) -> dict[str, float]:
+        """By method, -1 to 1."""
+        areas = area_between(self.deletion, self.insertion)
+        return {method: float(area) for method, area in zip(self.values, areas, strict=False)}
+
+    @property
+    def random_faithfulness(self) -> np.ndarray:
+        """(R,) of random orders."""
+        return area_between(self.deletion, self.insertion)[len(self.values) :]
+
+
+def check_explainable(bundle: Bundle) -> None:
+    """Raise ``ModelError`` for a model that neither labels texts nor was trained to generate text from left to right."""
+    head, causal = bundle.model.head, bundle.model.causal
+    if isinstance(head, ClassificationHead) or bundle.generates:
+        return
+    if isinstance(head, LMHead) and causal and not bundle.history:
+        return
+    why = f"has a head of type '{head.config.kind}'"
+    if isinstance(head, LMHead):
+        why += " and was not trained to generate: it was pretrained to fill gaps" if causal else " and is bidirectional"
+    raise ModelError(
+        f"a prediction can be explained for a model that labels or generates text, but this one {why}; adapt it to a task first, "
+        "or give a model that works with `warmstart generate`"
+    )
+
+
+def prepare_text(bundle: Bundle, text: str, target: str | None = None, removal: Removal = "delete") -> ExplainedText:
+    """A text with its words, and the ``target``: a label or the next token; the most probable one if None.
+
+    Raises ``ModelError`` as ``check_explainable`` does, for a text that is empty or does not fit, and for an unknown target.
+    """
+    check_explainable(bundle)
+    head, tokenizer, max_length = bundle.model.head, bundle.tokenizer, bundle.model.backbone.config.max_length
+    generates = isinstance(head, LMHead)
+    encoded = encode(tokenizer, [text], max_length, appended=getattr(head.config, "pooling", "") == "appended")
+    if encoded.cut[0]:
+        raise ModelError(f"the text must fit into {max_length} tokens, but is {encoded.cut[0]} tokens longer")
+    row = encoded.rows[0][:-1] if generates else encoded.rows[0]
+    inside = np.arange(len(row)) > 0
+    if not generates:
+        inside[-1] = False
+    starts = tokenizer.vocabulary().word_starts[row] & inside
+    starts[1:2] |= inside[1:2]
+    owner = np.where(inside, starts.cumsum() - 1, -1)
+    words = tuple(_word(tokenizer, row[owner == number]) for number in range(int(owner.max()) + 1))
+    if not words:
+        raise ModelError("an empty text has nothing to explain; give some words")
+    prepared = ExplainedText(bundle, row, words, owner, 0, removal)
+    if target is not None:
+        return replace(prepared, target=_target(bundle, target))
+    with torch.no_grad():
+        ids = torch.from_numpy(row).to(next(bundle.model.parameters()).device)[None]
+        return replace(prepared, target=int(prepared.logits(Batch(ids, causal=prepared.causal)).argmax()))
+
+
+def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
+    """A word's text without the space around it; white space as it is, and tokens that stand for no text by their names."""
+    text = tokenizer.decode(ids.tolist())
+    return text.strip() or text or "".join(tokenizer.token(int(one)) for one in ids)
+
+
+def _target(bundle: Bundle, name: str) -> int:
+    if bundle.labels:
+        if name not in bundle.labels:
+            raise ModelError(f"there is no label '{name}'; {suggest(name, bundle.labels)}")
+        return bundle.labels.index(name)
+    ids = bundle.tokenizer.encode([name])[0]
+    if len(ids) != 1:
+        raise ModelError(f"a target must be one token, but {name!r} is {len(ids)}; mind the space before a word: ' the'")
+    if ids[0] in bundle.never_generated:
+        raise ModelError(f"a target must be a token that the model can generate, but {name!r} is {bundle.tokenizer.token(ids[0])}")
+    return ids[0]
+
+
+def explain_text(text: ExplainedText, random_orders: int, seed: int, max_phrase: int = 0) -> Explanation:
+    """Explain a prediction by each method, and compare the methods with random orders.
+
+    Phrases of up to ``max_phrase`` words are erased too.
+    """
+    integrated, missing, points = integrated_gradients(text)
+    values = {"erasure": erase_words(text), "gradient x input": gradient_times_input(text), "integrated gradients": integrated}
+    draw = rng(seed, "orders by chance")
+    orders = [np.argsort(-one, kind="stable") for one in values.values()]
+    orders += [draw.permutation(len(text.words)) for _ in range(random_orders)]
+    deletion, insertion = perturbation_curves(text, orders)
+    phrases = erase_phrases(text, max_phrase) if max_phrase else ()
+    return Explanation(text.target_name, text.words, values, missing, points, deletion, insertion, phrases)
+
+
+def explain_texts(
+    bundle: Bundle, texts: Sequence[str], random_orders: int, seed: int, removal: Removal = "delete"
+) -> dict[str, np.ndarray]:
+    """(N,) by method, each text's faithfulness minus the mean of random orders.
+
+    Texts that cannot be explained are left out, and so are texts of a single word, which has one order only. Raises ``ModelError``
+    if fewer than two are left.
+    """
+    rows = []
+    for text in texts:
+        try:
+            prepared = prepare_text(bundle, text, None, removal)
+        except ModelError:
+            continue  # their number is reported
+        if len(prepared.words) > 1:
+            one = explain_text(prepared, random_orders, seed)
+            rows.append({method: value - one.random_faithfulness.mean() for method, value in one.faithfulness.items()})
+    if len(rows) < 2:
+        raise ModelError(
+            f"at least two texts of the file must have several words and fit into the model, but {len(rows)} of {len(texts)} do; "
+            "give more texts"
+        )
+    return {method: np.array([row[method] for row in rows]) for method in rows[0]}
+
+
+def erase_words(text: ExplainedText) -> np.ndarray:
+    """(W,) the nats that the target loses without each word; below zero, the word opposes the target."""
+    values = text.log_probabilities([text.row, *(text.without([word]) for word in range(len(text.words)))])
+    return np.asarray(values[0] - values[1:])
+
+
+def erase_phrases(text: ExplainedText, longest: int = 3) -> list[Phrase]:
+    """Every run of up to ``longest`` words but the whole text, the most important first."""
+    count = len(text.words)
+    spans = [(a, b) for a in range(count) for b in range(a + 1, min(count, a + longest) + 1) if b - a < count or count == 1]
+    values = text.log_probabilities([text.row, *(text.without(np.arange(a, b)) for a, b in spans)])
+    phrases = [Phrase(a, b, float(values[0] - value)) for (a, b), value in zip(spans, values[1:], strict=True)]
+    return sorted(phrases, key=lambda phrase: -abs(phrase.nats))
+
+
+def gradient_times_input(text: ExplainedText) -> np.ndarray:
+    """(W,) the target's gradient with respect to each token's embedding, times the embedding, summed over a word's tokens."""
+    x = _embedded(text)
+    return _word_sums(text, (_gradients(text, x[None])[0] * x).sum(dim=-1))
+
+
+def integrated_gradients(text: ExplainedText) -> tuple[np.ndarray, float, int]:
+    """(W,) integrated gradients, the fraction of the total difference that they miss, and the number of points.
+
+    The path starts at zeros for the text and the frame's own embeddings. Points are those of Gauss and Legendre; they are doubled
+    until at most a hundredth is missing.
+    """
+    end = _embedded(text)
+    start = torch.where(torch.from_numpy(text.owner >= 0).to(end.device)[:, None], torch.zeros_like(end), end)
+    with torch.no_grad():
+        ends = _log_probability_at(text, torch.stack([start, end]))
+    total, points = float(ends[1] - ends[0]), 16
+    while True:
+        nodes, weights = np.polynomial.legendre.leggauss(points)
+        fraction = torch.from_numpy((nodes + 1) / 2).to(end)[:, None, None]
+        gradients = _gradients(text, start + fraction * (end - start))  # (P, T, D)
+        mean = torch.einsum("p,ptd->td", torch.from_numpy(weights / 2).to(end), gradients)
+        tokens = (mean * (end - start)).sum(dim=-1)
+        missing = abs(total - float(tokens.sum())) / max(abs(total), 1e-6)
+        if missing <= _TOLERANCE or points >= _MAX_POINTS:
+            return _word_sums(text, tokens), missing, points
+        points *= 2
+
+
+def _word_sums(text: ExplainedText, tokens: Tensor) -> np.ndarray:
+    """(W,) the sums of values (T,) over each word's tokens."""
+    values, inside = tokens.detach().cpu().double().numpy(), text.owner >= 0
+    return np.bincount(text.owner[inside], values[inside], minlength=len(text.words))
+
+
+def _embedded(text: ExplainedText) -> Tensor:
+    """(T, D) the embeddings of the row's tokens."""
+    table = text.bundle.model.backbone.embedding.weight.detach()
+    return table[torch.from_numpy(text.row).to(table.device)]
+
+
+def _log_probability_at(text: ExplainedText, x: Tensor) -> Tensor:
+    """(P,) the target's log-probability with embeddings (P, T, D) instead of the text's own."""
+    ids = torch.from_numpy(text.row).to(x.device).expand(len(x), -1)
+    text.bundle.model.eval()
+    with tapped(text.bundle.model.backbone, {"embedding": lambda _: x}):
+        return text.target_log_probability(Batch(ids, causal=text.causal))
+
+
+def _gradients(text: ExplainedText, x: Tensor) -> Tensor:
+    """(P, T, D) the target's gradient at each of the embeddings (P, T, D)."""
+    size, gradients = max(1, _GRADIENT_TOKENS // x.shape[1]), []
+    for start in range(0, len(x), size):
+        part = x[start : start + size].clone().requires_grad_()
+        with torch.enable_grad():
+            gradients.append(torch.autograd.grad(_log_probability_at(text, part).sum(), part)[0])
+    return torch.cat(gradients)
+
+
+def perturbation_curves(text: ExplainedText, orders: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Deletion and insertion curves, each (O, W + 1): the target's probability as words are removed, and added, in each order (W,).
+
+    Deletion begins with the whole text and ends without any of it, insertion the other way round.
+    """
+    count, rows = len(text.words), list[np.ndarray]()
+    for order in orders:
+        rows += [text.without(order[:removed]) for removed in range(count + 1)]
+        rows += [text.without(order[added:]) for added in range(count + 1)]
+    probabilities = np.exp(text.log_probabilities(rows)).reshape(len(orders), 2, count + 1)
+    return probabilities[:, 0], probabilities[:, 1]
+
+
+def area_between(deletion: np.ndarray, insertion: np.ndarray) -> np.ndarray:
+    """(O,) the area under each insertion curve (O, W + 1) minus that under its deletion curve (O, W + 1), -1 to 1."""
+    removed, added = (np.trapezoid(curves, axis=-1) / (curves.shape[-1] - 1) for curves in (deletion, insertion))
+    return np.asarray(added - removed)

@@ -1,0 +1,1 @@
+"""Attention with keys and queries built by hand, compared with closed forms."""

@@ -1,0 +1,1 @@
+"""The same text learned by several pretraining objectives."""

@@ -1,0 +1,166 @@
+"""``study objectives``: the same text and architecture by several pretraining objectives, over seeds, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from tyro.conf import Positional, arg
+
+from warmstart.backbone.config import BackboneConfig
+from warmstart.commands.pretrain.command import (
+    NOTHING,
+    PretrainConfig,
+    PretrainTrainConfig,
+    check_sources,
+    make_tokenizer,
+    pretrain_on,
+    split_stores,
+)
+from warmstart.config import Advanced, Config, read_yaml
+from warmstart.console import console
+from warmstart.data.conllu import read_conllu
+from warmstart.data.minimal_pairs import MinimalPair, read_minimal_pairs
+from warmstart.data.probing import read_probing_tasks, word_tasks
+from warmstart.data.source import Document, Source
+from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of
+from warmstart.device import pick_device
+from warmstart.errors import ConfigError, DataError
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import load, save
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.report.result import StudyResult
+from warmstart.report.study import finish_study
+from warmstart.run import open_run
+from warmstart.studies.objectives.measure import EvaluationData, measure_objective
+from warmstart.studies.objectives.page import objectives_sections
+from warmstart.studies.objectives.result import objectives_result
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig
+from warmstart.training.compiled import check_compiler
+
+MODELS_FOLDER = "models"
+
+
+class StudyObjectivesConfig(Config):
+    """Pretrain the same backbone on the same text by several objectives, and compare what they learn."""
+
+    renamed: ClassVar[dict[str, str]] = {"first": "limit"}
+
+    text: Positional[tuple[str, ...]]
+    """files or folders of text"""
+    out: str = "runs/objectives"
+    """folder of the run; an interrupted study continues there, and trained models are not trained again"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    seeds: int = Field(3, gt=0)
+    """models of each objective"""
+    objectives: tuple[str, ...] = ("causal", "masked", "span", "hybrid")
+    """the pretraining objectives to compare"""
+    held_out: str = "0.02"
+    """held-out text: a file or folder, or a fraction of the documents"""
+    document: Advanced[Document] = "paragraph"
+    """what one document is: paragraph, sentence, line or file"""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """the tokenizer to train on the text, the same for all models"""
+    backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
+    train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
+    tasks: tuple[str, ...] = ()
+    """files or folders of sentence tasks in SentEval's format, probed at every layer"""
+    words: str | None = None
+    """a CoNLL-U file: each word's part of speech, position and previous word are probed too"""
+    word_count: Advanced[int] = Field(4000, gt=99)
+    """words to train those probes on"""
+    pairs: str | None = None
+    """minimal pairs: a file or folder, as `study pairs` reads them"""
+    limit: Advanced[int] = Field(50, gt=0)
+    """use only the first pairs of each group, up to this number"""
+    passages: Advanced[int] = Field(100, gt=1)
+    """held-out passages over which attention is measured; passages of the text itself if nothing is held out"""
+
+
+def study_objectives(config: StudyObjectivesConfig) -> StudyResult:
+    """Pretrain, measure, compare and write the page. The details are a list of ``ObjectiveMeasures``."""
+    settings = {name: _pretrain_config(config, name, config.seed) for name in config.objectives}
+    _check(config)
+    sources = [Source(path=path, document=config.document) for path in config.text]
+    check_sources(next(iter(settings.values())), sources)
+    tasks = read_probing_tasks(config.tasks)
+    if config.words:
+        tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
+    pairs = read_minimal_pairs(config.pairs, config.limit) if config.pairs else []
+    folder = open_run(config.out, config, resume=_is_interrupted(config))
+    tokenizer = make_tokenizer(settings[config.objectives[0]], sources, folder)
+    stores = split_stores(settings[config.objectives[0]], sources, tokenizer, folder / "text")
+    data = EvaluationData(tasks, pairs, held_out_passages(config, sources))
+    _check_lengths(pairs, tokenizer, config.backbone.max_length)
+    objectives = [measure_objective(name, _models(name, config, stores, tokenizer), data) for name in config.objectives]
+    result = objectives_result(objectives)
+    finish_study(result, objectives_sections(objectives), config, folder)
+    return result
+
+
+def _check(config: StudyObjectivesConfig) -> None:
+    """Before anything is trained. Raises ``ConfigError``."""
+    if len(set(config.objectives)) < max(2, len(config.objectives)) or not config.text:
+        raise ConfigError(f"name some text, and at least two different --objectives, but got {list(config.objectives)}")
+    if config.backbone.depth < 1:
+        raise ConfigError(f"attention is measured in at least one block, but --depth is {config.backbone.depth}")
+    if config.train.compile:
+        check_compiler(pick_device())
+
+
+def _check_lengths(pairs: Sequence[MinimalPair], tokenizer: Tokenizer, longest: int) -> None:
+    """Raises ``DataError`` if a sentence of the pairs does not fit: before the models are trained, not after."""
+    sentences = [text for pair in pairs for text in (pair.good, pair.bad)]
+    for sentence, ids in zip(sentences, tokenizer.encode(sentences), strict=True):
+        if len(ids) + 2 > longest:
+            raise DataError(
+                f"every sentence of --pairs must fit into {longest} tokens, but this one takes {len(ids) + 2}: '{sentence[:60]}'; "
+                "remove it, or give a larger --max-length"
+            )
+
+
+def _pretrain_config(config: StudyObjectivesConfig, objective: str, seed: int) -> PretrainConfig:
+    """The settings of ``pretrain`` for one model."""
+    return PretrainConfig(
+        text=config.text, out=config.out, held_out=config.held_out, document=config.document, tokenizer=config.tokenizer,
+        objective=ObjectiveConfig(name=objective), backbone=config.backbone, train=config.train, seed=seed,
+    )  # fmt: skip
+
+
+def _is_interrupted(config: StudyObjectivesConfig) -> bool:
+    """Whether the folder holds models of this very study. Raises ``ConfigError`` if they are those of another."""
+    folder = Path(config.out)
+    if not (folder / MODELS_FOLDER).is_dir() or (folder / "report.html").exists():
+        return False
+    kept = StudyObjectivesConfig.build(read_yaml(folder / "config.yaml"), str(folder / "config.yaml"))
+    if kept != config:
+        raise ConfigError(f"{folder} holds models of a study with other settings; choose another --out, or remove it")
+    return True
+
+
+def held_out_passages(config: StudyObjectivesConfig, sources: list[Source]) -> list[str]:
+    """Passages that no model is trained on, if any are held out."""
+    plan = _pretrain_config(config, config.objectives[0], config.seed)
+    share, whole = plan.held_out_fraction(), plan.held_out == NOTHING
+    own = sources if share or whole else [Source(path=config.held_out, document=config.document)]
+    return list(islice(documents_of(own, DocumentSplit(fraction=share, held_out=True) if share else None), config.passages))
+
+
+def _models(name: str, config: StudyObjectivesConfig, stores: TokenStores, tokenizer: Tokenizer) -> Iterator[tuple[int, Bundle]]:
+    """The models of one objective with their seeds, one after the other: trained, or loaded if they were trained before."""
+    for seed in range(config.seed, config.seed + config.seeds):
+        folder = Path(config.out) / MODELS_FOLDER / f"{name}-{seed}"
+        if (folder / "bundle").is_dir():
+            yield seed, load(folder / "bundle")
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            console.print(f"pretraining: {name}, seed {seed}", markup=False, highlight=False)
+            done = pretrain_on(stores, tokenizer, _pretrain_config(config, name, seed), folder)
+            save(done.bundle, folder / "bundle")
+            yield seed, done.bundle
+        console.print(f"measured: {name}, seed {seed}", markup=False, highlight=False)

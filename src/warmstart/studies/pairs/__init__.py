@@ -1,0 +1,1 @@
+"""Minimal pairs of grammar: whether the right sentence scores higher."""

@@ -1,0 +1,21 @@
+"""The page of ``study pairs``: a chart and a table of all groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warmstart.report.page import Figure, Section, Table
+from warmstart.report.study_charts import pairs_chart
+from warmstart.studies.pairs.result import PAIRS_HEADER, pairs_rows
+
+if TYPE_CHECKING:
+    from warmstart.studies.pairs.measure import PairsMeasured
+
+
+def pairs_section(measured: PairsMeasured) -> Section:
+    """The accuracy of the model, and of the trigram if there is one, on every group."""
+    methods = {"model": measured.groups} | ({"trigram": measured.trigram} if measured.trigram else {})
+    points = [(name, group.name, *group.accuracy) for name, groups in methods.items() for group in groups]
+    caption = "Pairs in which the right sentence scores higher, with 95% intervals over pairs; dashed: chance."
+    text = "The two sentences of a pair differ in one thing, and the right one should score higher."
+    return Section("Groups", (text,), (Figure("pairs", caption, pairs_chart(points)), Table(PAIRS_HEADER, pairs_rows(measured))))

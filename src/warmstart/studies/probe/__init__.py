@@ -1,0 +1,1 @@
+"""What every layer encodes, by probes with controls."""

@@ -1,0 +1,1 @@
+"""Many independent training runs, compared."""

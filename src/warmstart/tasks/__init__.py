@@ -1,0 +1,56 @@
+"""Task types: what a text is labelled with, and everything that follows. A new type is one file and one row here."""
+
+from __future__ import annotations
+
+from warmstart.data.task import Task
+from warmstart.errors import DataError, ModelError
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import recorded_task_type
+from warmstart.registry import Registry
+from warmstart.tasks.classification import ClassificationTask
+from warmstart.tasks.multilabel import MultilabelTask
+from warmstart.tasks.multiple_choice import MultipleChoiceTask
+from warmstart.tasks.regression import RegressionTask
+from warmstart.tasks.span import SpanTask
+from warmstart.tasks.tagging import TaggingTask
+from warmstart.tasks.task_type import TaskType
+
+TASK_TYPES: Registry[TaskType] = Registry(
+    "task type",
+    {
+        "classification": ClassificationTask(),
+        "multilabel": MultilabelTask(),
+        "regression": RegressionTask(),
+        "multiple-choice": MultipleChoiceTask(),
+        "tagging": TaggingTask(),
+        "span": SpanTask(),
+    },
+)
+"""Every task type, by the name that manifests use."""
+
+
+def task_type_of(task: Task) -> TaskType:
+    """The type of a task."""
+    return TASK_TYPES[task.type]
+
+
+def task_type_for(bundle: Bundle) -> TaskType:
+    """The task type that a model was fine-tuned for.
+
+    It is the type in the bundle's history; a model without history (an imported one) has the first type with such a head. Raises
+    ``ModelError`` for a model without a task head.
+    """
+    config = bundle.model.head.config
+    fitting = [task_type for task_type in TASK_TYPES.values() if isinstance(config, task_type.head_config)]
+    if not fitting:
+        raise ModelError(f"a fine-tuned model is needed, but this one's head is '{config.kind}'; adapt it to a task first")
+    recorded = recorded_task_type(bundle)
+    return next((task_type for task_type in fitting if task_type.name == recorded), fitting[0])
+
+
+def check_task_type(bundle: Bundle, task: Task) -> TaskType:
+    """The common type of a model and a task. Raises ``DataError`` if they differ."""
+    task_type = task_type_for(bundle)
+    if task.type != task_type.name:
+        raise DataError(f"the model was fine-tuned for a {task_type.name} task, but '{task.name}' is a {task.type} task")
+    return task_type

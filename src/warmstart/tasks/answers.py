@@ -1,0 +1,180 @@
+r"""Questions with written answers, and how a language model is trained on them and answers them.
+
+    name: birthplaces
+    source: {pattern: '^(?P<text>[^\t]+)\t(?P<label>.+)$'}       # the manifest of a labelled task; the label is the answer
+    train: train.tsv
+    validation: 0.1
+    test: dev.tsv
+
+A model reads ``[EOS] question [MASK] answer [MASK]``. Span corruption of the form "prefix-suffix" ends its rows in the same way, so
+a model pretrained on it knows this format. Only the answer and the [MASK] after it are predicted.
+
+Letters: N questions, B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from warmstart.data.batches import length_buckets
+from warmstart.data.encode import padded
+from warmstart.data.splits import held_out_count
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.generation.decoding import decode
+from warmstart.generation.sampling import GenerateConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model
+from warmstart.seeding import rng
+from warmstart.stats.abstention import Threshold, find_threshold
+from warmstart.tasks.load import read_sources, read_spec
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.types import IGNORE, Batch
+
+
+@dataclass(frozen=True)
+class AnsweredQuestions:
+    """Questions and the right answer to each."""
+
+    questions: tuple[str, ...]
+    answers: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def take(self, indices: np.ndarray) -> AnsweredQuestions:
+        """The questions at ``indices``, in this order, with their answers."""
+        return AnsweredQuestions(tuple(self.questions[i] for i in indices), tuple(self.answers[i] for i in indices))
+
+
+@dataclass(frozen=True)
+class AnswerTask:
+    """A task whose answers are generated as text."""
+
+    name: str
+    train: AnsweredQuestions
+    validation: AnsweredQuestions
+    test: AnsweredQuestions
+
+
+def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
+    """The task in a manifest; its paths start at its own folder, and its splits depend on the seed alone.
+
+    Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if its files are.
+    """
+    file, spec = read_spec(path)
+    if spec.labels or spec.limit:
+        raise ConfigError(f"{file}: 'labels' and 'limit' do not apply to written answers; remove them")
+    try:
+        train = AnsweredQuestions(*map(tuple, read_sources(spec.train, file.parent)))
+        given, splits = len(train), {}
+        for name, wanted in (("test", spec.test), ("validation", spec.validation)):
+            if isinstance(wanted, tuple):
+                splits[name] = AnsweredQuestions(*map(tuple, read_sources(wanted, file.parent)))
+            else:
+                order = rng(seed, "answers", name).permutation(len(train))
+                count = held_out_count(given, wanted)
+                splits[name], train = train.take(np.sort(order[:count])), train.take(np.sort(order[count:]))
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    return AnswerTask(spec.name, train, splits["validation"], splits["test"])
+
+
+# ---------------------------------------------------------------------------------------------------- training
+
+
+def question_rows(tokenizer: Tokenizer, questions: Sequence[str], max_length: int) -> list[list[int]]:
+    """``[EOS] question [MASK]`` of at most ``max_length`` tokens; a question that is too long loses its beginning."""
+    specials = tokenizer.specials
+    return [[specials.eos, *ids[max(0, len(ids) - max_length + 2) :], specials.mask] for ids in tokenizer.encode(questions)]
+
+
+def answer_batches(
+    tokenizer: Tokenizer, examples: AnsweredQuestions, max_length: int, size: tuple[int, int], seed: int
+) -> Callable[[int], list[Batch]]:
+    """``batches(step)`` of causal rows of at most ``max_length`` tokens, in which only the answers are predicted.
+
+    ``size`` is (rows per batch, batches per step). Raises ``DataError`` if an answer is too long to fit behind its question.
+    """
+    ends = [[*ids, tokenizer.specials.mask] for ids in tokenizer.encode(examples.answers)]
+    longest = max(map(len, ends))
+    if longest + 2 >= max_length:
+        raise DataError(f"a question and its answer must fit into {max_length} tokens, but one answer alone has {longest - 1}")
+    starts = question_rows(tokenizer, examples.questions, max_length - longest)
+    batch, accumulate = size
+    chosen = length_buckets(np.array([len(start) + len(end) for start, end in zip(starts, ends, strict=True)]), batch, seed)
+
+    def batches(step: int) -> list[Batch]:
+        numbers = range(step * accumulate, (step + 1) * accumulate)
+        return [_collate([starts[i] for i in rows], [ends[i] for i in rows], tokenizer) for rows in map(chosen, numbers)]
+
+    return batches
+
+
+def _collate(starts: Sequence[list[int]], ends: Sequence[list[int]], tokenizer: Tokenizer) -> Batch:
+    """``starts`` [[1 2 3]], ``ends`` [[4 3]] -> ids [[1 2 3 4]], targets [[. . 4 3]]; padded after the last target."""
+    pairs = list(zip(starts, ends, strict=True))
+    ids = padded([[*start, *end[:-1]] for start, end in pairs], tokenizer.specials.pad)
+    targets = padded([[IGNORE] * (len(start) - 1) + end for start, end in pairs], IGNORE)
+    return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=True, count=sum(map(len, ends)))
+
+
+def max_answer_tokens(tokenizer: Tokenizer, answers: Sequence[str], max_length: int) -> int:
+    """How many tokens an answer may have: twice as many as the longest of ``answers``, but at most half of ``max_length``."""
+    return min(2 * max(map(len, tokenizer.encode(answers))) + 1, max_length // 2)
+
+
+# ---------------------------------------------------------------------------------------------------- answering
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One generated answer."""
+
+    text: str
+    confidence: float
+    """the model's probability of this answer including its end; 0 if it did not end"""
+
+
+def generate_answers(model: Model, tokenizer: Tokenizer, questions: Sequence[str], max_tokens: int) -> list[Answer]:
+    """An answer of at most ``max_tokens`` tokens to each question, by greedy decoding."""
+    specials = tokenizer.specials
+    rows = question_rows(tokenizer, questions, model.backbone.config.max_length - max_tokens)
+    banned = torch.tensor(sorted(specials.all() - {specials.mask}))
+    decoded = decode(model, rows, GenerateConfig(max_new_tokens=max_tokens, greedy=True), banned=banned, stop={specials.mask})
+    return [
+        Answer(tokenizer.decode(one.ids).strip(), math.exp(sum(one.log_probabilities)) if one.stopped else 0.0) for one in decoded
+    ]
+
+
+def answer_questions(bundle: Bundle, questions: Sequence[str]) -> list[Answer]:
+    """The answers of a model that was trained by ``warmstart answers``."""
+    assert bundle.answers_record is not None
+    return generate_answers(bundle.model, bundle.tokenizer, questions, bundle.answers_record.max_answer_tokens)
+
+
+def answer_threshold(bundle: Bundle, target_error: float, confidence_level: float) -> Threshold:
+    """The confidence below which the model must abstain for ``target_error``, from the held-out answers in its history.
+
+    Raises ``ModelError`` if it has none.
+    """
+    answers = bundle.answers_record.held_out_answers if bundle.answers_record else ()
+    if not answers:
+        raise ModelError("this model has no held-out answers to find a threshold with; train it with `warmstart answers` first")
+    confidence, right = (np.array(column) for column in zip(*answers, strict=True))
+    return find_threshold(confidence, right.astype(bool), target_error, confidence_level)
+
+
+def confidences(answers: Iterable[Answer]) -> np.ndarray:
+    """(N,) the confidence of each answer."""
+    return np.array([answer.confidence for answer in answers])
+
+
+def exact_matches(answers: Iterable[Answer], examples: AnsweredQuestions) -> np.ndarray:
+    """(N,) bool: whether each answer equals the right one, apart from white space at the ends."""
+    return np.array([answer.text == right.strip() for answer, right in zip(answers, examples.answers, strict=True)])

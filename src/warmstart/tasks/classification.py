@@ -1,0 +1,74 @@
+"""Classification: one label per text, or per pair of texts.
+
+Letters: N texts, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from warmstart.data.read import read_examples, source_files
+from warmstart.data.source import Source
+from warmstart.data.tables import label_column
+from warmstart.data.task import Split, Task
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.stats.resampling import resample_classification
+from warmstart.tasks.labels import label_names, label_numbers
+from warmstart.tasks.rows import Examples, table_rows, task_table, text_or_pair
+from warmstart.tasks.scores import ClassificationScores, classification_scores
+from warmstart.tasks.task_type import HeadSettings, TaskType
+
+
+class ClassificationTask(TaskType):
+    """A text gets one of C labels. Predictions: (N, C) probabilities, each row summing to 1."""
+
+    name: ClassVar = "classification"
+    head_config: ClassVar = ClassificationHeadConfig
+    metrics: ClassVar = ("accuracy", "macro_f1")
+    probabilistic: ClassVar = True
+    constant_rule: ClassVar = "always the most frequent label"
+
+    def read_rows(self, source: Source) -> Examples:
+        """Texts or pairs, and the name of each label."""
+        if source.second is None:
+            return read_examples(source)
+        labels = [label for file in source_files(source) for label in label_column(task_table(source, file), source, file)]
+        return [text_or_pair(row, source) for row in table_rows(source)], labels
+
+    def label_names(self, targets: Sequence[Any], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+        """The names that occur, or those in the manifest."""
+        return label_names(targets, wanted)
+
+    def encode_targets(self, split: str, targets: Sequence[Any], labels: tuple[str, ...]) -> np.ndarray:
+        """(N,) int64 numbers of the labels."""
+        numbers = label_numbers(split, targets, labels)
+        return np.array([numbers[label] for label in targets], dtype=np.int64)
+
+    def head(self, task: Task, settings: HeadSettings) -> ClassificationHeadConfig:
+        """One class per label."""
+        return ClassificationHeadConfig(classes=len(task.labels), **settings._asdict())
+
+    def scores(self, split: Split, predictions: np.ndarray, task: Task) -> ClassificationScores:
+        """Accuracy, macro F1, log loss, and every class by itself."""
+        return classification_scores(split.labels, predictions, task.labels)
+
+    def constant(self, fitted: Split, inputs: Sequence[Any], task: Task) -> np.ndarray:
+        """The relative frequency of each label."""
+        return np.tile(np.bincount(fitted.labels, minlength=len(task.labels)) / len(fitted), (len(inputs), 1))
+
+    def describe(self, predictions: Any, inputs: Sequence[Any], labels: tuple[str, ...], top: int) -> list[dict[str, Any]]:
+        """``label`` and ``probabilities``."""
+        rows = [top_probabilities(row, labels, top) for row in predictions]
+        return [{"label": next(iter(row)), "probabilities": row} for row in rows]
+
+    def resampled_scores(self, split: Split, predictions: np.ndarray, task: Task) -> np.ndarray:
+        """From counts of the classes alone, which is fast."""
+        return resample_classification(task.metric, split.labels, predictions.argmax(axis=1), len(task.labels))
+
+
+def top_probabilities(row: np.ndarray, labels: Sequence[str], top: int) -> dict[str, float]:
+    """The ``top`` most probable labels with their probabilities, the most probable first."""
+    return {labels[i]: round(float(row[i]), 4) for i in (-row).argsort(kind="stable")[:top]}

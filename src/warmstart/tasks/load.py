@@ -1,0 +1,196 @@
+r"""A labelled task from its manifest, a small YAML file.
+
+    name: trec
+    type: classification                     # the default; one of ``TASK_TYPES``
+    source: {pattern: '^(?P<label>[A-Z]+):\S+ (?P<text>.*)$', encoding: latin-1}    # applies to every source below
+    train: train_5500.label                  # a path, {path: …, as_label: …} or a list of these; relative to the manifest
+    validation: 0.1                          # a source; or a fraction or number of training examples to hold out, stratified
+    test: TREC_10.label                      # the same
+    unlabelled: [wiki.txt]                   # more text like that of the task, for continued pretraining
+
+The same files and the same seed give the same splits everywhere. Nothing is cleaned here: ``data/audit.py`` reports what is wrong
+with a task, and ``drop_leaks`` removes leaks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from warmstart.config import Config, read_yaml
+from warmstart.data.source import Source
+from warmstart.data.splits import held_out_count, strata, stratified_split
+from warmstart.data.task import Split, Task, subsample
+from warmstart.errors import ConfigError, DataError
+from warmstart.model.old_formats import TASK_TYPE_NAMES
+from warmstart.storage import atomic_folder
+from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.rows import Examples
+
+
+def known_type(name: str) -> str:
+    """The name of a task type itself. An old name is refused with the new one; ``ConfigError`` for an unknown one."""
+    if name in TASK_TYPE_NAMES and name not in list(TASK_TYPES):
+        raise ValueError(f"'{name}' is now '{TASK_TYPE_NAMES[name]}'")
+    return TASK_TYPES.known(name)
+
+
+class TaskSpec(Config):
+    """A task's manifest."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `labels: [0, 1]` as numbers
+
+    name: str
+    """what reports call the task"""
+    type: Annotated[str, AfterValidator(known_type)] = "classification"
+    """the task type: classification, multilabel, regression, multiple-choice, tagging or span"""
+    train: tuple[Source, ...]
+    """labelled examples to train on"""
+    validation: int | float | tuple[Source, ...]
+    """labelled examples to choose by: sources, or the fraction (below 1) or number of training examples to hold out"""
+    test: int | float | tuple[Source, ...]
+    """labelled examples to report on: sources, or the fraction (below 1) or number of training examples to hold out"""
+    unlabelled: tuple[Source, ...] = ()
+    """more text like that of the task"""
+    labels: tuple[str, ...] | None = None
+    """label names in the order wanted; else they are sorted"""
+    metric: str | None = None
+    """what a score means; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
+    limit: int | None = Field(default=None, gt=1)
+    """use at most this many training examples, stratified"""
+    source: dict[str, Any] = Field(default_factory=dict)
+    """settings of every source, unless the source has its own"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sources(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Write every form of source in full: a bare path, one mapping, or a list of these, over the common settings."""
+        if (old := values.get("kind")) is not None:
+            raise ValueError(f"'kind' is now 'type'; write type: {TASK_TYPE_NAMES.get(old, old)}")
+        common = values.get("source", {})
+        if not isinstance(common, dict):
+            raise ValueError(f"'source' must hold settings common to all sources, such as 'encoding: latin-1'; got {common!r}")
+        if "test" not in values:
+            raise ValueError("key 'test' is required; to hold training examples out for it give a fraction, such as test: 0.2")
+        full: dict[str, Any] = {
+            key: values[key] if _is_number(values[key]) else _full(key, values[key], common)
+            for key in ("train", "validation", "test", "unlabelled")
+            if key in values
+        }
+        return {**values, **full}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _full(key: str, value: Any, common: Mapping[str, Any]) -> tuple[Source, ...]:
+    entries = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(entry, str | dict | Source) for entry in entries) or (key != "unlabelled" and not entries):
+        number = ", a fraction or a number of examples" if key in ("validation", "test") else ""
+        raise ValueError(f"'{key}' must be a path, a source with a path, a list of these{number}; got {value!r}")
+    try:
+        return tuple(_one(entry, common, f"source of '{key}'") for entry in entries)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None  # the manifest's name is then put before it
+
+
+def _one(entry: str | dict[str, Any] | Source, common: Mapping[str, Any], where: str) -> Source:
+    if isinstance(entry, Source):
+        return entry
+    return Source.build({**common, **({"path": entry} if isinstance(entry, str) else entry)}, where)
+
+
+def load_task(path: str | Path, seed: int = 0) -> Task:
+    """The task in a manifest (or in the ``task.yaml`` of a folder); paths in it start at its own folder.
+
+    Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
+    """
+    file, spec = read_spec(path)
+    try:
+        return build_task(spec, file.parent, seed)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+
+
+def read_spec(path: str | Path) -> tuple[Path, TaskSpec]:
+    """A manifest (or the ``task.yaml`` of a folder): where it lies, and what it says. Raises ``ConfigError`` if it is wrong."""
+    file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
+    return file, TaskSpec.build(read_yaml(file), str(file))
+
+
+def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
+    """Read the sources of a manifest in ``folder``, hold out what it asks for, number the labels, and check everything.
+
+    Test, then validation, are held out of the training examples; a fraction is one of all training examples given.
+    """
+    task_type = TASK_TYPES[spec.type]
+    if spec.metric and spec.metric not in task_type.metrics:
+        raise ConfigError(f"a {task_type.name} task is scored by {', '.join(task_type.metrics)}, but 'metric' is {spec.metric}")
+    inputs, targets = read_sources(spec.train, folder, spec.type)
+    labels = task_type.label_names(targets, spec.labels)
+    train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels))
+    given, splits = len(train), {}
+    for name, wanted in (("test", spec.test), ("validation", spec.validation)):
+        if isinstance(wanted, tuple):
+            inputs, targets = read_sources(wanted, folder, spec.type)
+            splits[name] = Split(tuple(inputs), task_type.encode_targets(name, targets, labels))
+        else:
+            kept, held_out = stratified_split(strata(train.labels), held_out_count(given, wanted), seed)
+            train, splits[name] = train.take(kept), train.take(held_out)
+    unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
+    metric = spec.metric or task_type.metrics[0]
+    task = Task(spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type)
+    _check_train_covers(task)
+    return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
+
+
+def save_task(task: Task, folder: str | Path) -> Path:
+    """Write a task as ``task.yaml`` and one ndjson file per split; ``load_task`` reads the same task back.
+
+    Raises ``DataError`` for a task that has not one label per single text.
+    """
+    if not task.single_label or not all(isinstance(text, str) for split in task.splits().values() for text in split.texts):
+        raise DataError(f"only tasks with one label per single text can be written, but '{task.name}' is not one")
+    manifest: dict[str, Any] = {
+        "name": task.name,
+        "type": task.type,
+        **{name: f"{name}.ndjson" for name in task.splits()},
+        "unlabelled": [_at(source, Path.cwd()).to_dict() for source in task.unlabelled],
+        "labels": list(task.labels),
+        "metric": task.metric,
+    }
+    with atomic_folder(Path(folder)) as aside:
+        for name, split in task.splits().items():
+            rows = zip(split.texts, split.labels, strict=True)
+            lines = [json.dumps({"text": text, "label": task.labels[label]}, ensure_ascii=False) + "\n" for text, label in rows]
+            (aside / f"{name}.ndjson").write_text("".join(lines), encoding="utf-8", newline="\n")
+        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return Path(folder) / "task.yaml"
+
+
+def _at(source: Source, folder: Path) -> Source:
+    """The source with its paths starting at ``folder``."""
+    labels_path = None if source.labels_path is None else str(folder / source.labels_path)
+    return source.model_copy(update={"path": str(folder / source.path), "labels_path": labels_path})
+
+
+def read_sources(sources: Sequence[Source], folder: Path, type_name: str = "classification") -> Examples:
+    """The inputs and targets of all sources, whose paths start at ``folder``."""
+    parts = [TASK_TYPES[type_name].read(_at(source, folder)) for source in sources]
+    return [one for inputs, _ in parts for one in inputs], [one for _, targets in parts for one in targets]
+
+
+def _check_train_covers(task: Task) -> None:
+    """Raise ``DataError`` if a label has no training example (left)."""
+    for number in sorted(set(range(len(task.labels))) - set(task.train.labels.tolist())) if task.single_label else ():
+        elsewhere = ", ".join(f"{name} {int((split.labels == number).sum())}" for name, split in task.held_out().items())
+        raise DataError(
+            f"every label needs a training example, but {task.labels[number]!r} has none (examples elsewhere: {elsewhere}); "
+            "add one, or leave the label out"
+        )

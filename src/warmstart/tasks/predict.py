@@ -1,0 +1,79 @@
+"""Predictions of a fine-tuned model, whatever its task type.
+
+Letters: N inputs, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from warmstart.model.bundle import Bundle
+from warmstart.stats.calibration import apply_temperature
+from warmstart.tasks import task_type_for
+
+
+class Predictions(Sequence[dict[str, Any]]):
+    """One dictionary of plain values per input, in the order of the inputs. What is in it depends on the task type.
+
+    classification   {"label": "tea", "probabilities": {"tea": 0.91, "milk": 0.09}}
+    multilabel       {"labels": ["hot", "sweet"], "probabilities": {"hot": 0.8, "sweet": 0.7, "cold": 0.1}}
+    regression       {"number": 3.5}
+    multiple-choice  {"choice": 1, "alternative": "the river", "probabilities": [0.2, 0.8]}
+    tagging          {"words": ["I", "rub"], "tags": ["PRON", "VERB"]}
+    span             {"answer": "1912", "start": 12, "end": 16, "probability": 0.7}
+    """
+
+    def __init__(self, rows: Sequence[dict[str, Any]], probabilities: np.ndarray | None = None) -> None:
+        self._rows = list(rows)
+        self.probabilities = probabilities
+        """(N, C) probabilities, unrounded, columns in the order of the labels (or alternatives); None for types without them"""
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"Predictions({self._rows!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON."""
+        return {"predictions": self._rows}
+
+
+@overload
+def predict(bundle: Bundle, inputs: str, *, top: int = 3) -> dict[str, Any]: ...
+@overload
+def predict(bundle: Bundle, inputs: Sequence[Any], *, top: int = 3) -> Predictions: ...
+def predict(bundle: Bundle, inputs: str | Sequence[Any], *, top: int = 3) -> dict[str, Any] | Predictions:
+    """What a fine-tuned model predicts for each input; probabilities are calibrated if the bundle knows its temperature.
+
+    A single string is one input, as it would be typed on a command line, and gives one dictionary.
+
+    Inputs are texts, or pairs of texts if the task is about pairs; ``(text, *alternatives)`` for multiple choice, tuples of words
+    for tagging, ``(question, passage)`` for spans. Dictionaries hold the ``top`` most probable labels. Other inputs, their number
+    and their order never change a prediction. Raises ``ModelError`` for a model without a task head.
+    """
+    if isinstance(inputs, str):
+        return predict(bundle, [task_type_for(bundle).parse(inputs)], top=top)[0]
+    task_type, values = task_type_for(bundle), raw_predictions(bundle, inputs)
+    rows = task_type.describe(values, inputs, bundle.labels, top)
+    return Predictions(rows, values if task_type.probabilistic else None)
+
+
+def raw_predictions(bundle: Bundle, inputs: Sequence[Any]) -> Any:
+    """The same as arrays, in the form that the task type scores."""
+    task_type, model, tokenizer = task_type_for(bundle), bundle.model, bundle.tokenizer
+    values = task_type.predict(model, task_type.encode(model, tokenizer, inputs), tokenizer.specials.pad)
+    return apply_temperature(values, bundle.calibration.temperature) if bundle.calibration else values

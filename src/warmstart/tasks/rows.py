@@ -1,0 +1,68 @@
+"""Rows of a source's tables, and the values in their columns: what the task types share when they read examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from warmstart.data.read import source_files, source_format
+from warmstart.data.source import Source
+from warmstart.data.tables import read_table
+from warmstart.errors import DataError, suggest
+
+TableRow = Mapping[str, Any]
+"""column name -> value"""
+Examples = tuple[list[Any], list[Any]]
+"""inputs and their targets, equally many"""
+
+
+def table_rows(source: Source) -> Iterator[TableRow]:
+    """The rows of all tables of a source."""
+    for file in source_files(source):
+        yield from task_table(source, file).iter_rows(named=True)
+
+
+def task_table(source: Source, file: Path) -> pl.DataFrame:
+    """One table. Raises ``DataError`` for plain text, which has no columns."""
+    form = source_format(source, file)
+    if form in ("text", "pattern"):
+        raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet) for this task type")
+    return read_table(source, file, form)
+
+
+def value_of(row: TableRow, column: str, key: str) -> Any:
+    """The value in a column; ``key`` is the setting that names the column."""
+    if column not in row:
+        raise DataError(f"there is no column '{column}'; {suggest(column, list(row))}; name the column to read with '{key}: …'")
+    return row[column]
+
+
+def string_of(row: TableRow, column: str, key: str) -> str:
+    """The value in a column as a string; a missing value is the empty string."""
+    value = value_of(row, column, key)
+    return "" if value is None else str(value)
+
+
+def list_of(row: TableRow, column: str, source: Source, number: int) -> list[Any]:
+    """The list in a column; ``number`` is the row's number, from 1."""
+    value = value_of(row, column, column)
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+        raise DataError(f"row {number} of {source.path} must hold a list in '{column}', but holds {value!r}")
+    return list(value)
+
+
+def whole_number(value: Any) -> int | None:
+    """``1``, ``"1"`` and ``"1.0"`` -> 1; None for anything that is not a whole number."""
+    try:
+        return int(float(value)) if float(value).is_integer() else None
+    except (TypeError, ValueError):
+        return None
+
+
+def text_or_pair(row: TableRow, source: Source) -> str | tuple[str, str]:
+    """The text of a row; or the pair of texts, if the source names a second column."""
+    text = string_of(row, source.text, "text")
+    return text if source.second is None else (text, string_of(row, source.second, "second"))

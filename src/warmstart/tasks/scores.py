@@ -1,0 +1,112 @@
+"""Scores of predictions on one split of a task: named metrics, and the details of a classifier.
+
+Letters: N texts, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from warmstart.errors import ConfigError, suggest
+from warmstart.stats.calibration import log_loss
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Named metrics on one split. Of those that a task can choose, higher is better."""
+
+    values: dict[str, float]
+    """metric -> value"""
+    note: str = ""
+    """what a reader should know about them"""
+
+    header: ClassVar[tuple[str, ...]] = ("metric", "value")
+    """the columns of ``table``"""
+
+    def score(self, metric: str) -> float:
+        """The value of one metric. Raises ``ConfigError`` for an unknown one."""
+        if metric not in self.values:
+            raise ConfigError(f"unknown metric '{metric}'; {suggest(metric, self.values)}")
+        return self.values[metric]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row per metric."""
+        return [(name.replace("_", " "), f"{value:.4f}") for name, value in self.values.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All metrics as plain values, fit for JSON."""
+        return {**self.values, "note": self.note}
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """Precision, recall and F1 of one class."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+    """texts that have this label"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationScores(Scores):
+    """Scores of a classifier: accuracy, macro F1, log loss, and every class by itself."""
+
+    per_class: tuple[ClassScore, ...]
+    confusion: np.ndarray
+    """(C, C) counts: row = true label, column = predicted label"""
+    predicted: np.ndarray
+    """(N,) the most probable class of each text"""
+
+    header: ClassVar[tuple[str, ...]] = ("label", "precision", "recall", "F1", "texts")
+    """the columns of ``table``"""
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of texts whose most probable class is the true one."""
+        return self.values["accuracy"]
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean F1 over all C classes; a class that is never predicted, or has no text, counts as 0."""
+        return self.values["macro_f1"]
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -ln(probability of the true label), in nats; probabilities below 1e-12 count as 1e-12."""
+        return self.values["log_loss"]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row per class, in the task's order."""
+        return [(c.name, f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}", f"{c.support:,}") for c in self.per_class]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All scores as plain values, fit for JSON."""
+        return {**self.values, "per_class": [vars(row) for row in self.per_class], "confusion": self.confusion.tolist()}
+
+
+def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]) -> ClassificationScores:
+    """Scores of ``probabilities`` (N, C) against ``labels`` (N,), computed by scikit-learn.
+
+    The most probable class is the prediction; of equal ones the first.
+    """
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    assert probabilities.shape == (len(labels), len(names)), "one row per text, one column per class"
+    predicted, classes = probabilities.argmax(axis=1), np.arange(len(names))
+    parts = precision_recall_fscore_support(labels, predicted, labels=classes, zero_division=0)
+    rows = tuple(ClassScore(n, float(p), float(r), float(f), int(s)) for n, p, r, f, s in zip(names, *parts, strict=True))
+    values = {
+        "accuracy": float((predicted == labels).mean()),
+        "macro_f1": float(np.mean([row.f1 for row in rows])),
+        "log_loss": log_loss(probabilities, labels),
+    }
+    return ClassificationScores(
+        values=values, per_class=rows, confusion=confusion_matrix(labels, predicted, labels=classes), predicted=predicted
+    )

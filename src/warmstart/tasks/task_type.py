@@ -1,0 +1,155 @@
+"""What a task type decides: how its rows are read, which head it needs, what the head predicts, and how predictions are scored.
+
+Most types read one vector per text. This file does what they share; each file beside it holds what is particular to one type.
+
+Letters: B batch, N examples, C classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from warmstart.data.batches import labelled_batches
+from warmstart.data.encode import Encoded, encode
+from warmstart.data.read import read_documents
+from warmstart.data.source import Source
+from warmstart.data.task import Split, Task
+from warmstart.errors import ConfigError, DataError
+from warmstart.heads.head import TaskHead, TaskHeadConfig
+from warmstart.model.inference import run_in_batches
+from warmstart.model.model import Model
+from warmstart.stats.resampling import DRAWS, resample_indices
+from warmstart.tasks.rows import Examples, table_rows, text_or_pair
+from warmstart.tasks.scores import Scores
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.types import Batch
+
+Batches = Callable[[int], list[Batch]]
+"""step -> the batches of that step"""
+
+
+class HeadSettings(NamedTuple):
+    """What a user chooses about a head."""
+
+    pooling: str = "mean"
+    dropout: float = 0.1
+    hidden: Literal["none", "tanh", "relu"] = "none"
+
+
+class TaskType(ABC):
+    """One type of task. A new one is a subclass in a file of its own, and one row in ``TASK_TYPES``."""
+
+    name: ClassVar[str]
+    """what manifests call it"""
+    head_config: ClassVar[type[TaskHeadConfig]]
+    """the settings class of the head that it needs"""
+    metrics: ClassVar[tuple[str, ...]]
+    """what a task can be scored by; the first is the default"""
+    pooled: ClassVar[bool] = True
+    """the head reads one pooled vector per text, so the features of a frozen backbone can be cached"""
+    bounded: ClassVar[bool] = True
+    """scores lie between 0 and 1"""
+    probabilistic: ClassVar[bool] = False
+    """predictions are (N, C) probabilities"""
+    constant_rule: ClassVar[str]
+    """what ``constant`` does, in words"""
+
+    # ------------------------------------------------------------------------------------------------ examples
+
+    @abstractmethod
+    def read_rows(self, source: Source) -> Examples:
+        """All inputs of a source and their targets, with names as names."""
+
+    def read(self, source: Source) -> Examples:
+        """The inputs of a source and their targets. Raises ``DataError`` if there is none, or a row lacks what the type needs."""
+        inputs, targets = self.read_rows(source)
+        if not inputs:
+            raise DataError(f"{source.path} must hold at least one example, but is empty")
+        return inputs[: source.limit], targets[: source.limit]
+
+    def read_inputs(self, source: Source) -> list[Any]:
+        """The inputs of a source that has no targets: texts, or pairs if the source names a second column."""
+        if source.second is None:
+            return list(read_documents(source))
+        return [text_or_pair(row, source) for row in table_rows(source)]
+
+    def parse(self, text: str) -> Any:
+        """One input from a string, as typed on a command line. Raises ``DataError`` if the type needs more than one string."""
+        return text
+
+    def label_names(self, targets: Sequence[Any], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+        """The label names, in the order of their numbers. This type has none."""
+        if wanted is not None:
+            raise ConfigError(f"a task of type '{self.name}' has no labels; remove 'labels'")
+        return ()
+
+    @abstractmethod
+    def encode_targets(self, split: str, targets: Sequence[Any], labels: tuple[str, ...]) -> np.ndarray:
+        """(N, …) targets with names as numbers: see ``Split.labels``. Raises ``DataError`` for a name outside ``labels``."""
+
+    # ------------------------------------------------------------------------------------------------ model
+
+    @abstractmethod
+    def head(self, task: Task, settings: HeadSettings) -> TaskHeadConfig:
+        """The settings of the head that a task needs."""
+
+    def encode(self, model: Model, tokenizer: Tokenizer, inputs: Sequence[Any]) -> Encoded:
+        """Inputs as token ids."""
+        appended = getattr(model.head.config, "pooling", "") == "appended"
+        typed = model.backbone.config.token_types > 1
+        return encode(tokenizer, inputs, model.backbone.config.max_length, appended=appended, typed=typed)
+
+    def batches(self, split: Split, encoded: Encoded, size: tuple[int, int], seed: int, pad_id: int, *, causal: bool) -> Batches:
+        """``batches(step)`` for training; ``size`` is (examples per batch, batches per step)."""
+        return labelled_batches(encoded, split.labels, size, seed, pad_id, causal=causal)
+
+    def predict(self, model: Model, encoded: Encoded, pad_id: int, precision: str = "float32") -> Any:
+        """(N, ·) what the head predicts for each example, in order; without calibration."""
+        predictions = np.empty(0)
+        for indices, logits in run_in_batches(model, encoded, pad_id, precision):
+            rows = predictions_of(model, logits).numpy()
+            if not len(predictions):
+                predictions = np.empty((len(encoded), *rows.shape[1:]))
+            predictions[indices] = rows
+        return predictions
+
+    # ------------------------------------------------------------------------------------------------ predictions
+
+    @abstractmethod
+    def scores(self, split: Split, predictions: Any, task: Task) -> Scores:
+        """Every metric of predictions for the examples of a split."""
+
+    @abstractmethod
+    def constant(self, fitted: Split, inputs: Sequence[Any], task: Task) -> Any:
+        """Predictions for ``inputs`` that ignore them: the same for each, fitted to the targets of ``fitted``."""
+
+    @abstractmethod
+    def describe(self, predictions: Any, inputs: Sequence[Any], labels: tuple[str, ...], top: int) -> list[dict[str, Any]]:
+        """Each prediction as plain values, fit for a line of JSON; with probabilities of the ``top`` most probable classes."""
+
+    def resampled_scores(self, split: Split, predictions: Any, task: Task) -> np.ndarray:
+        """(R,) the task's metric on resamples of the split; the resamples are the same for every method."""
+        draws = resample_indices(len(split), DRAWS // 5)
+        return np.array([self.scores(split.take(i), take_predictions(predictions, i), task).score(task.metric) for i in draws])
+
+
+def predictions_of(model: Model, logits: Tensor) -> Tensor:
+    """What the head makes of its logits, in float64 on the processor."""
+    assert isinstance(model.head, TaskHead)
+    return model.head.predictions(logits.float().cpu().double())
+
+
+def head_loss(model: Model, logits: Tensor, targets: Tensor) -> Tensor:
+    """The head's own loss, summed over the batch."""
+    assert isinstance(model.head, TaskHead)
+    return model.head.loss(logits, targets)
+
+
+def take_predictions(predictions: Any, indices: np.ndarray) -> Any:
+    """The predictions for the examples at ``indices``."""
+    return predictions[indices] if isinstance(predictions, np.ndarray) else [predictions[index] for index in indices]

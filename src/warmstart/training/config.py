@@ -1,0 +1,76 @@
+"""The settings of a training run that any model and any data share."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from warmstart.config import Advanced, Config
+from warmstart.training.schedules import SCHEDULES
+
+
+class TrainConfig(Config):
+    """How long to train, and how. Name at most one budget: steps, tokens, epochs or minutes."""
+
+    renamed: ClassVar[dict[str, str]] = {"muon_rate": "muon_learning_rate", "floor": "min_lr_ratio"}
+
+    steps: int | None = Field(None, gt=0)
+    """budget in optimiser steps"""
+    tokens: int | None = Field(None, gt=0)
+    """budget in tokens read"""
+    epochs: float | None = Field(None, gt=0)
+    """budget in passes over the data"""
+    minutes: float | None = Field(None, gt=0)
+    """budget in minutes of training; such a run cannot be repeated bit for bit"""
+    batch: int = Field(16, gt=0)
+    """rows or texts in a batch"""
+    accumulate: Advanced[int] = Field(1, gt=0)
+    """batches whose gradients are summed before each step"""
+    learning_rate: float = Field(1e-3, gt=0)
+    """peak learning rate of AdamW"""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW for all parameters, or Muon for the matrices inside the blocks and AdamW for the rest"""
+    muon_learning_rate: Advanced[float] = Field(0.02, gt=0)
+    """peak learning rate of Muon"""
+    schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "cosine"
+    """learning-rate schedule: cosine, linear, trapezoid or constant"""
+    warmup: Advanced[float] = Field(0.05, ge=0, lt=1)
+    """fraction of the run in which the learning rate rises to its peak"""
+    min_lr_ratio: Advanced[float] = Field(0.0, ge=0, le=1)
+    """learning rate at the end, as a fraction of the peak"""
+    weight_decay: Advanced[float] = Field(0.1, ge=0)
+    """weight decay of matrices and embeddings; biases and norms have none"""
+    beta_2: Advanced[float] = Field(0.98, gt=0, lt=1)
+    """AdamW's second beta"""
+    clip: Advanced[float] = Field(1.0, ge=0)
+    """largest gradient norm; 0: no limit"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """precision of matrix products in training; auto: bfloat16 where the hardware multiplies it natively"""
+    evaluate_every: Advanced[int] = Field(0, ge=0)
+    """steps between held-out evaluations; 0: ten evaluations in a run"""
+    checkpoint_every: Advanced[int] = Field(0, ge=0)
+    """steps between checkpoints; 0: ten checkpoints in a run"""
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> TrainConfig:
+        named = [name for name in ("steps", "tokens", "epochs", "minutes") if getattr(self, name) is not None]
+        if len(named) > 1:
+            raise ValueError(f"name one budget, not {len(named)}: {', '.join(named)}; remove all but one")
+        return self
+
+    def count_steps(self, rows: int, row_tokens: float, epochs: float) -> int | None:
+        """The budget in steps, for epochs of ``rows`` rows with ``row_tokens`` tokens each; None for a budget in minutes.
+
+        ``epochs`` is the budget if the settings name none.
+        """
+        if self.minutes is not None:
+            return None
+        per_step = self.batch * self.accumulate
+        if self.tokens is not None:
+            return max(1, round(self.tokens / (per_step * row_tokens)))
+        return self.steps or max(1, round((self.epochs or epochs) * rows / per_step))
+
+    def count_text_steps(self, texts: int, mean_tokens: float, epochs: float) -> int | None:
+        """The same for texts: the last batch of an epoch may be short, but is a full step."""
+        return self.count_steps(-(-texts // self.batch) * self.batch, mean_tokens, epochs)

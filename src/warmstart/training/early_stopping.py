@@ -1,0 +1,56 @@
+"""Keeps the best weights of a run, and stops it when its evaluations no longer improve."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+
+class Restorable(Protocol):
+    """A model whose weights can be copied and put back."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every tensor to keep, by name."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Tensor], strict: bool = True) -> object:
+        """Put tensors back."""
+        ...
+
+
+class EarlyStopping:
+    """Remembers the weights of the best evaluation, and says when to stop.
+
+    Ties go to the later evaluation, whose weights have seen more. With ``keep="last"`` the weights of the last evaluation are kept.
+    ``patience`` counts evaluations without improvement, from the progress ``patience_from`` on: until then, part of the model may
+    still be frozen. A patience of 0 never stops a run.
+    """
+
+    def __init__(
+        self, model: Restorable, keep: Literal["best", "last"] = "best", patience: int = 0, patience_from: float = 0.0
+    ) -> None:
+        self.model, self.keep, self.patience, self.patience_from = model, keep, patience, patience_from
+        self.kept_score, self.kept_weights = float("-inf"), dict[str, Tensor]()
+        self.curve: list[tuple[int, float]] = []
+        """(step, score) of every evaluation"""
+        self.best_score, self.without_improvement = float("-inf"), 0
+
+    def update(self, step: int, score: float) -> None:
+        """Take note of an evaluation of the present weights."""
+        self.curve.append((step, score))
+        self.without_improvement = 0 if score > self.best_score else self.without_improvement + 1
+        self.best_score = max(self.best_score, score)
+        if self.keep == "last" or score >= self.kept_score:
+            self.kept_score = score
+            self.kept_weights = {name: tensor.detach().clone() for name, tensor in self.model.weights().items()}
+
+    def should_stop(self, progress: float) -> bool:
+        """Whether the last evaluations, as many as the patience allows, brought no improvement."""
+        if progress < self.patience_from:
+            self.without_improvement = 0
+        return 0 < self.patience <= self.without_improvement
+
+    def restore(self) -> None:
+        """Put the kept weights back."""
+        self.model.load_state_dict(self.kept_weights, strict=False)

@@ -1,0 +1,225 @@
+"""The one training loop: pretraining, every adaptation scheme and every run from scratch go through it.
+
+It knows no objective, no scheme and no file format. It asks for the batches of a step by the step's number, so that a run can be
+stopped anywhere and resumed as if it had never stopped. ``accumulate`` k batches of b count exactly as one of k b, also if they are
+ragged: the loss of a step is the sum over all its targets, divided by their number.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from warmstart.console import console
+from warmstart.device import autocast
+from warmstart.errors import DivergedError
+from warmstart.seeding import seed_torch
+from warmstart.training.allocator import keep_freed_memory
+from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from warmstart.training.compiled import compile_all, compiled
+from warmstart.training.config import TrainConfig
+from warmstart.training.log import MetricsLog, ProgressBar
+from warmstart.training.optimizers import Optimizer, ParameterGroup
+from warmstart.training.schedules import learning_rate_factor
+from warmstart.types import Batch
+
+LOG_EVERY = 10
+"""steps between two lines of ``metrics.jsonl``"""
+EVALUATIONS = 10
+"""evaluations, and checkpoints, in a run whose settings name no interval"""
+ASSUMED_STEPS = 2000
+"""the length of a run with a budget in minutes, to space its evaluations and checkpoints"""
+
+
+class Trainable(Protocol):
+    """What the loop needs of a model."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The summed loss of a batch's targets."""
+        ...
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every tensor to keep, by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What one run trains on, evaluates and reports."""
+
+    batches: Callable[[int], Sequence[Batch]]
+    """the batches of step n; a pure function of n"""
+    steps: int | None
+    """number of steps; None for a budget in minutes"""
+    seed: int
+    title: str = "training"
+    identity: str = ""
+    """a hash of data, tokenizer and settings; a checkpoint with another identity is refused"""
+    evaluate: Callable[[], dict[str, Any]] | None = None
+    """returns held-out metrics; called at intervals and at the end"""
+    groups: Sequence[ParameterGroup] | None = None
+    """the parameters to train; None: all"""
+    loss: Callable[[Batch], Tensor] | None = None
+    """the summed loss of a batch's targets; None: the model's own"""
+    penalty: Callable[[], Tensor] | None = None
+    """added to the mean loss once a step, whatever the batch: a regulariser of the weights"""
+    compile: Sequence[nn.Module] = ()
+    """parts of the model that torch compiles for the training steps"""
+    should_stop: Callable[[float], bool] | None = None
+    """called after each evaluation with the progress (0 to 1); True ends the run"""
+    callbacks: Sequence[Callable[[int, dict[str, Any]], None]] = ()
+    """called after each evaluation with the step and its metrics"""
+    progress_bar: bool = True
+
+
+@dataclass
+class TrainOutput:
+    """What a run took, and its log."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    """seconds of training, without evaluations"""
+    tokens: int = 0
+    """tokens read, without padding"""
+    log: list[dict[str, Any]] = field(default_factory=list)
+    """the lines of metrics.jsonl"""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens read per second of training, without padding."""
+        return self.tokens / max(self.seconds, 1e-9)
+
+
+def train(model: nn.Module, job: TrainingJob, config: TrainConfig, folder: Path | None = None) -> TrainOutput:
+    """Train ``model`` (an ``nn.Module`` that is ``Trainable``) in place; with a ``folder``, log there, and resume from there.
+
+    Raises ``DivergedError`` if the loss is no longer a number.
+    """
+    return _Run(model, job, config, folder).run()
+
+
+class _Run:
+    """The state of one run."""
+
+    def __init__(self, model: nn.Module, job: TrainingJob, config: TrainConfig, folder: Path | None) -> None:
+        self.model, self.job, self.config, self.folder = model, job, config, folder
+        self.trainable = cast(Trainable, model)  # the same object, by what the loop needs beyond nn.Module
+        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.optimizer = Optimizer(job.groups or [ParameterGroup(parameters)], config)
+        self.device = next(model.parameters()).device
+        self.loss = job.loss or self.trainable.loss
+        self.forwards = compile_all(job.compile)
+        self.stopped = False
+        self.output = TrainOutput()
+        self._resume()
+        self.metrics = MetricsLog(folder, self.output.steps)
+        self.output.log = self.metrics.rows
+
+    def run(self) -> TrainOutput:
+        """Step until the budget is spent."""
+        loss_sum = torch.zeros((), device=self.device)
+        target_count = 0
+        with keep_freed_memory(self.device), ProgressBar(self.job.title, show=self.job.progress_bar) as bar:
+            while not self.stopped and (progress := self._progress()) < 1:
+                started = time.perf_counter()
+                loss, targets = self._step(progress)
+                self.output.seconds += time.perf_counter() - started
+                loss_sum, target_count = loss_sum + loss, target_count + targets
+                finished = self._progress() >= 1
+                checkpoint = finished or self._due(self.config.checkpoint_every)
+                # the loss is checked before every checkpoint, so that a checkpoint never holds weights that are not numbers
+                if self.output.steps % LOG_EVERY == 0 or finished or (self.folder and checkpoint):
+                    mean = float(loss_sum) / max(1, target_count)
+                    self._log(mean, progress)
+                    bar.update(progress, mean, self.output.tokens_per_second)
+                    loss_sum, target_count = torch.zeros_like(loss_sum), 0
+                if self.job.evaluate and (finished or self._due(self.config.evaluate_every)):
+                    self._evaluate(self.job.evaluate)
+                    self.stopped = self.job.should_stop is not None and self.job.should_stop(self._progress())
+                if self.folder and (checkpoint or self.stopped):
+                    self._write_checkpoint(self.folder)
+        self.model.eval()
+        return self.output
+
+    def _step(self, progress: float) -> tuple[Tensor, int]:
+        """One optimiser step; returns the summed loss and the number of its targets."""
+        self.optimizer.unfreeze(progress)
+        self.model.train()
+        seed_torch(self.job.seed, "step", self.output.steps)
+        batches = self.job.batches(self.output.steps)
+        count = sum(batch.count for batch in batches)
+        total = torch.zeros((), device=self.device)
+        for batch in batches:
+            with autocast(self.config.precision, self.device), compiled(self.forwards):
+                loss = self.loss(batch.to(self.device))
+            (loss / max(1, count)).backward()
+            total = total + loss.detach()
+            self.output.tokens += int(batch.lengths.sum())
+        if self.job.penalty is not None:
+            self.job.penalty().backward()
+        self.optimizer.step(self._learning_rate_factor(progress), progress)
+        self.output.steps += 1
+        return total, count
+
+    def _learning_rate_factor(self, progress: float) -> float:
+        return learning_rate_factor(progress, self.config.schedule, self.config.warmup, self.config.min_lr_ratio)
+
+    def _progress(self) -> float:
+        """The fraction of the budget that is spent, counted to the middle of the next step: a warm-up's first step moves too."""
+        if self.job.steps is not None:
+            return 1.0 if self.output.steps >= self.job.steps else (self.output.steps + 0.5) / self.job.steps
+        assert self.config.minutes is not None, "a run needs a number of steps or of minutes"
+        return self.output.seconds / (60 * self.config.minutes)
+
+    def _log(self, loss: float, progress: float) -> None:
+        if not math.isfinite(loss):
+            raise DivergedError(
+                f"the loss became {loss} at step {self.output.steps}; lower the learning rate "
+                f"(now {self.config.learning_rate:g}), lengthen the warm-up, or use --precision float32"
+            )
+        row = {"step": self.output.steps, "tokens": self.output.tokens, "seconds": round(self.output.seconds, 2)}
+        row |= {"loss": round(loss, 5), "learning_rate_factor": self._learning_rate_factor(progress)}
+        self.metrics.add(row | {"tokens_per_second": round(self.output.tokens_per_second)})
+
+    def _evaluate(self, evaluate: Callable[[], dict[str, Any]]) -> None:
+        """Compute held-out metrics, log them, and hand them to the callbacks."""
+        self.model.eval()
+        metrics = evaluate()
+        self.metrics.add({"step": self.output.steps, "held_out": metrics})
+        if self.folder and not console.is_terminal:  # a terminal has the progress bar
+            losses = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if "loss" in name)
+            console.print(f"step {self.output.steps}: held-out {losses}, {self.output.tokens_per_second:,.0f} tokens/s")
+        for callback in self.job.callbacks:
+            callback(self.output.steps, metrics)
+
+    def _due(self, every: int) -> bool:
+        """Whether something is due that happens every ``every`` steps; 0: ``EVALUATIONS`` times in a run."""
+        every = every or max(1, (self.job.steps or ASSUMED_STEPS) // EVALUATIONS)
+        return self.output.steps % every == 0
+
+    def _write_checkpoint(self, folder: Path) -> None:
+        tensors = {f"model/{name}": tensor for name, tensor in self.trainable.weights().items()}
+        tensors |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state_tensors().items()}
+        tensors["tokens"] = torch.tensor(self.output.tokens)
+        write_checkpoint(folder / "checkpoints", Checkpoint(self.output.steps, self.output.seconds, tensors, self.job.identity))
+
+    def _resume(self) -> None:
+        checkpoint = read_checkpoint(self.folder / "checkpoints", self.job.identity) if self.folder else None
+        if checkpoint is None:
+            return
+        self.model.load_state_dict(_below("model/", checkpoint), strict=False)
+        self.optimizer.load_state_tensors(_below("optimizer/", checkpoint))
+        self.output.steps, self.output.seconds = checkpoint.step, checkpoint.seconds
+        self.output.tokens = int(checkpoint.tensors["tokens"])
+
+
+def _below(prefix: str, checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The tensors of a checkpoint whose names begin with ``prefix``, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in checkpoint.tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,105 @@
+"""Optimisers: torch's AdamW, and torch's Muon for the matrices inside the blocks with AdamW for everything else.
+
+They are built from groups of named parameters, so that a scheme decides what trains and at which learning rate. Their state is
+named by parameter, so that a checkpoint needs no pickle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from warmstart.training.config import TrainConfig
+from warmstart.training.schedules import Schedule, constant
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters that train alike."""
+
+    parameters: Mapping[str, nn.Parameter]
+    rate_factor: float = 1.0
+    """times the learning rate of the run"""
+    schedule: Schedule = constant
+    """a further factor of the learning rate; while it is 0 the group is frozen, and no gradient is computed for it"""
+    muon: bool = True
+    """its matrices inside the blocks may be trained by Muon"""
+
+
+def is_muon_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """Muon trains the matrices inside the blocks: no embeddings, heads, norms or biases (Jordan et al. 2024)."""
+    return parameter.ndim == 2 and ".blocks." in name
+
+
+class Optimizer:
+    """One or two of torch's optimisers that step together."""
+
+    def __init__(self, groups: Sequence[ParameterGroup], config: TrainConfig) -> None:
+        self.groups = groups
+        self.names = {parameter: name for group in groups for name, parameter in group.parameters.items()}
+        adam: list[dict[str, Any]] = []
+        muon: list[dict[str, Any]] = []
+        for group in groups:
+            matrices = {
+                n: p for n, p in group.parameters.items() if config.optimizer == "muon" and group.muon and is_muon_matrix(n, p)
+            }
+            others = [p for n, p in group.parameters.items() if n not in matrices]
+            for part in _adam_groups(others, config.learning_rate * group.rate_factor, config.weight_decay):
+                adam.append(part | {"schedule": group.schedule})
+            if matrices:
+                peak = config.muon_learning_rate * group.rate_factor
+                muon.append({"params": list(matrices.values()), "peak": peak, "schedule": group.schedule})
+        self.optimizers: list[torch.optim.Optimizer] = []
+        if adam:
+            fused = next(iter(self.names)).device.type in ("cpu", "cuda")
+            self.optimizers.append(torch.optim.AdamW(adam, betas=(0.9, config.beta_2), fused=fused))
+        if muon:
+            self.optimizers.append(torch.optim.Muon(muon, weight_decay=config.weight_decay, momentum=0.95))
+        self.clip = config.clip
+
+    def unfreeze(self, progress: float) -> None:
+        """Let the groups that train at ``progress`` have gradients, and freeze the others."""
+        for group in self.groups:
+            for parameter in group.parameters.values():
+                parameter.requires_grad_(group.schedule(progress) > 0)
+
+    def step(self, factor: float, progress: float = 0.0) -> None:
+        """Clip, set every learning rate to ``factor`` of its peak at ``progress``, step, clear the gradients."""
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(list(self.names), self.clip)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * factor * group["schedule"](progress)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """The whole state, as tensors named ``parameter|key``."""
+        return {
+            f"{name}|{key}": value
+            for optimizer in self.optimizers
+            for parameter, name in self.names.items()
+            for key, value in optimizer.state.get(parameter, {}).items()
+        }
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over the state that ``state_tensors`` gave."""
+        owners = {
+            self.names[p]: (optimizer, p) for optimizer in self.optimizers for g in optimizer.param_groups for p in g["params"]
+        }
+        for full_name, value in tensors.items():
+            name, key = full_name.split("|")
+            optimizer, parameter = owners[name]
+            optimizer.state[parameter][key] = value.to(parameter.device)
+
+
+def _adam_groups(parameters: Iterable[nn.Parameter], peak: float, decay: float) -> list[dict[str, Any]]:
+    """Matrices decay; vectors (biases, norms) do not."""
+    matrices = [p for p in parameters if p.ndim >= 2]
+    vectors = [p for p in parameters if p.ndim < 2]
+    pairs = [(matrices, decay), (vectors, 0.0)]
+    return [{"params": part, "weight_decay": part_decay, "peak": peak} for part, part_decay in pairs if part]

@@ -1,1 +1,0 @@
-"""What a user does, from end to end: the only places where the parts meet."""

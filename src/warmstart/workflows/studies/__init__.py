@@ -1,1 +1,0 @@
-"""Studies: what is inside a model. One file a command."""

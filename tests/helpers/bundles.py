@@ -1,0 +1,59 @@
+"""Tiny bundles and the settings that train them in a moment."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.models import make_backbone
+from warmstart.data.task import Split, Task
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.schemes import SCHEMES
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import PretrainRecord
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training.config import TrainConfig
+
+COMPOSITIONS = [
+    "full+scalar-mix",
+    "lora+scalar-mix",
+    "houlsby+lm-loss",
+    "gradual+discriminative",
+    "lora+bitfit",
+    "lp-ft+l2-sp",
+    "scalar-mix+gradual",
+]
+SCHEME_CASES = [*SCHEMES, *COMPOSITIONS]
+"""every scheme, and compositions of them"""
+
+
+def make_task() -> Task:
+    """Sentences about cats against sentences about other things; easy."""
+    texts = tuple(
+        f"{who} {does} the {what}." for who in ("She", "He", "I") for does in ("holds", "rubs") for what in ("cat", "river")
+    )
+    labels = np.array(["cat" not in text for text in texts], dtype=np.int64)
+    split = Split(texts, labels)
+    return Task("cats", ("cat", "other"), split, split, split, "accuracy")
+
+
+def classifier(tokenizer: Tokenizer) -> Model:
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    return Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
+
+
+def language_bundle(tokenizer: Tokenizer, objective: str = "masked", head: LMHeadConfig = LMHeadConfig()) -> Bundle:  # noqa: B008
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    model = Model(backbone, fresh_head(head, backbone, 0), causal=OBJECTIVES[objective].causal)
+    return Bundle(model, tokenizer, history=(PretrainRecord(objective=ObjectiveConfig(name=objective)),))
+
+
+def finetune_config(names: str, **changes: object) -> FineTuneConfig:
+    train_ = TrainConfig(learning_rate=5e-3, epochs=10, batch=4, precision="float32")
+    return FineTuneConfig.build(
+        {"scheme": names, "keep": "last", "train": train_.to_dict(), "options": {"adapter_width": 4}, **changes}
+    )

@@ -1,0 +1,88 @@
+"""Tiny tasks of every type."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from warmstart.commands.race.command import RaceConfig
+from warmstart.data.task import Split, Task
+
+
+def cats(seed: int = 0) -> Task:
+    """Sixty sentences of which half are about cats, in each split others."""
+    chance = np.random.default_rng(seed)
+
+    def split(count: int) -> Split:
+        labels = np.arange(count) % 2
+        texts = [
+            f"{chance.choice(['She', 'He', 'I', 'We', 'You'])} {chance.choice(['holds', 'rubs', 'can hold', 'found'])} "
+            f"{'the cat' if label else 'a river'} in {chance.integers(1000, 9999)}."
+            for label in labels
+        ]
+        return Split(tuple(texts), labels.astype(np.int64))
+
+    return Task("cats", ("other", "cat"), split(60), split(20), split(30))
+
+
+WHO, DOES, WHAT = ("She", "He", "I"), ("holds", "rubs", "can hold", "found"), ("cat", "dog", "river", "cats")
+
+
+def rows_of(type_name: str, count: int, seed: int) -> list[dict[str, Any]]:
+    """Sentences put together from a few words, with the targets of a task type."""
+    chance, rows = np.random.default_rng(seed), []
+    for _ in range(count):
+        who, does, what = (str(chance.choice(words)) for words in (WHO, DOES, WHAT))
+        text, year = f"{who} {does} the {what}.", int(chance.integers(1900, 1999))
+        row: dict[str, Any] = {"text": f"{text} {year}"}
+        if type_name == "classification":
+            row |= {"second": f"{chance.choice(WHO)} {does}", "label": what}
+        elif type_name == "multilabel":
+            row["label"] = [name for name in (what, "she") if name != "she" or who == "She"]
+        elif type_name == "regression":
+            row["label"] = 100.0 + 10 * WHO.index(who) + DOES.index(does)
+        elif type_name == "multiple-choice":
+            right = int(chance.integers(0, 2))
+            offered = [f"the {what}", f"the {WHAT[(WHAT.index(what) + 1) % 4]}"]
+            row |= {"alternatives": offered if right == 0 else offered[::-1], "label": right}
+        elif type_name == "tagging":
+            words = f"{text[:-1]} .".split()
+            row = {"text": words, "label": ["B-WHO" if w in WHO else "B-WHAT" if w in WHAT else "O" for w in words]}
+        elif type_name == "span":
+            row = {"text": "what?", "passage": f"{text} It was {year}.", "label": what}
+        rows.append(row)
+    return rows
+
+
+def write_task(folder: Path, type_name: str) -> Path:
+    """A manifest with three splits of one task type."""
+    folder.mkdir(parents=True)
+    for place, (name, count) in enumerate((("train", 48), ("validation", 16), ("test", 16))):
+        (folder / f"{name}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows_of(type_name, count, place)))
+    source = {"classification": {"second": "second"}, "span": {"second": "passage"}}.get(type_name, {})
+    manifest = {"name": type_name, "type": type_name, "source": source} | {
+        name: f"{name}.ndjson" for name in ("train", "validation", "test")
+    }
+    (folder / "task.yaml").write_text(yaml.safe_dump(manifest))
+    return folder / "task.yaml"
+
+
+def tune(scheme: str = "full", **train: Any) -> dict[str, Any]:
+    return {"scheme": scheme, "train": {"learning_rate": 5e-3, "epochs": 6, "batch": 8, "precision": "float32"} | train}
+
+
+def race_config(place: Path, **changes: object) -> RaceConfig:
+    given = {
+        "task": str(place / "task"),
+        "backbones": [str(place / "lm")],
+        "schemes": ["full"],
+        "rates": [1e-3, 5e-3],
+        "seeds": 2,
+        "out": str(place / "race"),
+        "tune": {"train": {"steps": 12, "batch": 8, "learning_rate": 5e-4}},
+    }
+    return RaceConfig.build(given | changes)

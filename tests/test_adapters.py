@@ -1,0 +1,295 @@
+"""An adapter computes what its paper says, every other part sees it, and it can be removed or merged."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import peft
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from helpers.models import make_backbone, make_language_model
+from warmstart.adapters import ADAPTERS, adapter_config, insert_adapter
+from warmstart.adapters.bottleneck import BottleneckConfig
+from warmstart.adapters.insertion import inserted_adapters, merge_adapters, remove_adapters
+from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.scalar_mix import ScalarMixConfig, last_hidden_state_without_mix
+from warmstart.backbone.attention import KVCache
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.taps import tapped
+from warmstart.config import Config
+from warmstart.errors import ConfigError, ModelError
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.model import files as bundle_file
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import load, save
+from warmstart.model.model import Model, fresh_head
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+IDS = torch.tensor([[5, 9, 2, 7], [8, 8, 3, 1]])
+CASES = [
+    BottleneckConfig(width=4),
+    BottleneckConfig(width=3, after=("feedforward",), activation="relu"),
+    LoraConfig(rank=2),
+    LoraConfig(rank=3, alpha=5, targets=("q", "k", "v", "out", "feedforward"), dropout=0.1),
+    LoraConfig(rank=2, targets=("qkv",)),
+    ScalarMixConfig(),
+]
+
+
+def with_random_adapter(config: Config, seed: int = 0, **switches: object) -> Backbone:
+    """A backbone with an adapter whose weights are not its initial ones."""
+    backbone = make_backbone(**switches)
+    insert_adapter(backbone, config, seed)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in backbone.named_parameters():
+            if any(part in name for part in ("adapter", "lora", "mix")):
+                parameter.normal_(std=0.3)
+    return backbone
+
+
+def output_of(backbone: Backbone) -> torch.Tensor:
+    with torch.no_grad():
+        return backbone(IDS).last_hidden_state
+
+
+def test_every_registered_adapter_is_tested() -> None:
+    """A new adapter must join the cases above."""
+    assert {case.kind for case in CASES} == set(ADAPTERS)
+
+
+@pytest.mark.parametrize("config", CASES, ids=str)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_an_adapter_can_be_removed(config: Config, norm: str) -> None:
+    """It changes the outputs; after ``remove_adapters`` they are the old ones to the bit, and no name and no hook is left."""
+    plain = make_backbone(norm=norm)
+    backbone = with_random_adapter(config, norm=norm)
+    assert inserted_adapters(backbone) == [config]
+    assert not torch.allclose(output_of(backbone), output_of(plain), atol=1e-3)
+    remove_adapters(backbone)
+    assert torch.equal(output_of(backbone), output_of(plain))
+    assert backbone.state_dict().keys() == plain.state_dict().keys()
+    assert inserted_adapters(backbone) == []
+    assert not any(part._forward_hooks for part in backbone.modules())
+
+
+@pytest.mark.parametrize("config", [case for case in CASES if case.kind != "scalar-mix"], ids=str)
+def test_training_starts_from_the_pretrained_model(config: Config) -> None:
+    """Freshly inserted bottlenecks and low-rank pairs are exactly the identity."""
+    backbone = make_backbone()
+    before = output_of(backbone)
+    insert_adapter(backbone, config, seed=0)
+    assert torch.equal(output_of(backbone), before)
+
+
+@pytest.mark.parametrize("config", CASES, ids=str)
+def test_a_deep_copy_is_independent(config: Config) -> None:
+    """A deep copy uses its own adapters: changing them does not change the original."""
+    backbone = with_random_adapter(config)
+    before, twin = output_of(backbone), copy.deepcopy(backbone)
+    assert torch.equal(output_of(twin), before)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.mul_(1.5)
+    assert torch.equal(output_of(backbone), before)
+    assert not torch.allclose(output_of(twin), before)
+
+
+@pytest.mark.parametrize("config", CASES, ids=str)
+def test_the_seed_determines_the_weights(config: Config) -> None:
+    """The same seed gives the same new weights, another seed gives others (a scalar mix has nothing random)."""
+    backbones = [make_backbone() for _ in range(3)]
+    for backbone, seed in zip(backbones, [0, 0, 1], strict=True):
+        insert_adapter(backbone, config, seed)
+    one, two, three = (backbone.state_dict() for backbone in backbones)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert all(torch.equal(one[name], three[name]) for name in one) == (config.kind == "scalar-mix")
+
+
+@pytest.mark.usefixtures("no_second_process")
+@pytest.mark.parametrize("config", CASES, ids=str)
+def test_a_bundle_stores_the_settings_of_adapters(config: Config, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """A saved and reloaded model gives the same outputs to the bit, and the manifest names the adapter's settings."""
+    backbone = with_random_adapter(config, vocab_size=tokenizer.vocab_size)
+    model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
+    again = load(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"), selftest=True)
+    with torch.no_grad():
+        assert torch.equal(model(IDS), again.model(IDS))
+    manifest = json.loads((tmp_path / "b" / "bundle.json").read_text())
+    assert manifest["adapters"] == [config.to_dict()]
+    assert inserted_adapters(again.model) == [config]
+
+
+def test_saving_checks_adapters_in_a_fresh_process(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Loading a model with two adapters needs nothing from the process that saved it."""
+    backbone = with_random_adapter(LoraConfig(rank=2), vocab_size=tokenizer.vocab_size)
+    insert_adapter(backbone, ScalarMixConfig(), 0)
+    model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
+    assert save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b").is_dir()
+
+
+def test_the_oldest_bundles_without_adapters_still_load(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first bundles had no key for adapters."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: None)
+    save(Bundle(make_language_model(vocab_size=tokenizer.vocab_size), tokenizer), tmp_path / "b")
+    file = tmp_path / "b" / "bundle.json"
+    manifest = json.loads(file.read_text())
+    del manifest["digest"], manifest["adapters"]
+    manifest["format"] = 1
+    file.write_text(json.dumps(manifest | {"digest": bundle_file._digest(manifest)}))
+    assert inserted_adapters(load(tmp_path / "b", selftest=True).model) == []
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_bottlenecks_go_where_the_papers_say(norm: str) -> None:
+    """A block with two adapters equals one written out by hand: x + A(attention), x + A(feed-forward), before the residual sum."""
+    backbone = with_random_adapter(BottleneckConfig(width=4), depth=1, positions="learned", norm=norm)
+    block, seen = backbone.blocks[0], {}
+
+    def note(name: str, value: torch.Tensor) -> torch.Tensor:
+        seen[name] = value
+        return value
+
+    with torch.no_grad(), tapped(backbone, {"blocks.0.attention.out": lambda x: note("mixed", x)}):
+        states = backbone(IDS)
+        x = states.hidden_states[0]
+
+        def adapter(part: nn.Module, y: torch.Tensor) -> torch.Tensor:
+            down, up = part.adapter.down, part.adapter.up
+            return y + F.gelu(y @ down.weight.T + down.bias) @ up.weight.T + up.bias
+
+        if norm == "pre":
+            x = x + adapter(block.attention, seen["mixed"])
+            x = x + adapter(block.feedforward, plain_feedforward(block, block.norm_2(x)))
+        else:
+            x = block.norm_1(x + adapter(block.attention, seen["mixed"]))
+            x = block.norm_2(x + adapter(block.feedforward, plain_feedforward(block, x)))
+    torch.testing.assert_close(states.hidden_states[1], x)
+
+
+def plain_feedforward(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return block.feedforward.out(F.gelu(block.feedforward.inner(x)))
+
+
+@given(st.integers(0, 10**6), st.floats(-2, 2))
+@settings(deadline=None, max_examples=10)
+def test_the_scalar_mix_is_equation_1(seed: int, gamma: float) -> None:
+    """gamma times the softmax-weighted sum over all L + 1 layers (Peters et al. 2018)."""
+    backbone = make_backbone(depth=3)
+    plain = output_of(backbone)
+    insert_adapter(backbone, ScalarMixConfig(), 0)
+    scores = torch.randn(4, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        backbone.scalar_mix.scores.copy_(scores)
+        backbone.scalar_mix.gamma.fill_(gamma)
+        states = backbone(IDS)
+    layers = [
+        (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, unbiased=False) + 1e-5).sqrt() for x in states.hidden_states[:-1]
+    ]
+    weights = scores.exp() / scores.exp().sum()
+    expected = gamma * sum(s * h for s, h in zip(weights, [*layers, plain], strict=True))
+    torch.testing.assert_close(states.last_hidden_state, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(backbone(ids=IDS).last_hidden_state.detach(), states.last_hidden_state)
+    torch.testing.assert_close(last_hidden_state_without_mix(backbone, states), plain)
+
+
+class Projections(nn.Module):
+    """Queries, keys and values as three layers: what peft adapts one by one, and ours as thirds of one."""
+
+    def __init__(self, fused: nn.Linear) -> None:
+        super().__init__()
+        width = fused.in_features
+        for i, name in enumerate("qkv"):
+            part = nn.Linear(width, width)
+            part.load_state_dict({key: getattr(fused, key)[i * width : (i + 1) * width] for key in ("weight", "bias")})
+            self.add_module(name, part)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.q(x), self.k(x), self.v(x)], dim=-1)
+
+
+def test_lora_agrees_with_peft() -> None:
+    """Same A, B, rank and alpha: the same outputs as peft's, unmerged and merged, and the same names of the pair."""
+    backbone = with_random_adapter(LoraConfig(rank=3, alpha=7.0), depth=1)
+    ours = backbone.blocks[0].attention.qkv
+    theirs = peft.get_peft_model(Projections(ours), peft.LoraConfig(r=3, lora_alpha=7, target_modules=["q", "v"]))
+    state = theirs.state_dict()
+    for name in ("q", "v"):
+        for matrix in ("lora_A", "lora_B"):
+            key = next(key for key in state if f".{name}.{matrix}." in key)
+            state[key].copy_(ours.get_submodule(f"lora_{name}").get_submodule(matrix).weight)
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x))
+        merge_adapters(backbone)
+        torch.testing.assert_close(ours(x), theirs.merge_and_unload()(x))
+
+
+@pytest.mark.parametrize(
+    ("attention", "targets"),
+    [
+        ("dot-product", ("q", "k", "v")),
+        ("dot-product", ("qkv", "out", "feedforward")),
+        ("synthesizer", ("v", "out", "feedforward")),
+    ],
+)
+def test_merging_gives_a_plain_model_with_equal_outputs(attention: str, targets: tuple[str, ...]) -> None:
+    """Merging folds the pairs into the weights and leaves nothing to merge."""
+    backbone = with_random_adapter(LoraConfig.build({"rank": 2, "targets": targets}), attention=attention)
+    before = output_of(backbone)
+    assert merge_adapters(backbone) is backbone
+    torch.testing.assert_close(output_of(backbone), before, atol=1e-5, rtol=1e-4)
+    assert backbone.state_dict().keys() == make_backbone(attention=attention).state_dict().keys()
+    with pytest.raises(ModelError, match="nothing to merge: only LoRA can be folded"):
+        merge_adapters(backbone)
+
+
+def test_merging_keeps_adapters_that_are_not_linear() -> None:
+    """LoRA is merged, a bottleneck beside it stays; a bottleneck alone cannot be merged."""
+    backbone = with_random_adapter(BottleneckConfig(width=4))
+    with pytest.raises(ModelError, match="nothing to merge"):
+        merge_adapters(backbone)
+    insert_adapter(backbone, LoraConfig(rank=2), 0)
+    before = output_of(backbone)
+    merge_adapters(backbone)
+    assert inserted_adapters(backbone) == [BottleneckConfig(width=4)]
+    torch.testing.assert_close(output_of(backbone), before)
+
+
+@pytest.mark.parametrize("config", [CASES[0], CASES[3], CASES[5]], ids=str)
+def test_generation_with_a_kv_cache_uses_adapters(config: Config) -> None:
+    """Token by token with a KV cache, the outputs equal those of the whole row at once."""
+    backbone = with_random_adapter(config)
+    cache = KVCache.empty(2, 8)
+    with torch.no_grad():
+        parts = [backbone(IDS[:, i : i + 1], kv_cache=cache).last_hidden_state for i in range(IDS.shape[1])]
+    torch.testing.assert_close(torch.cat(parts, dim=1), output_of(backbone), atol=1e-5, rtol=1e-4)
+
+
+def test_errors_say_what_to_do() -> None:
+    """Each message says what must hold and what to do."""
+    backbone = with_random_adapter(LoraConfig())
+    with pytest.raises(
+        ModelError,
+        match=r"has 'lora_q' already; remove it with remove_adapters\(model\), or fold it into the weights with merge_adapters",
+    ):
+        insert_adapter(backbone, LoraConfig(rank=2), 0)
+    with pytest.raises(ConfigError, match="synthesizer attention has no queries and keys.* cannot target q; use v, out"):
+        insert_adapter(make_backbone(attention="synthesizer"), LoraConfig(), 0)
+    with pytest.raises(ConfigError, match="nowhere to insert 'bottleneck': the backbone has no blocks"):
+        insert_adapter(make_backbone(depth=0), BottleneckConfig(), 0)
+    with pytest.raises(ConfigError, match="must name at least one matrix, and each only once, but names q, q"):
+        LoraConfig.build({"targets": ("q", "q")})
+    with pytest.raises(ModelError, match="must name its kind"):
+        adapter_config({"rank": 3})
+    with pytest.raises(ConfigError, match="unknown adapter 'lorra'; did you mean 'lora'"):
+        adapter_config({"kind": "lorra"})

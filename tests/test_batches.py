@@ -1,0 +1,183 @@
+"""Batches: every text once an epoch, padding only where it must be, and a step's batch known from its number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from helpers.models import SENTENCES, make_language_model
+from warmstart.data import pretraining_rows
+from warmstart.data.batches import labelled_batches, sorted_batches
+from warmstart.data.encode import Encoded, collate, encode, encode_pieces
+from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
+from warmstart.data.source import Source
+from warmstart.data.token_store import TokenStore, prepare_store
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.seeding import rng
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.types import IGNORE
+
+
+def texts_of(lengths: list[int]) -> Encoded:
+    """PretrainingRows whose first token is their own number, so that they can be told apart."""
+    rows = tuple(np.full(length, i + 5, dtype=np.int64) for i, length in enumerate(lengths))
+    return Encoded(rows, np.zeros(len(lengths), dtype=np.int64))
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 16), st.integers(0, 99), st.integers(0, 3))
+@settings(deadline=None, max_examples=60)
+def test_an_epoch_reads_every_text_once(lengths: list[int], batch: int, seed: int, epoch: int) -> None:
+    """With its own label, whatever the bucketing; and asking twice gives the same."""
+    encoded = texts_of(lengths)
+    labels = np.arange(len(lengths)) % 3
+    batches = labelled_batches(encoded, labels, (batch, 1), seed, 0, causal=False)
+    steps = -(-len(lengths) // batch)
+    seen = []
+    for step in range(epoch * steps, (epoch + 1) * steps):
+        (one,) = batches(step)
+        assert (one.ids == batches(step)[0].ids).all()
+        for row, label in zip(one.ids[:, 0].tolist(), one.targets.tolist(), strict=True):
+            assert label == labels[row - 5]
+            seen.append(row - 5)
+        assert one.count == len(one.ids) <= batch
+    assert sorted(seen) == list(range(len(lengths)))
+
+
+def test_bucketing_wastes_little() -> None:
+    """For 800 texts of 3 to 60 tokens, less than 12 % of what is read is padding; in random order it is over 40 %."""
+    lengths = rng(0, "lengths").integers(3, 61, 800).tolist()
+    batches = labelled_batches(texts_of(lengths), np.zeros(800, dtype=np.int64), (16, 1), 0, 0, causal=False)
+    read = sum(batches(step)[0].ids.numel() for step in range(50))
+    assert sum(lengths) / read > 0.88
+    shuffled = rng(0, "order").permutation(lengths)
+    assert sum(lengths) / sum(16 * shuffled[i : i + 16].max() for i in range(0, 800, 16)) < 0.6
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=50), st.integers(1, 100))
+@settings(deadline=None, max_examples=60)
+def test_reading_in_order_of_length_misses_nothing(lengths: list[int], tokens: int) -> None:
+    """Every text once, in batches of at most so many padded tokens (one text may be longer)."""
+    seen = []
+    for places, batch in sorted_batches(texts_of(lengths), tokens, 0, causal=False):
+        assert len(places) == 1 or batch.ids.numel() <= tokens
+        assert [int(ids[0]) - 5 for ids in batch.ids] == places.tolist()
+        seen += places.tolist()
+    assert sorted(seen) == list(range(len(lengths)))
+
+
+def test_collate_pads_on_the_right() -> None:
+    """The mask is True at real tokens, and absent where nothing is padded."""
+    batch = collate([np.array([5, 6, 7]), np.array([8])], np.array([1, 0]), 0, causal=True)
+    assert batch.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert batch.attention_mask is not None
+    assert batch.attention_mask.tolist() == [[True] * 3, [True, False, False]]
+    assert collate([np.array([5]), np.array([8])], None, 0, causal=True).attention_mask is None
+
+
+@pytest.mark.parametrize("appended", [False, True])
+def test_long_texts_lose_their_end_but_not_their_frame(tokenizer: Tokenizer, appended: bool) -> None:
+    """A text of any length begins and ends with its special tokens; what is cut is counted; an empty text is no accident."""
+    texts = ["She holds the cat and rubs the dog.", ""]
+    encoded = encode(tokenizer, texts, 5, appended=appended)
+    last = tokenizer.specials.cls if appended else tokenizer.specials.eos
+    whole = tokenizer.encode(texts)[0]
+    assert encoded.rows[0].tolist() == [tokenizer.specials.eos, *whole[:3], last]
+    assert encoded.cut.tolist() == [len(whole) - 3, 0]
+    assert encoded.rows[1].tolist() == [tokenizer.specials.eos, last]
+
+
+def blank_of_its_own() -> Tokenizer:
+    """As Llama 2 has it: a blank before every text, also before one that begins with a blank."""
+    backend = Backend(models.BPE(unk_token="<unk>"))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    backend.train_from_iterator(SENTENCES * 20, trainers.BpeTrainer(vocab_size=300, special_tokens=["<unk>", "<s>", "</s>"]))
+    backend.pre_tokenizer = None
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
+    return Tokenizer(backend.to_str())
+
+
+@pytest.mark.parametrize("kind", ["bytes", "wordpiece", "unigram", "word", "llama"])
+def test_words_are_encoded_as_the_text_that_they_make(kind: str) -> None:
+    """Whoever puts the blank before a word; each mark is where the word begins."""
+    if kind == "llama":
+        tokenizer = blank_of_its_own()
+    else:
+        tokenizer = train_tokenizer(SENTENCES * 20, TokenizerConfig(kind=kind, vocab_size=330, sentinels=0))  # type: ignore[arg-type]
+    words = [sentence.split() for sentence in SENTENCES]
+    found = encode_pieces(tokenizer, [[text[0], *(f" {word}" for word in text[1:])] for text in words], 64)
+    whole = encode(tokenizer, SENTENCES, 64)
+    for text, row, wanted, marks in zip(words, found.rows, whole.rows, found.piece_starts, strict=True):
+        assert row.tolist() == wanted.tolist()
+        spelled = [tokenizer.decode(row[a:b].tolist()).strip() for a, b in zip(marks, [*marks[1:], len(row) - 1], strict=True)]
+        assert kind in ("wordpiece", "word") or spelled == text
+
+
+def test_accumulated_steps_read_as_many_texts() -> None:
+    """Three batches of 4 a step: two steps read 24 texts, and the epochs join without a gap."""
+    encoded = texts_of([3] * 20)
+    batches = labelled_batches(encoded, np.zeros(20, dtype=np.int64), (4, 3), 0, 0, causal=False)
+    read = [int(row) - 5 for step in range(5) for batch in batches(step) for row in batch.ids[:, 0]]
+    assert len(read) == 60
+    assert all(sorted(read[i : i + 20]) == list(range(20)) for i in (0, 20, 40))
+
+
+@pytest.fixture(scope="module")
+def sentences(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    """A token store of short documents of different length."""
+    folder = tmp_path_factory.mktemp("sentences")
+    (folder / "text.txt").write_text("\n".join(" ".join(SENTENCES[: 1 + i % 3]) for i in range(12)))
+    return prepare_store([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
+
+
+def whole_documents(name: str) -> ObjectiveConfig:
+    return ObjectiveConfig(name=name, rows="documents", mask_rate=0.3)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_row_can_be_one_document(name: str, sentences: TokenStore, tokenizer: Tokenizer) -> None:
+    """Each document begins its row, nothing of a neighbour is in it, and what stands behind its last target is no text."""
+    rows = PretrainingRows(sentences, tokenizer.vocabulary(), whole_documents(name), 96)
+    assert len(rows) == sentences.documents == 12
+    batch = rows.batch(np.arange(12), rng(0, "documents"))
+    assert (batch.ids[:, 0] == tokenizer.specials.eos).all()
+    assert batch.targets is not None
+    assert int((batch.targets != IGNORE).sum()) == batch.count
+    padded = torch.arange(batch.ids.shape[1]) >= batch.lengths[:, None]
+    assert (batch.targets[padded] == IGNORE).all()
+    assert set(batch.ids[padded].tolist()) <= {tokenizer.specials.pad, *batch.ids[:, 0].tolist(), *tokenizer.specials.sentinels}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_like_length_are_the_same_batch(
+    name: str, seed: int, sentences: TokenStore, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row is in one part, with less padding; the summed loss and the number of targets are those of the whole."""
+    monkeypatch.setattr(pretraining_rows, "PART_TOKENS", 64)
+    model = make_language_model(vocab_size=tokenizer.vocab_size, max_length=96)
+    rows = PretrainingRows(sentences, tokenizer.vocabulary(), whole_documents(name), 96)
+    batch = rows.batch(np.arange(12), rng(seed, "documents"))
+    parts = split_by_length(batch)
+    assert len(parts) > 1
+    assert sum(part.count for part in parts) == batch.count
+    assert sum(len(part.ids) for part in parts) == 12
+    assert sum(part.ids.numel() for part in parts) < batch.ids.numel()
+    assert sum(int(part.lengths.sum()) for part in parts) == int(batch.lengths.sum())
+    with torch.no_grad():
+        assert float(sum(model.loss(part) for part in parts)) == pytest.approx(float(model.loss(batch)), rel=1e-5)
+
+
+def test_full_rows_stay_one_batch(sentences: TokenStore, tokenizer: Tokenizer) -> None:
+    """Packed rows have no padding, so there is nothing to even out."""
+    rows = PretrainingRows(sentences, tokenizer.vocabulary(), ObjectiveConfig(name="causal"), 24)
+    batch = rows.batch(np.arange(4), rng(0, "rows"))
+    assert split_by_length(batch) == [batch]
+    assert batch.lengths.tolist() == [24] * 4

@@ -1,0 +1,201 @@
+"""Confidence: temperature and calibration error against independent sums, and promises that hold on simulated texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from helpers.bundles import language_bundle
+from helpers.tasks import cats
+from warmstart.cli import main
+from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.data.task import Split
+from warmstart.errors import ModelError
+from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
+from warmstart.model.files import load, save
+from warmstart.stats.abstention import find_threshold
+from warmstart.stats.calibration import apply_temperature, expected_calibration_error, fit_temperature, reliability_bins
+from warmstart.tasks.load import save_task
+from warmstart.tasks.predict import raw_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+
+def drawn(count: int, temperature: float, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Labels drawn from true probabilities, and what a model says that is off by a temperature."""
+    chance = np.random.default_rng(seed)
+    logits = chance.normal(0, 2, (count, classes))
+    truth = softmax(logits, axis=1)
+    labels = (truth.cumsum(axis=1) > chance.random(count)[:, None]).argmax(axis=1)
+    return softmax(logits * temperature, axis=1), labels
+
+
+@pytest.mark.parametrize("distortion", [0.4, 1.0, 3.0])
+def test_a_known_distortion_is_found_and_mended(distortion: float) -> None:
+    """The fitted temperature is the one that was put in, and the calibration error falls to that of chance."""
+    said, labels = drawn(20_000, distortion)
+    temperature = fit_temperature(said, labels)
+    assert temperature == pytest.approx(distortion, rel=0.05)
+    mended = apply_temperature(said, temperature)
+    right = mended.argmax(axis=1) == labels
+    assert expected_calibration_error(mended.max(axis=1), right) < 0.015
+    if distortion != 1:
+        assert expected_calibration_error(said.max(axis=1), right) > 0.05
+
+
+def test_it_is_scikit_learns_temperature() -> None:
+    """Parity with CalibratedClassifierCV(method="temperature") on the same held-out logits."""
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.linear_model import LogisticRegression
+
+    chance = np.random.default_rng(1)
+    features, labels = chance.normal(0, 1, (600, 5)), chance.integers(0, 3, 600)
+    labels[features[:, 0] > 0.5] = 0
+    model = LogisticRegression(C=1e3).fit(features[:40], labels[:40])  # too sure: it has seen little
+    wrapped = CalibratedClassifierCV(FrozenEstimator(model), method="temperature").fit(features[40:], labels[40:])
+    said = model.predict_proba(features[40:])
+    ours = apply_temperature(said, fit_temperature(said, labels[40:]))
+    np.testing.assert_allclose(ours, wrapped.predict_proba(features[40:]), atol=2e-3)
+
+
+@given(st.integers(0, 1000), st.floats(0.06, 15))
+def test_no_label_changes(seed: int, temperature: float) -> None:
+    """Order stays, rows sum to one."""
+    said, _ = drawn(20, 1.0, seed=seed)
+    scaled = apply_temperature(said, temperature)
+    np.testing.assert_array_equal(scaled.argmax(axis=1), said.argmax(axis=1))
+    np.testing.assert_allclose(scaled.sum(axis=1), 1)
+
+
+def test_the_calibration_error_by_hand() -> None:
+    """Two bins of two texts: |0.55 - 0.5| and |0.95 - 0.5|; of four equal widths, 0.5 and 0.6 stand alone and 0.5 is on an edge."""
+    sure, right = np.array([0.5, 0.6, 0.9, 1.0]), np.array([True, False, True, False])
+    assert expected_calibration_error(sure, right, bins=2) == pytest.approx((0.05 + 0.45) / 2)
+    assert expected_calibration_error(sure, right, bins=4, equal_mass=False) == pytest.approx((0.5 + 0.6 + 2 * 0.45) / 4)
+    assert [one.count for one in reliability_bins(sure, right, bins=2)] == [2, 2]
+
+
+def test_equal_width_bins_are_the_brute_force_sum() -> None:
+    """A loop over bins, as the definition has it (Naeini et al. 2015)."""
+    chance = np.random.default_rng(2)
+    sure = chance.random(500)
+    right = chance.random(500) < sure
+    total = 0.0
+    for number in range(15):
+        inside = (sure > number / 15) & (sure <= (number + 1) / 15) if number else sure <= 1 / 15
+        if inside.any():
+            total += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
+    assert expected_calibration_error(sure, right, equal_mass=False) == pytest.approx(total)
+
+
+@pytest.mark.parametrize(("shape", "ties"), [((5, 1), None), ((2, 2), None), ((8, 1), 1)], ids=["sure", "spread", "tied"])
+def test_promises_hold_on_simulated_texts(shape: tuple[int, int], ties: int | None) -> None:
+    """Over 1,000 draws of held-out texts, the bar's true share of wrong labels passes 10 % in at most 5 % of them."""
+    chance = np.random.default_rng(3)
+
+    def texts(count: int) -> tuple[np.ndarray, np.ndarray]:
+        sure = chance.beta(*shape, count)
+        right = chance.random(count) < 0.6 * sure + 0.4 * sure**4  # too sure of itself
+        return (sure if ties is None else sure.round(ties)), right
+
+    endless, broken = texts(200_000), 0
+    for _ in range(1000):
+        bar = find_threshold(*texts(300), 0.1, 0.95)
+        given = endless[0] >= bar.threshold
+        broken += bool(given.any()) and (~endless[1][given]).mean() > 0.1
+    assert broken <= 50
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+def test_mapie_agrees_on_what_can_be_promised() -> None:
+    """Its controller of a risk with the same certainty admits bars near ours; neither is wildly below the other's threshold."""
+    control = pytest.importorskip("mapie.risk_control", reason="pip install mapie to run this test")
+    chance = np.random.default_rng(4)
+    sure = chance.uniform(0.5, 1, 2000)
+    positive = chance.random(2000) < sure  # calibrated: where it says yes with confidence p, it is right with p
+    risk = control.BinaryClassificationController(
+        predict_function=lambda rows: np.stack([1 - rows[:, 0], rows[:, 0]], axis=1),
+        risk="precision",
+        target_level=0.85,
+        confidence_level=0.95,
+        best_predict_param_choice="recall",
+    )
+    risk.calibrate(sure[:, None], positive.astype(int))
+    ours = find_threshold(sure, positive, 0.15, 0.95)
+    assert risk.best_predict_param == pytest.approx(ours.threshold, abs=0.06)
+
+
+@pytest.fixture
+def adapted(tmp_path: Path, tokenizer: Tokenizer, no_second_process: None) -> Path:
+    save_task(cats(), tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    return tmp_path
+
+
+def run(place: Path, out: str, **changes: object) -> AdaptConfig:
+    tune = {"train": {"epochs": 3, "batch": 8, "learning_rate": 5e-3}}
+    given = {"model": str(place / "lm"), "task": str(place / "task"), "out": str(place / out), "tune": tune, "seeds": 2}
+    return AdaptConfig.build(given | {"scratch": False, "baselines": False} | changes)
+
+
+def test_a_bundle_keeps_its_calibration(adapted: Path) -> None:
+    """Saved and loaded it is the same; predictions are calibrated; the report has a section on it."""
+    result = adapt(run(adapted, "run", calibration_fraction=0.5))
+    bundle = load(adapted / "run" / "bundle", selftest=True)
+    assert bundle.calibration
+    assert len(bundle.calibration.held_out) == 10
+    assert len(result.task.validation) == 10
+    expected = apply_temperature(result.best.test_predictions, bundle.calibration.temperature)
+    np.testing.assert_allclose(raw_predictions(bundle, result.task.test.texts), expected, atol=1e-6)
+    page = (adapted / "run" / "report.html").read_text()
+    assert "Can its confidence be trusted?" in page
+    assert "guaranteed error rate" in page
+
+
+def test_calibration_texts_choose_nothing() -> None:
+    """They are disjoint from the validation texts that remain, and drawn without regard to labels."""
+    task = cats()
+    rest, calibration = split_calibration_texts(task, 0.5)
+    assert calibration
+    assert sorted((*rest.validation.texts, *calibration.texts)) == sorted(task.validation.texts)
+    assert len(calibration) == 10
+    relabelled = replace(task, validation=Split(task.validation.texts, 1 - task.validation.labels))
+    assert split_calibration_texts(relabelled, 0.5)[1].texts == calibration.texts  # type: ignore[union-attr]
+    assert split_calibration_texts(task, 0.0) == (task, None)
+
+
+def test_predict_abstains_below_the_threshold(adapted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With few texts no threshold can guarantee 1% errors; a loose guarantee labels what is sure; no held-out texts: an error."""
+    adapt(run(adapted, "run", calibration_fraction=0.5))
+    capsys.readouterr()
+    assert main(["predict", str(adapted / "run"), "She holds the cat.", "--target-error", "0.01"]) == 0
+    out = capsys.readouterr()
+    assert json.loads(out.out)["label"] is None
+    assert "No threshold can guarantee" in out.err
+    assert main(["predict", str(adapted / "run"), "She holds the cat.", "--target-error", "0.6"]) == 0
+    assert json.loads(capsys.readouterr().out)["label"] == "cat"
+    adapt(run(adapted, "plain"))
+    assert main(["predict", str(adapted / "plain"), "She holds the cat.", "--target-error", "0.05"]) == 2
+    assert "adapt it with --calibration-fraction 0.5" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_language_model_has_no_calibration(adapted: Path) -> None:
+    """And no guarantee can be given with it."""
+    bundle = load(adapted / "lm")
+    assert bundle.calibration is None
+    with pytest.raises(ModelError, match="a guarantee needs held-out texts that chose nothing"):
+        threshold_for(bundle, 0.1, 0.95)
+
+
+def test_texts_that_are_all_right_leave_confidence_alone() -> None:
+    """No temperature is too low for them; none is made up."""
+    said = np.array([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1]])
+    assert fit_temperature(said, np.array([0, 1, 0])) == 1.0
+    assert fit_temperature(said, np.array([0, 1, 1])) > 1.0

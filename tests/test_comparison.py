@@ -1,0 +1,160 @@
+"""Comparisons say who won, by how much and how sure that is, whoever it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from warmstart.seeding import rng
+from warmstart.stats.comparison import Comparison, MethodResult, compare_pair, compare_pairs
+from warmstart.stats.multiple_testing import holm
+
+OURS = MethodResult("pretrained", (0.86, 0.84, 0.85), seconds=61.24, trainable=1_234_567)
+SCRATCH = MethodResult("from scratch", (0.70, 0.72, 0.71), seconds=60.0, trainable=1_234_567, note="1 of 3 runs collapsed")
+TFIDF = MethodResult("TF-IDF", (0.88,))
+
+
+def drawn(name: str, right: np.ndarray) -> MethodResult:
+    """A method whose answers (S, N) are right or wrong, with its resamples."""
+    texts = np.random.default_rng(9).integers(0, right.shape[1], (200, right.shape[1]))
+    return MethodResult(name, tuple(right.mean(axis=1).tolist()), resampled=np.array([run[texts].mean(axis=1) for run in right]))
+
+
+def test_a_win_is_a_sentence() -> None:
+    """Better, by how many points, between which bounds, over what; without resamples, that is these test texts alone."""
+    found = compare_pair(OURS, SCRATCH)
+    assert found.significant
+    assert found.sentence == (
+        "Pretrained is better than from scratch by 14.0 points (95% interval 9.0 to 19.0, over 3 seeds on these test texts)."
+    )
+
+
+def test_a_loss_is_said_as_plainly() -> None:
+    """Losing reads like winning, with positive bounds in order; a method without chance is the same for every seed."""
+    found = compare_pair(OURS, TFIDF)
+    assert found.significant
+    assert found.sentence == (
+        "Pretrained is worse than TF-IDF by 3.0 points (95% interval 0.5 to 5.5, over 3 seeds on these test texts)."
+    )
+
+
+def test_no_difference_is_claimed_from_noise() -> None:
+    """Where the interval holds zero, no one is better."""
+    found = compare_pair(MethodResult("a", (0.5, 0.7, 0.6)), MethodResult("b", (0.6, 0.6, 0.58)))
+    assert not found.significant
+    assert found.sentence.startswith("No significant difference between a and b: +0.7 points (95% interval -")
+
+
+def test_one_seed_shows_nothing() -> None:
+    """However large the difference, one seed claims nothing."""
+    found = compare_pair(MethodResult("a", (0.9,)), MethodResult("b", (0.1,)))
+    assert not found.significant
+    assert found.sentence == "A and b differ by +80.0 points on one seed, which shows nothing."
+    found = compare_pair(drawn("a", np.arange(200)[None] < 180), drawn("b", np.arange(200)[None] < 20))
+    assert not found.significant
+    assert found.sentence.startswith(
+        "A and b differ by +80.0 points on one seed, which shows nothing about other seeds (95% interval +7"
+    )
+    assert found.sentence.endswith(", over the test texts alone).")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 8), st.integers(0, 10_000))
+def test_equal_to_the_paired_t_test(seeds: int, seed: int) -> None:
+    """The interval is that of scipy's paired t test, and turns round with the two methods."""
+    a, b = rng(seed, "paired").random((2, seeds)).tolist()
+    found, back = (
+        compare_pair(MethodResult("a", tuple(a)), MethodResult("b", tuple(b))),
+        compare_pair(MethodResult("b", tuple(b)), MethodResult("a", tuple(a))),
+    )
+    expected = stats.ttest_rel(a, b).confidence_interval(0.95)
+    assert (found.difference.low, found.difference.high) == pytest.approx((max(-1, expected.low), min(1, expected.high)))
+    assert (back.difference.low, back.difference.high) == pytest.approx((-found.difference.high, -found.difference.low))
+    assert found.significant == back.significant
+
+
+def test_pairing_sees_what_means_hide() -> None:
+    """Seeds that are hard for both methods cancel out: a steady gain shows through a large spread."""
+    assert compare_pair(MethodResult("a", (0.420, 0.621, 0.819)), MethodResult("b", (0.4, 0.6, 0.8))).significant
+
+
+def test_equal_methods_are_not_told_apart_by_the_test_texts_they_met() -> None:
+    """Two methods as good as each other, on 200 new test texts each time: seeds alone tell them apart in most trials, wrongly."""
+    chance, claimed, alone = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        texts = chance.normal(0.84, 1, (2, 1, 200))
+        one, other = (drawn(name, side + chance.normal(0, 0.2, (5, 200)) > 0) for name, side in zip("ab", texts, strict=True))
+        claimed += compare_pair(one, other).significant
+        alone += compare_pair(replace(one, resampled=None), other).significant
+    assert claimed / 200 <= 0.09
+    assert alone / 200 > 0.5
+
+
+def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
+    """As Holm corrects the probabilities of each pair alone; what is seen follows, and the sentence says what was corrected."""
+    chance = np.random.default_rng(1)
+    rows = [drawn(str(level), chance.random((3, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
+    found = compare_pairs([(rows[0], other) for other in rows[1:]])
+    expected = holm([compare_pair(rows[0], other).p for other in rows[1:]])
+    assert [one.p for one in found] == pytest.approx(expected)
+    assert [one.sentence for one in found] == Comparison("accuracy", tuple(rows)).findings()
+    assert ", over 3 seeds and the test texts; corrected p " in found[0].sentence
+    assert all(one.significant == (p < 0.05) == ("better" in one.sentence) for one, p in zip(found, expected, strict=True))
+
+
+def test_seeds_without_spread_tell_no_chance() -> None:
+    """The same gap with every seed has no interval, and nothing is claimed of it; nor of no gap at all."""
+    found = compare_pair(MethodResult("a", (0.85,) * 3), MethodResult("b", (0.8,)))
+    assert not found.significant
+    assert found.sentence == "A and b differ by +5.0 points on each of 3 seeds; without spread, significance is unknown."
+    assert compare_pair(MethodResult("a", (0.8,) * 3), MethodResult("b", (0.8,))).sentence == (
+        "No difference between a and b: +0.0 points on each of 3 seeds."
+    )
+
+
+def test_shares_end_at_none_and_all() -> None:
+    """No accuracy above 100 % or below 0, no difference above 100 points; a correlation may be below 0."""
+    high, low = MethodResult("a", (0.99, 1.0, 0.9)), MethodResult("b", (0.0, 0.02, 0.0))
+    assert str(high.interval) == "96.3% (82.7 to 100.0)"
+    assert str(low.interval).startswith("0.7% (0.0 to ")
+    assert replace(low, bounded=False).interval.low < 0
+    assert compare_pair(MethodResult("a", (0.9, 1.0)), MethodResult("b", (0.1, 0.0))).difference.high == 1
+
+
+def test_unequal_seeds_are_our_mistake() -> None:
+    """Three scores cannot be paired with two."""
+    with pytest.raises(AssertionError, match="same seeds"):
+        compare_pair(OURS, MethodResult("b", (0.1, 0.2)))
+
+
+def test_table_is_ranked() -> None:
+    """The best mean stands first, the question's method where it belongs; what took no training has no seconds."""
+    table = Comparison("accuracy", (OURS, SCRATCH, TFIDF)).table()
+    assert table == [
+        ("TF-IDF", "88.0% (one run)", "-", "-", ""),
+        ("pretrained", "85.0% (82.5 to 87.5)", "61.2", "1,234,567", ""),
+        ("from scratch", "71.0% (68.5 to 73.5)", "60.0", "1,234,567", "1 of 3 runs collapsed"),
+    ]
+
+
+def test_sentences_hold_the_first_against_each() -> None:
+    """One sentence per other method, in the order given."""
+    said = Comparison("accuracy", (OURS, SCRATCH, TFIDF)).findings()
+    assert [sentence.split(" by ")[0] for sentence in said] == [
+        "Pretrained is better than from scratch",
+        "Pretrained is worse than TF-IDF",
+    ]
+
+
+def test_plain_is_json() -> None:
+    """The plain form goes through strict JSON unchanged: a missing interval is null, never NaN."""
+    plain = Comparison("accuracy", (OURS, SCRATCH, TFIDF)).to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["rows"][2]["low"] is None
+    assert plain["rows"][0]["mean"] == pytest.approx(0.85)

@@ -1,0 +1,129 @@
+"""Settings: keys are checked, old keys and flags name the new ones, YAML files are read with their variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import pytest
+from pydantic import Field
+from tyro.conf import arg
+
+from warmstart.cli import main, parse
+from warmstart.config import Config, read_yaml
+from warmstart.errors import ConfigError
+
+
+class Inner(Config):
+    """A group of settings."""
+
+    renamed: ClassVar[dict[str, str]] = {"size": "width"}
+
+    width: int = Field(4, gt=0)
+    """a number"""
+
+
+class Middle(Inner):
+    """A group that inherits renamed keys and adds one."""
+
+    renamed: ClassVar[dict[str, str]] = {"fast": "quick"}
+
+    quick: bool = True
+    """a switch"""
+
+
+class Outer(Config):
+    """Settings with a flattened group and one with a prefix."""
+
+    renamed: ClassVar[dict[str, str]] = {"first": "limit", "quick_run": "quick"}
+
+    limit: int | None = None
+    """another number"""
+    flat: Annotated[Middle, arg(name="")] = Middle()
+    group: Inner = Inner()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"limt": 3}, "settings: unknown key 'limt'; did you mean 'limit'? known: flat, group, limit"),
+        ({"first": 3}, "settings: unknown key 'first'; it is now 'limit'"),
+        ({"group": {"size": 3}}, "settings: unknown key 'group.size'; it is now 'width'"),
+        ({"flat": {"size": 3}}, "settings: unknown key 'flat.size'; it is now 'width'"),
+        ({"flat": {"fast": False}}, "settings: unknown key 'flat.fast'; it is now 'quick'"),
+        (
+            {"group": {"width": "three"}},
+            "settings: 'group.width' Input should be a valid integer, unable to parse string as an integer (got 'three')",
+        ),
+        ({"group": {"width": 0}}, "settings: 'group.width' Input should be greater than 0 (got 0)"),
+    ],
+)
+def test_wrong_keys_and_values_are_named(values: dict[str, object], message: str) -> None:
+    """An unknown key names the nearest known one, an old key its new name, a wrong value what must hold."""
+    with pytest.raises(ConfigError) as caught:
+        Outer.build(values)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--first", "3"], "unknown flag --first; it is now --limit"),
+        (["--first=3"], "unknown flag --first; it is now --limit"),
+        (["--size", "3"], "unknown flag --size; it is now --width"),
+        (["--no-fast"], "unknown flag --fast; it is now --quick"),
+        (["--group.size", "3"], "unknown flag --group.size; it is now --group.width"),
+    ],
+)
+def test_a_flag_of_an_earlier_version_names_the_present_one(words: list[str], message: str) -> None:
+    """In flattened groups, in groups with a prefix, and as a switch that is turned off."""
+    with pytest.raises(ConfigError) as caught:
+        parse(Outer, words, "warmstart test")
+    assert str(caught.value) == message
+
+
+def test_present_flags_are_never_refused() -> None:
+    """A name that is both an old key of one group and a present flag is a present flag."""
+
+    class Clash(Config):
+        renamed: ClassVar[dict[str, str]] = {"width": "breadth"}
+
+        breadth: int = 1
+        """a number"""
+        flat: Annotated[Inner, arg(name="")] = Inner()
+
+    assert parse(Clash, ["--width", "7"], "warmstart test").flat.width == 7
+
+
+def test_the_command_line_names_new_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a real command, with exit code 2."""
+    assert main(["pretrain", "nowhere", "--max-tokens", "64"]) == 2
+    assert capsys.readouterr().err == "warmstart: unknown flag --max-tokens; it is now --max-length\n"
+
+
+def test_yaml_reads_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``${NAME}`` comes from the names given or the environment, ``${NAME:-default}`` has a default; an unset one is an error."""
+    file = tmp_path / "settings.yaml"
+    file.write_text("a: ${GIVEN}\nb: ${SET}\nc: ${UNSET:-7}\n")
+    monkeypatch.setenv("SET", "from the environment")
+    assert read_yaml(file, {"GIVEN": "one"}) == {"a": "one", "b": "from the environment", "c": 7}
+    file.write_text("a: ${UNSET}\n")
+    with pytest.raises(ConfigError, match=r"uses \$\{UNSET\}, but the environment variable UNSET is not set; set it"):
+        read_yaml(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("a: [", "is not valid YAML"), ("- a", "must hold 'key: value' settings, but holds a list"), ("", "but holds nothing")],
+)
+def test_a_file_that_holds_no_settings_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    """Bad YAML, a list, nothing."""
+    (tmp_path / "settings.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        read_yaml(tmp_path / "settings.yaml")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """With what was expected of it."""
+    with pytest.raises(ConfigError, match=r"no such file: .*none\.yaml \(a YAML file of settings is needed\)"):
+        read_yaml(tmp_path / "none.yaml")

@@ -1,0 +1,188 @@
+"""Continued pretraining: never on text that is scored, undone to the bit if it does not help, combined with every scheme."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.bundles import language_bundle
+from helpers.tasks import cats
+from warmstart.adapters import insert_adapter
+from warmstart.adapters.insertion import inserted_adapters
+from warmstart.adapters.lora import LoraConfig
+from warmstart.cli import main
+from warmstart.commands.race.command import RaceConfig, race
+from warmstart.data.source import Source
+from warmstart.data.task import Split, Task
+from warmstart.errors import DataError
+from warmstart.finetuning import continued
+from warmstart.finetuning.continued import continue_pretraining, decide, pretraining_texts
+from warmstart.finetuning.schemes import SchemeOptions
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.files import load, save
+from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord, StageEvaluation
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+QUICK = SchemeOptions(dapt_epochs=4, dapt_learning_rate=5e-3)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    """Sentences about cats, with more text like them; two of its lines are in the test split."""
+    base = cats()
+    more = [f"We found {what} in {year}." for what in ("a cat", "the river", "a dog") for year in range(1900, 1960)]
+    file = tmp_path / "more.txt"
+    file.write_text("\n\n".join([*more, base.test.texts[0].upper(), "  " + base.test.texts[1]]))
+    return replace(base, unlabelled=(Source(path=str(file)),))
+
+
+def test_scored_texts_are_never_read(task: Task) -> None:
+    """Whatever their case and spacing, texts of validation and test are left out and counted; the rest is read once."""
+    texts, left_out = pretraining_texts(task, task.train.texts)
+    scored = {text.lower() for split in (task.validation, task.test) for text in split.texts}
+    assert not scored & {text.lower().strip() for text in texts}
+    assert left_out == 2
+    assert len(texts) == len(set(texts)) == 180 + len(set(task.train.texts))
+
+
+def test_calibration_texts_are_never_read(task: Task) -> None:
+    """They are left out like the test split; a pair is one text, and case is ignored as in the audit."""
+    calibration = Split(("We found a cat in 1900.",), task.test.labels[:1])
+    texts, left_out = pretraining_texts(task, task.train.texts, calibration)
+    assert "We found a cat in 1900." not in texts
+    assert left_out == 3
+    pairs = replace(task, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
+    assert pretraining_texts(pairs, [("STRASSE nach", "Norden"), ("one", "other")]) == (["one other"], 1)
+
+
+@given(st.lists(st.sampled_from(["a b", "A  b", "c", "d e", " d e "])), st.lists(st.sampled_from(["a b", "c", "x"]), min_size=1))
+@settings(max_examples=30)
+def test_no_scored_text_is_read(training: list[str], tested: list[str]) -> None:
+    """For any texts: what is read and what is scored share no text, and every text left out is counted."""
+    base = cats()
+    small = replace(base, test=Split(tuple(tested), base.test.labels[: len(tested)]), validation=Split((), base.test.labels[:0]))
+    texts, left_out = pretraining_texts(small, training)
+    assert not {" ".join(t.lower().split()) for t in texts} & {" ".join(t.lower().split()) for t in tested}
+    assert left_out + sum(training.count(text) for text in texts) == len(training)
+
+
+@pytest.mark.parametrize("objective", ["masked", "causal"])
+def test_only_the_backbone_and_the_language_head_change(objective: str, task: Task, tokenizer: Tokenizer) -> None:
+    """The loss falls; the tokenizer and the original bundle stay the same; the history records it; a repeat gives the same bits."""
+    bundle = language_bundle(tokenizer, objective)
+    before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
+    done = continue_pretraining(bundle, task, QUICK, 0)
+    assert done.evaluations[0].stage == "before"
+    assert done.evaluations[-1].loss < done.evaluations[0].loss
+    assert done.bundle.tokenizer is bundle.tokenizer
+    assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
+    record = done.bundle.history[-1]
+    assert isinstance(record, ContinuedPretrainingRecord)
+    assert (record.left_out, record.texts) == (2, 240)
+    moved = any(not torch.equal(before[name], tensor) for name, tensor in done.bundle.model.state_dict().items())
+    assert moved == record.kept
+    again = continue_pretraining(bundle, task, QUICK, 0)
+    assert all(torch.equal(again.bundle.model.state_dict()[name], t) for name, t in done.bundle.model.state_dict().items())
+
+
+def test_a_pilot_that_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run stops after the pilot, and the weights are the pretrained ones, to the bit."""
+    steps = list[int]()
+    train = continued.train
+    monkeypatch.setattr(continued, "train", lambda model, job, config: (steps.append(job.steps), train(model, job, config))[1])
+    monkeypatch.setattr(continued, "MIN_GAIN", 0.99)
+    bundle = language_bundle(tokenizer)
+    done = continue_pretraining(bundle, task, QUICK, 0)
+    whole = continue_pretraining(bundle, task, QUICK.model_copy(update={"dapt_pilot": 0.0}), 0)
+    assert steps[0] == pytest.approx(0.2 * steps[1], abs=1)
+    assert [one.stage for one in done.evaluations] == ["before", "pilot"]
+    assert [one.stage for one in whole.evaluations] == ["before", "end"]
+    for result in (done, whole):
+        assert result.decision.endswith("The pretrained weights are kept.")
+        assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in result.bundle.model.state_dict().items())
+
+
+def evaluation(stage: str, loss: float, probe: float, error: float) -> StageEvaluation:
+    return StageEvaluation(stage=stage, loss=loss, probe_accuracy=probe, standard_error=error, seconds=1.0)
+
+
+def test_both_measures_must_agree() -> None:
+    """The loss must fall by a hundredth, and the probe must not fall by more than one standard error."""
+    before = evaluation("before", 4.0, 0.80, 0.0)
+    cases = {(3.95, 0.80): True, (3.95, 0.795): True, (3.95, 0.78): False, (3.99, 0.90): False, (4.2, 0.81): False}
+    for (loss, probe), helps in cases.items():
+        assert decide(before, evaluation("pilot", loss, probe, 0.01))[0] == helps
+
+
+def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> None:
+    """LoRA stays in the backbone; a head with weights of its own is trained further."""
+    bundle = language_bundle(tokenizer, "causal", LMHeadConfig(tied=False))
+    insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
+    done = continue_pretraining(bundle, task, QUICK, 0)
+    assert inserted_adapters(done.bundle.model.backbone) == [LoraConfig(rank=2)]
+    assert done.bundle.model.state_dict().keys() == bundle.model.state_dict().keys()
+
+
+def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
+    """A text or two teach nothing, and leave nothing to hold out."""
+    base = cats()
+    few = replace(base, train=base.train.take(base.train.labels[:2] * 0), unlabelled=())
+    with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add texts under 'unlabelled'"):
+        continue_pretraining(language_bundle(tokenizer, "causal"), few, QUICK, 0)
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_adapt_continues_pretraining_first(
+    task: Task, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``dapt+lora`` on the command line: the report says what it brought; a model without a language head is refused."""
+    save_task(task, tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    base = [
+        "--scheme",
+        "dapt+lora",
+        "--seeds",
+        "1",
+        "--no-scratch",
+        "--no-baselines",
+        "--steps",
+        "5",
+        "--dapt-learning-rate",
+        "5e-3",
+    ]
+    assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), "--out", str(tmp_path / "run"), *base]) == 0
+    assert "Continued pretraining" in (tmp_path / "run" / "report.html").read_text()
+    kinds = [type(record) for record in load(tmp_path / "run" / "bundle").history]
+    assert kinds[-2:] == [ContinuedPretrainingRecord, AdaptRecord]
+    capsys.readouterr()
+    assert main(["adapt", str(tmp_path / "run"), str(tmp_path / "task"), "--out", str(tmp_path / "again"), *base]) == 2
+    assert "lm-loss and dapt need a pretrained language head" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_race_continues_pretraining_once(
+    task: Task, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both methods with ``dapt`` share one continued backbone and report its seconds; the next call finds it."""
+    save_task(task, tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    config = RaceConfig.build({
+        "task": str(tmp_path / "task"), "backbones": [str(tmp_path / "lm")], "schemes": ["dapt+full", "dapt+probe"], "seeds": 1,
+        "rates": [1e-3], "scratch": False, "labels": 30, "out": str(tmp_path / "race"),
+        "tune": {"train": {"steps": 3, "learning_rate": 5e-4}},
+    })  # fmt: skip
+    found = race(config)
+    assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
+    assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.standings}
+    assert "of going on with pretraining, once" in next(s.note for s in found.standings if s.name == "dapt+full")
+    monkeypatch.setattr("warmstart.finetuning.continued.continue_pretraining", lambda *_: pytest.fail("it was done already"))
+    race(config)
+    assert json.loads((tmp_path / "race" / "race.json").read_text())["labels"] == 30

@@ -1,0 +1,32 @@
+"""The machine: whether other programs use its cores."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+import torch
+
+from warmstart import device
+
+
+def test_a_busy_machine_gets_a_warning_with_the_right_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads beside a busy core wait for each other; one thread has a core of its own and gets no warning."""
+    monkeypatch.setattr(device, "_allowed_cores", lambda: [0, 1])
+    monkeypatch.setattr(psutil, "cpu_percent", lambda seconds, percpu: [80.0, 20.0, 100.0])  # the third core is not ours
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    warning = str(device.busy_warning())
+    assert "other programs use 1.0 of 2 cores, and this one runs 2 threads" in warning
+    assert warning.endswith("set OMP_NUM_THREADS=1 to wait less")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert device.busy_warning() is None
+
+
+def test_busy_cores_are_counted() -> None:
+    """Never fewer than none, nor more than there are."""
+    assert 0 <= device.cores_used_by_others(0.05) <= len(device._allowed_cores())
+
+
+def test_a_report_names_the_machine() -> None:
+    """With its cores and torch's version."""
+    assert f"{psutil.cpu_count()} cores" in device.describe_machine(torch.device("cpu"))
+    assert torch.__version__ in device.describe_machine(torch.device("cpu"))

@@ -1,0 +1,305 @@
+"""Comparing two models: each measure agrees with a plain loop, and what did not change is reported as exactly unchanged."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import jensenshannon
+
+from helpers.models import SENTENCES, make_language_model
+from warmstart.adapters import insert_adapter
+from warmstart.adapters.bottleneck import BottleneckConfig
+from warmstart.adapters.insertion import merge_adapters
+from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.cli import main
+from warmstart.errors import DataError, ModelError
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.inspection.attention import attention_weights
+from warmstart.inspection.cka import cka_grid
+from warmstart.inspection.passages import language_passages, passage_losses
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.model.model import Model, fresh_head, swap_head
+from warmstart.seeding import rng
+from warmstart.studies.diff.measure import (
+    as_language_model,
+    attention_change,
+    compare_neighbours,
+    compare_weights,
+    frequent_words,
+    head_divergence,
+    js_divergence,
+    sample_tokens,
+    token_states,
+)
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.types import Batch
+
+WORDS = [a + b + c for a in "bdk" for b in "aeiou" for c in "nst"]
+TEXT = [" ".join(rng(number, "text").choice(WORDS, 12)) + "." for number in range(60)]
+
+
+def bundle_of(tokenizer: Tokenizer, *, causal: bool = True, **switches: object) -> Bundle:
+    model = make_language_model(vocab_size=tokenizer.vocab_size, causal=causal, **({"max_length": 64, "depth": 3} | switches))
+    return Bundle(model, tokenizer)
+
+
+def classifier_of(bundle: Bundle) -> Bundle:
+    """A copy under a new head of two classes."""
+    return Bundle(swap_head(copy.deepcopy(bundle.model), ClassificationHeadConfig(classes=2), 0), bundle.tokenizer, ("a", "b"))
+
+
+def with_changed_block(bundle: Bundle, block: int) -> Bundle:
+    """A copy with other weights in one block, counted from 1."""
+    other = copy.deepcopy(bundle)
+    with torch.no_grad():
+        for parameter in other.model.backbone.blocks[block - 1].parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(block))
+    return other
+
+
+@given(st.integers(0, 1000), st.integers(2, 9))
+@settings(max_examples=25)
+def test_divergence_matches_scipy(seed: int, wide: int) -> None:
+    """Its square root is SciPy's distance; equal distributions have exactly 0, disjoint ones 1."""
+    p, q = rng(seed).dirichlet(np.ones(wide), 2)
+    value = float(js_divergence(torch.from_numpy(p), torch.from_numpy(q)))
+    assert value == pytest.approx(jensenshannon(p, q, base=2) ** 2, abs=1e-9)
+    one, other = torch.eye(2)
+    assert float(js_divergence(one, other)) == 1
+    assert float(js_divergence(torch.from_numpy(p), torch.from_numpy(p))) == 0
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_change_matches_a_plain_loop(tokenizer: Tokenizer, causal: bool) -> None:
+    """Passages are read one at a time; padding and tokens that attend to one token only do not count."""
+    before = bundle_of(tokenizer, causal=causal)
+    after = with_changed_block(before, 1)
+    sample = sample_tokens(before, [*SENTENCES, *TEXT[:8]], 20, 100, 0)
+    change, between_heads = attention_change(before, after, sample.encoded), head_divergence(before, sample.encoded)
+    for number in (0, 3, 9):
+        row = sample.encoded.rows[number]
+        alone = Batch(torch.from_numpy(row)[None], None, None, causal=causal, count=1)
+        with torch.no_grad():
+            old, new = (attention_weights(bundle, alone) for bundle in (before, after))
+        first = 1 if causal else 0  # the first token of a causal model attends to itself only
+        for layer, (p, q) in enumerate(zip(old, new, strict=True)):
+            expected = [sum(jensenshannon(p[0, h, t], q[0, h, t], base=2) ** 2 for t in range(first, len(row))) for h in range(2)]
+            assert change.sums[number, layer] == pytest.approx(expected, abs=1e-3)
+            pair = sum(jensenshannon(p[0, 0, t], p[0, 1, t], base=2) ** 2 for t in range(first, len(row)))
+            assert between_heads.sums[number, layer, 0] == pytest.approx(pair, abs=1e-3)
+            assert change.counts[number, layer] == between_heads.counts[number, layer] == len(row) - first
+    mean, low, high = change.interval(0)
+    assert ((low <= mean) & (mean <= high)).all()
+    assert change.overall.interval(0)[0] == pytest.approx(mean.mean())
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_model_does_not_differ_from_itself(tokenizer: Tokenizer, causal: bool) -> None:
+    """CKA is 1, attention and language loss do not change, and neighbours stay: all exactly."""
+    before = bundle_of(tokenizer, causal=causal)
+    after = copy.deepcopy(before)
+    sample = sample_tokens(before, TEXT, 40, 200, 0)
+    old, new = token_states(before, sample), token_states(after, sample)
+    assert np.array_equal(old, new)
+    assert cka_grid(old, new, sample.starts)[range(4), range(4)] == pytest.approx(1)
+    assert (attention_change(before, after, sample.encoded).sums == 0).all()
+    assert (attention_change(before, before, sample.encoded).sums == 0).all()
+    for one in compare_neighbours(before, after, frequent_words(before, TEXT, 60, 0), [2, 3]):
+        assert (one.overlap == 1).all()
+        assert (one.overlap_of_all == 1).all()
+    assert all(change.change == 0 for change in compare_weights(before, after))
+    passages = language_passages(before, TEXT, 20, 0)
+    same = passage_losses(as_language_model(before, classifier_of(before)), passages, tokenizer.specials.pad)
+    assert np.array_equal(same, passage_losses(before.model, passages, tokenizer.specials.pad))
+
+
+def test_a_change_of_block_2_stays_above_it(tokenizer: Tokenizer) -> None:
+    """The embedding and layer 1 are identical to the last bit, layers 2 and 3 are not; only weights of block 2 changed."""
+    before = bundle_of(tokenizer)
+    after = with_changed_block(before, 2)
+    sample = sample_tokens(before, TEXT, 40, 200, 0)
+    old, new = token_states(before, sample), token_states(after, sample)
+    assert [np.array_equal(old[:, layer], new[:, layer]) for layer in range(4)] == [True, True, False, False]
+    own = cka_grid(old, new, sample.starts)[range(4), range(4), 0]
+    assert own[:2] == pytest.approx([1, 1])
+    assert (own[2:] < 0.999).all()
+    divergence = attention_change(before, after, sample.encoded).interval(0)[0]
+    assert (divergence[0] == 0).all()
+    assert (divergence[1:] > 0).all()
+    assert {change.block for change in compare_weights(before, after) if change.change} == {2}
+
+
+def test_states_are_those_of_the_sampled_tokens(tokenizer: Tokenizer) -> None:
+    """Read one passage at a time; tokens that frame a text are never sampled, and long texts are cut into passages."""
+    bundle = bundle_of(tokenizer, causal=False, max_length=20)
+    sample = sample_tokens(bundle, TEXT, 30, 100, 0)
+    assert max(len(row) for row in sample.encoded.rows) == 20
+    states = token_states(bundle, sample)
+    for number, (row, positions) in enumerate(zip(sample.encoded.rows, sample.positions, strict=True)):
+        assert positions.min() >= 1
+        assert positions.max() <= len(row) - 2
+        with torch.no_grad():
+            states_of_row = bundle.model.backbone(torch.from_numpy(row)[None], causal=False)
+        expected = torch.stack([*states_of_row.hidden_states[:-1], states_of_row.last_hidden_state], dim=2)[0, positions].numpy()
+        assert states[sample.owners == number] == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(DataError, match="at least 8 passages"):
+        sample_tokens(bundle, TEXT[:1], 30, 100, 0)
+
+
+def test_adapters_count_by_what_they_do(tokenizer: Tokenizer) -> None:
+    """LoRA is merged into the weights it changes; adapters change states and no weight; the old head reads no scalar mix."""
+    before = bundle_of(tokenizer)
+    sample = sample_tokens(before, TEXT, 30, 100, 0)
+    lora, adapted, mixed = (classifier_of(before) for _ in range(3))
+    insert_adapter(lora.model.backbone, LoraConfig(rank=2), 0)
+    insert_adapter(adapted.model.backbone, BottleneckConfig(), 0)
+    insert_adapter(mixed.model.backbone, ScalarMixConfig(), 0)
+    with torch.no_grad():
+        for name, parameter in [*lora.model.named_parameters(), *adapted.model.named_parameters()]:
+            if "lora" in name or "adapter" in name:
+                parameter += 0.2
+    folded = copy.deepcopy(lora)
+    merge_adapters(folded.model.backbone)
+    changes = compare_weights(before, lora)
+    assert changes == compare_weights(before, folded)
+    assert {change.part for change in changes if change.change} == {"attention"}
+    assert any("lora" in name for name, _ in lora.model.named_parameters()), "the model itself stays unchanged"
+    assert not any(change.change for change in compare_weights(before, adapted))
+    old = token_states(before, sample)
+    for bundle in (lora, adapted, mixed):
+        assert np.array_equal(old[:, 0], token_states(bundle, sample)[:, 0])
+        assert not np.array_equal(old[:, -1], token_states(bundle, sample)[:, -1])
+    passages, pad = language_passages(before, TEXT, 20, 0), tokenizer.specials.pad
+    assert np.array_equal(
+        passage_losses(as_language_model(before, mixed), passages, pad), passage_losses(before.model, passages, pad)
+    )
+    assert as_language_model(lora, before) is before.model
+    with pytest.raises(ModelError, match="neither model has one"):
+        as_language_model(adapted, adapted)
+
+
+def run(before: Path, after: Path, *words: str) -> int:
+    return main(["study", "diff", str(before), str(after), "--passages", "30", "--tokens", "120", *words])
+
+
+@pytest.fixture
+def written(tokenizer: Tokenizer, tmp_path: Path) -> Path:
+    """A folder with a text, a task, a language model and a classifier with adapters made of it."""
+    (tmp_path / "t.txt").write_text("\n\n".join(TEXT))
+    rows = [f"{part}\t{word[0]}\t{word} {WORDS[-1]}" for part in ("tr", "va", "te") for word in WORDS[:30]]
+    (tmp_path / "first_letter.txt").write_text("\n".join(rows))
+    before = bundle_of(tokenizer)
+    after = classifier_of(with_changed_block(before, 3))
+    insert_adapter(after.model.backbone, BottleneckConfig(), 0)
+    save(before, tmp_path / "before")
+    save(after, tmp_path / "after")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_the_command_reports_what_changed(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every comparison has a section on the page and a CSV file beside it."""
+    out, text = written / "run", str(written / "t.txt")
+    words = ["--text", text, "--held-out", text, "--tasks", str(written / "first_letter.txt"), "--out", str(out)]
+    assert run(written / "before", written / "after", *words) == 0
+    output = " ".join(capsys.readouterr().err.split())
+    assert "Identical to the last bit: the embedding, layer 1, layer 2." in output
+    assert "Layer 3 changed most" in output
+    assert "there (mean of 3 draws)" in output
+    assert "Weights changed most in block 3" in output
+    assert "the second model's loss under the first model's language head" in output
+    assert "Word perplexity is" in output
+    assert "remain if only the occurrences change" in output
+    assert "Task 'first letter': of 5 probes" in output
+    shapes = {name: pl.read_csv(out / f"{name}.csv").shape for name in ("cka", "cosines", "attention", "neighbours", "probes")}
+    assert shapes == {
+        "cka": (4 * 4 + 4, 6),
+        "cosines": (4, 4),
+        "attention": (3 * 2, 8),
+        "neighbours": (3 * 45, 8),
+        "probes": (6, 8),
+    }
+    assert set(pl.read_csv(out / "weights.csv").filter(pl.col("change") > 0)["block"]) == {3}
+    assert len(pl.read_csv(out / "language.csv")) == 30
+    page = (out / "report.html").read_text()
+    for title in ("Hidden states", "Weights", "Attention", "Neighbours", "Probes", "Language loss"):
+        assert f"{title}</h2>" in page
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_the_command_leaves_out_what_cannot_be_compared(
+    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model compared with itself: masked, without a language head, one attention head and one block, on a text of few words."""
+    (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES * 3))
+    model = make_language_model(vocab_size=tokenizer.vocab_size, causal=False, max_length=24, heads=1, depth=1)
+    head = fresh_head(ClassificationHeadConfig(classes=2), model.backbone, 0)
+    save(Bundle(Model(model.backbone, head, causal=False), tokenizer, ("a", "b")), tmp_path / "one")
+    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")]
+    assert run(tmp_path / "one", tmp_path / "one", *words) == 0
+    output = " ".join(capsys.readouterr().err.split())
+    assert "No layer changed" in output
+    assert "No weight changed" in output
+    assert "Attention did not change" in output
+    assert "most in layer" not in output
+    assert "Neighbours were not compared" in output
+    assert "was not trained to predict plain text" in output
+    assert "two heads of one layer differ" not in output
+    words[-1] = str(tmp_path / "no")
+    assert run(tmp_path / "one", tmp_path / "one", *words, "--held-out", str(tmp_path / "t.txt")) == 2
+    assert "--held-out needs a model" in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_model_is_named_after_its_folder(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``.`` is the working folder."""
+    monkeypatch.chdir(written / "after")
+    assert run(written / "before", Path("."), "--text", str(written / "t.txt"), "--out", str(written / "run")) == 0
+    assert "Differences: from before to after" in (written / "run" / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_text_of_one_repeated_token_has_no_cka(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All tokens have the same state, so CKA is undefined; the other comparisons are still made."""
+    (tmp_path / "t.txt").write_text("a\n\n" * 9)
+    before = bundle_of(tokenizer)
+    save(before, tmp_path / "one")
+    save(with_changed_block(before, 1), tmp_path / "other")
+    assert run(tmp_path / "one", tmp_path / "other", "--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")) == 0
+    output = " ".join(capsys.readouterr().err.split())
+    assert "CKA is undefined" in output
+    assert "the second model's loss under its own language head" in output
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_models_that_cannot_be_compared_are_refused(
+    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other tokenizers, shapes or attention directions are refused before a folder is made."""
+    (tmp_path / "t.txt").write_text("\n\n".join(TEXT))
+    other = train_tokenizer([*SENTENCES, *TEXT], TokenizerConfig(vocab_size=330, sentinels=16))
+    save(bundle_of(tokenizer), tmp_path / "one")
+    cases = {
+        "must have the same tokenizer": bundle_of(other),
+        "must have the same depth, but have 3 and 2": bundle_of(tokenizer, depth=2),
+        "must have the same heads, but have 2 and 4": bundle_of(tokenizer, heads=4),
+        "must be causal, or both bidirectional": bundle_of(tokenizer, causal=False),
+    }
+    for number, (message, bundle) in enumerate(cases.items()):
+        save(bundle, tmp_path / str(number))
+        out = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")]
+        assert run(tmp_path / "one", tmp_path / str(number), *out) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,358 @@
+"""Fine-tuning: frozen means frozen, features are computed once, extra losses are the papers' formulas."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.class_weight import compute_class_weight
+
+from helpers.bundles import classifier, finetune_config, language_bundle, make_task
+from helpers.models import make_backbone
+from warmstart.adapters.insertion import remove_adapters
+from warmstart.data.batches import labelled_batches
+from warmstart.data.encode import encode
+from warmstart.errors import ConfigError, ModelError
+from warmstart.finetuning import finetune
+from warmstart.finetuning.apply import apply_scheme
+from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.features import FeatureCache
+from warmstart.finetuning.finetune import fine_tune
+from warmstart.finetuning.interpolation import interpolate
+from warmstart.finetuning.language_loss import (
+    LanguageTask,
+    language_batch_loss,
+    mean_targets,
+    require_language_head,
+    with_language_batches,
+)
+from warmstart.finetuning.schemes.l2_sp import L2SPPenalty
+from warmstart.finetuning.task_loss import class_weights
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training import loop
+from warmstart.training.config import TrainConfig
+from warmstart.training.loop import TrainingJob, train
+from warmstart.training.optimizers import Optimizer, ParameterGroup
+from warmstart.types import IGNORE, Batch
+
+TEXTS = ["She holds the cat.", "He rubs the river, and I hold it too!", "Where?", "They rub the dogs: the cats, too."]
+
+
+def batches_of(tokenizer: Tokenizer, size: tuple[int, int] = (4, 1)) -> Callable[[int], list[Batch]]:
+    return labelled_batches(encode(tokenizer, TEXTS, 32), np.array([0, 0, 1, 0]), size, 0, 0, causal=False)
+
+
+@pytest.mark.parametrize("names", ["probe", "scalar-mix"])
+@pytest.mark.parametrize("pooling", ["mean", "last", "appended"])
+def test_cached_features_change_no_result(names: str, pooling: str, tokenizer: Tokenizer) -> None:
+    """With or without the cache: the same weights and probabilities, though backbone and head have dropout."""
+    results = []
+    for cache_features in (True, False):
+        backbone = make_backbone(vocab_size=tokenizer.vocab_size, dropout=0.3)
+        model = Model(
+            backbone, fresh_head(ClassificationHeadConfig(classes=2, pooling=pooling, dropout=0.2), backbone, 0), causal=False
+        )
+        results.append(
+            fine_tune(
+                model, EncodedTask.of(make_task(), model, tokenizer), finetune_config(names, cache_features=cache_features), seed=0
+            )
+        )
+    cached, computed = (run.model.weights() for run in results)
+    for name in cached:
+        torch.testing.assert_close(cached[name], computed[name], atol=1e-4, rtol=1e-3)
+    np.testing.assert_allclose(results[0].test_predictions, results[1].test_predictions, atol=1e-4)
+    assert results[0].training.tokens == results[1].training.tokens
+
+
+def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Probe and scalar mix over several seeds read each text once; another process finds the file; a damaged file is ignored."""
+    task = make_task()
+    different = len({*task.train.texts, *task.validation.texts})
+    encoded = replace(EncodedTask.of(task, classifier(tokenizer), tokenizer), features=FeatureCache(tmp_path / "features"))
+    for names, seed in [("probe", 0), ("scalar-mix", 0), ("scalar-mix", 1)]:
+        fine_tune(classifier(tokenizer), encoded, finetune_config(names), seed)
+    assert encoded.features.texts_computed == different
+    fine_tune(classifier(tokenizer), encoded.sample(6, 0), finetune_config("probe"), 0)
+    assert encoded.features.texts_computed == different
+    again = FeatureCache(tmp_path / "features")
+    first = encoded.features.get(classifier(tokenizer), encoded.train, encoded.pad_id)
+    assert torch.equal(again.get(classifier(tokenizer), encoded.train, encoded.pad_id), first)
+    assert again.texts_computed == 0
+    (file,) = (tmp_path / "features").iterdir()
+    file.write_bytes(file.read_bytes()[:-5])
+    damaged = FeatureCache(tmp_path / "features")
+    assert torch.equal(damaged.get(classifier(tokenizer), encoded.train, encoded.pad_id), first)
+    assert damaged.texts_computed == different
+
+
+def test_features_belong_to_one_backbone(tokenizer: Tokenizer) -> None:
+    """Other weights or another direction have features of their own."""
+    model, features = classifier(tokenizer), FeatureCache()
+    encoded = encode(tokenizer, TEXTS, 32)
+    one = features.get(model, encoded, 0)
+    model.causal = True
+    assert not torch.allclose(features.get(model, encoded, 0), one)
+    model.causal = False
+    with torch.no_grad():
+        model.backbone.embedding.weight.mul_(2)
+    assert not torch.allclose(features.get(model, encoded, 0), one)
+    assert features.texts_computed == 3 * len(TEXTS)
+
+
+@pytest.mark.parametrize("names", ["probe", "scalar-mix", "lora", "gradual"])
+def test_a_wholly_frozen_backbone_has_no_dropout(names: str, tokenizer: Tokenizer) -> None:
+    """In training, two forward passes of one batch agree if and only if nothing in the backbone trains."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, dropout=0.5)
+    model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
+    groups = apply_scheme(model, make_scheme(names))
+    Optimizer(groups, TrainConfig()).unfreeze(0.0)  # gradual unfreezing begins with the head alone
+    model.train()
+    ids = torch.tensor([[5, 9, 2]])
+    assert torch.equal(model(ids), model(ids)) == (names != "lora")
+    assert model.head.training
+
+
+def test_no_gradient_is_computed_below_what_trains(tokenizer: Tokenizer) -> None:
+    """Under gradual unfreezing with only the upper block unfrozen, the states below it have no gradient."""
+    model = classifier(tokenizer)
+    groups = apply_scheme(model, make_scheme("gradual"))
+    Optimizer(groups, TrainConfig()).unfreeze(0.3)
+    states = model.backbone(torch.tensor([[5, 9, 2]]))
+    assert [layer.requires_grad for layer in states.hidden_states] == [False, False, True]
+
+
+@pytest.mark.parametrize("names", ["probe", "scalar-mix", "lora", "pfeiffer", "bitfit"])
+def test_only_what_trains_has_optimiser_state(names: str, tokenizer: Tokenizer) -> None:
+    """Frozen parameters take no further memory: no gradient, no moments."""
+    model = classifier(tokenizer)
+    optimizer = Optimizer(apply_scheme(model, make_scheme(names)), TrainConfig())
+    model.loss(batches_of(tokenizer)(0)[0]).backward()
+    optimizer.step(1.0)
+    trains = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert {name.split("|")[0] for name in optimizer.state_tensors()} == trains == set(optimizer.names.values())
+    assert len(trains) < len(list(model.parameters()))
+
+
+def test_muon_trains_no_adapters(tokenizer: Tokenizer) -> None:
+    """LoRA's matrices are inside the blocks, but AdamW trains them, at the learning rates that were tried."""
+    optimizer = Optimizer(apply_scheme(classifier(tokenizer), make_scheme("lora")), TrainConfig(optimizer="muon"))
+    assert [type(part).__name__ for part in optimizer.optimizers] == ["AdamW"]
+    whole = Optimizer(apply_scheme(classifier(tokenizer), make_scheme("full")), TrainConfig(optimizer="muon"))
+    assert [type(part).__name__ for part in whole.optimizers] == ["AdamW", "Muon"]
+
+
+@pytest.mark.parametrize("names", ["gradual+discriminative", "lp-ft+l2-sp", "lora+scalar-mix", "houlsby+bitfit"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_resumed_scheme_ends_with_the_same_bits(names: str, optimizer: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Killed in the middle and resumed, frozen groups, adapters and penalties continue as if the run had never stopped."""
+    config = TrainConfig(optimizer=optimizer, checkpoint_every=1)
+    source = batches_of(tokenizer, (2, 2))
+
+    class KilledError(Exception):
+        pass
+
+    def run(stop: int | None, folder: Path | None) -> Model:
+        backbone = make_backbone(vocab_size=tokenizer.vocab_size, dropout=0.2)
+        model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
+        scheme = make_scheme(names)
+        penalty = scheme.penalty(model) if scheme.penalty else None
+
+        def batches(step: int) -> list[Batch]:
+            if step == stop:
+                raise KilledError
+            return source(step)
+
+        groups = apply_scheme(model, scheme)
+        train(model, TrainingJob(batches, 12, 0, groups=groups, penalty=penalty, progress_bar=False), config, folder)
+        return model
+
+    whole = run(None, None).weights()
+    with pytest.raises(KilledError):
+        run(7, tmp_path)
+    resumed = run(None, tmp_path).weights()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_l2_sp_penalty_is_the_papers_formula(tokenizer: Tokenizer) -> None:
+    """Its gradient is alpha (w - w0) for the backbone, beta v for the head, and nothing for adapters."""
+    model = classifier(tokenizer)
+    apply_scheme(model, make_scheme("full+scalar-mix"))
+    start = {name: p.detach().clone() for name, p in model.named_parameters()}
+    penalty = L2SPPenalty(0.3, 0.7)(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    penalty().backward()
+    for name, parameter in model.named_parameters():
+        if ".scalar_mix." in name:
+            assert parameter.grad is None
+        else:
+            expected = 0.7 * parameter if name.startswith("head.") else 0.3 * (parameter - start[name])
+            torch.testing.assert_close(parameter.grad, expected.detach())
+
+
+def test_a_stronger_penalty_keeps_closer_to_the_pretrained_weights(tokenizer: Tokenizer) -> None:
+    """And AdamW's own weight decay, towards zero, is off."""
+    moved = []
+    for l2_sp_strength in (0.0, 1.0, 100.0):
+        model = classifier(tokenizer)
+        before = copy.deepcopy(model.backbone.state_dict())
+        fine_tune(
+            model,
+            EncodedTask.of(make_task(), model, tokenizer),
+            finetune_config("l2-sp", options={"l2_sp_strength": l2_sp_strength}),
+            0,
+        )
+        moved.append(sum(float((tensor - before[name]).square().sum()) for name, tensor in model.backbone.state_dict().items()))
+    assert moved[0] > moved[1] > moved[2]
+    encoded = EncodedTask.of(make_task(), model, tokenizer)
+    assert finetune._length(encoded, finetune_config("l2-sp").train, make_scheme("l2-sp"))[1].weight_decay == 0
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("head", [LMHeadConfig(), LMHeadConfig(tied=False, bias=True)], ids=["tied", "free"])
+def test_the_language_loss_falls_and_its_head_is_dropped(objective: str, head: LMHeadConfig, tokenizer: Tokenizer) -> None:
+    """Under every objective the language-model loss of the texts falls too; the adapted model has no language head."""
+    language = LanguageTask.of(language_bundle(tokenizer, objective, head))
+    assert language is not None
+    losses = {}
+    for names in ("full", "lm-loss"):
+        model = classifier(tokenizer)
+        model.causal = OBJECTIVES[objective].causal
+        encoded = EncodedTask.of(make_task(), model, tokenizer)
+        fine_tune(model, encoded, finetune_config(names, options={"lm_weight": 1.0}), 0, language=language)
+        assert not any("language" in name for name in model.state_dict())
+        language.attach(model)
+        draw = np.random.default_rng(0)
+        batch = language.batch(encoded.train.rows, draw, 32, causal=model.causal)
+        with torch.no_grad():
+            losses[names] = float(language_batch_loss(model.eval(), batch))
+    assert losses["lm-loss"] < losses["full"]
+
+
+def test_the_language_loss_is_equation_5(tokenizer: Tokenizer) -> None:
+    """The gradient is that of task loss / texts + weight x next-token loss / texts / tokens of a text, also accumulated."""
+    language = require_language_head(LanguageTask.of(language_bundle(tokenizer, "causal")))
+    gradients = []
+    for size in [(4, 1), (1, 4)]:
+        model = classifier(tokenizer)
+        language.attach(model)
+        weight = 0.5 / mean_targets(language, encode(tokenizer, TEXTS, 32).rows, model)
+        for batch in with_language_batches(batches_of(tokenizer, size), language, model, 0)(0):
+            loss = model.loss(batch) if batch.count else weight * language_batch_loss(model, batch)
+            (loss / 4).backward()
+        gradients.append(model.backbone.embedding.weight.grad)
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-4)
+    model = classifier(tokenizer)
+    (batch,) = batches_of(tokenizer)(0)
+    targets = torch.where(batch.attention_mask, batch.ids, IGNORE)[:, 1:]
+    states = model.backbone(batch.ids, causal=True).last_hidden_state[:, :-1]
+    logits = states @ model.backbone.embedding.weight.T
+    expected = torch.nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORE)
+    (model.loss(batch) / 4 + 0.5 * expected).backward()
+    torch.testing.assert_close(gradients[0], model.backbone.embedding.weight.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_the_language_loss_needs_a_language_model(tokenizer: Tokenizer) -> None:
+    """An adapted model has lost its language head; the message says what to do."""
+    model = classifier(tokenizer)
+    with pytest.raises(
+        ModelError, match="lm-loss and dapt need a pretrained language head.*start from a pretrained language model"
+    ):
+        fine_tune(model, EncodedTask.of(make_task(), model, tokenizer), finetune_config("lm-loss"), 0)
+
+
+def test_class_weights_agree_with_scikit_learn() -> None:
+    """Texts / (classes x texts of the class)."""
+    labels = np.array([0, 0, 0, 1, 2, 2])
+    theirs = compute_class_weight("balanced", classes=np.arange(3), y=labels)
+    np.testing.assert_allclose(class_weights(labels, 3).numpy(), theirs, rtol=1e-6)
+    assert class_weights([0, 0], 2).tolist() == [0.5, 0.0]
+
+
+@pytest.mark.parametrize("names", ["full", "probe"])
+def test_weights_and_smoothing_reach_the_loss(names: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss of the first batch is torch's own with the same weights and smoothing, with and without cached features."""
+    seen = []
+    keep = loop.train
+
+    def watch(model: Model, job: TrainingJob, config: TrainConfig) -> object:
+        batch = job.batches(0)[0]
+        seen.append((float(job.loss(batch).detach()), model.eval()(batch.ids, batch.attention_mask).detach(), batch))
+        return keep(model, job, config)
+
+    monkeypatch.setattr(finetune, "train", watch)
+    task = make_task()
+    skewed = task.with_train(task.train.take(np.array([0, 1, 2, 4])))
+    model = classifier(tokenizer)
+    encoded = EncodedTask.of(skewed, model, tokenizer)
+    fine_tune(model, encoded, finetune_config(names, class_weights="balanced", label_smoothing=0.2), 0)
+    loss, logits, batch = seen[0]
+    labels = batch.targets if names == "full" else torch.from_numpy(skewed.train.labels)[batch.targets]
+    expected = torch.nn.functional.cross_entropy(
+        logits, labels, class_weights(skewed.train.labels, 2), label_smoothing=0.2, reduction="sum"
+    )
+    assert loss == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_patience_stops_a_run_that_no_longer_improves(tokenizer: Tokenizer) -> None:
+    """With a learning rate too small to change anything, the run ends after the first evaluation and the patience."""
+    model = classifier(tokenizer)
+    tiny = TrainConfig(learning_rate=1e-9, epochs=10, batch=4)
+    done = fine_tune(model, EncodedTask.of(make_task(), model, tokenizer), FineTuneConfig(patience=2, train=tiny), 0)
+    assert len(done.curve) == 3
+    assert done.training.steps == 9
+
+
+def test_patience_waits_until_nothing_is_frozen(tokenizer: Tokenizer) -> None:
+    """Under gradual unfreezing with two blocks, the first three quarters of the run do not count."""
+    model = classifier(tokenizer)
+    tiny = TrainConfig(learning_rate=1e-9, epochs=20, batch=4)
+    done = fine_tune(
+        model, EncodedTask.of(make_task(), model, tokenizer), FineTuneConfig(scheme="gradual", patience=2, train=tiny), 0
+    )
+    assert 16 <= len(done.curve) <= 17
+
+
+def test_interpolation_lies_between_the_weights(tokenizer: Tokenizer) -> None:
+    """0 is the pretrained backbone, 1 the adapted model, one half their mean; both models stay the same."""
+    before = language_bundle(tokenizer).model
+    after = classifier(tokenizer)
+    fine_tune(after, EncodedTask.of(make_task(), after, tokenizer), finetune_config("full"), 0)
+    old, new = before.backbone.embedding.weight.detach().clone(), after.backbone.embedding.weight.detach().clone()
+    for fraction, expected in [(0, old), (1, new), (0.5, (old + new) / 2)]:
+        made = interpolate(before, after, fraction)
+        torch.testing.assert_close(made.backbone.embedding.weight.detach(), expected)
+        assert torch.equal(made.head.score.weight, after.head.score.weight)
+    assert torch.equal(after.backbone.embedding.weight, new)
+    assert torch.equal(before.backbone.embedding.weight, old)
+    with pytest.raises(ConfigError, match="fraction must lie between 0 .* and 1 .*, but is 1.5"):
+        interpolate(before, after, 1.5)
+    apply_scheme(after, make_scheme("lora"))
+    with pytest.raises(ModelError, match=r"same backbone weights, but these differ: blocks.0.attention.qkv.lora_q"):
+        interpolate(before, after, 0.5)
+    interpolate(before, remove_adapters(after), 0.5)
+
+
+def test_a_frozen_group_stays_the_same_until_it_is_unfrozen() -> None:
+    """While a group's schedule is 0 nothing of it changes, weight decay included; afterwards it trains."""
+    weight, other = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2, 2))
+    groups = [ParameterGroup({"late": weight}, schedule=lambda progress: float(progress > 0.5)), ParameterGroup({"early": other})]
+    optimizer = Optimizer(groups, TrainConfig(weight_decay=0.5))
+    for progress, moved in [(0.1, False), (0.9, True)]:
+        optimizer.unfreeze(progress)
+        (weight * other).sum().backward()
+        assert (weight.grad is not None) == moved
+        optimizer.step(1.0, progress)
+        assert (not torch.equal(weight, torch.ones(2, 2))) == moved

@@ -1,0 +1,111 @@
+"""Several tasks on one backbone: one head each, batches in exact proportions, and a comparison with training alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.bundles import language_bundle
+from helpers.multitask import multitask_model, task_batch, task_settings, who, write_inputs
+from helpers.tasks import cats
+from warmstart.cli import main
+from warmstart.commands.multitask.command import MultitaskConfig, multitask
+from warmstart.errors import ConfigError
+from warmstart.finetuning.multitask_model import sampling_fractions, task_order
+from warmstart.model.files import load, save
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+
+
+def test_each_task_is_read_by_its_own_head() -> None:
+    """The loss is the cross-entropy under that head alone, and no other head gets a gradient."""
+    model, batch = multitask_model(), task_batch(1, [0, 2])
+    states = model.backbone(batch.ids, causal=False).last_hidden_state
+    expected = torch.nn.functional.cross_entropy(model.heads[1](states), batch.targets, reduction="sum")
+    loss = model.loss(batch)
+    assert torch.allclose(loss, expected)
+    loss.backward()
+    assert all(p.grad is None for p in model.heads[0].parameters())
+
+
+@given(st.lists(st.integers(1, 500), min_size=2, max_size=6), st.floats(0, 1), st.integers(1, 400))
+def test_each_task_comes_as_often_as_wanted(sizes: list[int], alpha: float, steps: int) -> None:
+    """Each task's count is within one of its fraction, and every step has a task."""
+    wanted = sampling_fractions(sizes, alpha)
+    counts = np.bincount(task_order(wanted, steps, 0), minlength=len(sizes))
+    assert counts.sum() == steps
+    assert (abs(counts - wanted * steps) <= 1).all()
+
+
+def test_fractions_by_hand() -> None:
+    """By size, by its root, all equal."""
+    assert sampling_fractions([300, 100], 1).tolist() == [0.75, 0.25]
+    assert sampling_fractions([400, 100], 0.5) == pytest.approx([2 / 3, 1 / 3])
+    assert sampling_fractions([400, 100], 0).tolist() == [0.5, 0.5]
+    assert sorted(task_order(np.array([0.75, 0.25]), 4, 0)) == [0, 0, 0, 1]
+    with pytest.raises(ConfigError, match="alpha must lie between 0"):
+        sampling_fractions([1, 2], 1.5)
+
+
+def test_tasks_together_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Scores of both by task and seed, one bundle per task on one backbone, JSON and a page."""
+    result = multitask(MultitaskConfig.build(task_settings(write_inputs(tmp_path, tokenizer))))
+    assert result.tasks == ("cats", "who")
+    assert all(len(run.together) == len(run.alone) == 2 for run in result.runs)
+    assert len(result.findings) == 2
+    for task, name in enumerate(result.tasks):
+        together, alone = result.comparison(task).rows
+        assert together.resampled is not None
+        assert alone.resampled is not None
+        assert together.resampled.shape == alone.resampled.shape == (2, 1000)
+        assert np.allclose(together.resampled.mean(axis=1), together.scores, atol=0.02)
+        assert result.findings[task].startswith(f"{name}: ")
+        assert result.findings[task].endswith(".")
+    bundles = [load(tmp_path / "run" / "bundles" / name, selftest=True) for name in result.tasks]
+    assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
+    one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert "together" in (tmp_path / "run" / "report.html").read_text()
+    assert json.loads((tmp_path / "run" / "multitask.json").read_text())["findings"] == result.findings
+
+
+@pytest.mark.parametrize("command", ["continual", "multitask"])
+def test_mistakes_are_explained(command: str, tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """One task, two of one name, a budget that is not epochs, a text that does not exist."""
+    write_inputs(tmp_path, tokenizer)
+    lm, one, two = (str(tmp_path / name) for name in ("lm", "cats", "who"))
+    cases = [
+        ([lm, one, one], "each task needs its own name, but two are called cats"),
+        ([lm, one, two, "--steps", "5"], "the length of a run on several tasks is set by --epochs"),
+        ([lm, one], "tasks"),
+    ]
+    if command == "continual":
+        cases.append(([lm, one, two, "--text", "nowhere.txt"], "there is no text at nowhere.txt"))
+        cases.append(([lm, one, two, "--strategies", "repaly"], "unknown strategy 'repaly'; did you mean 'replay'?"))
+    for words, message in cases:
+        try:
+            code = main([command, *words, "--out", str(tmp_path / "run")])
+        except SystemExit as stop:
+            code = stop.code
+        assert code == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("words", [["--accumulate", "4"], ["--evaluate-every", "2"]])
+def test_flags_without_effect_are_refused(
+    words: list[str], tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are not ignored silently."""
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    tasks = [str(save_task(replace(cats(), name=name), tmp_path / name)) for name in ("one", "two")]
+    assert main(["multitask", str(tmp_path / "lm"), *tasks, *words, "--out", str(tmp_path / "run")]) == 2
+    assert "remove --accumulate and --evaluate-every" in " ".join(capsys.readouterr().err.split())

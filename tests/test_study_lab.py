@@ -1,0 +1,95 @@
+"""The attention lab: every number matches its closed form, for many widths and lengths, and the command shows them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.cli import main
+from warmstart.studies.lab.measure import (
+    measure_averaging,
+    measure_copying,
+    measure_module,
+    measure_noisy_keys,
+    measure_projections,
+    orthonormal_vectors,
+    run_experiments,
+    softmax_weights,
+)
+from warmstart.studies.lab.result import finding, lab_result, largest_difference
+
+
+@given(st.floats(0, 15), st.integers(3, 20), st.integers(0, 99))
+@settings(deadline=None, max_examples=30)
+def test_copying_and_averaging_match_their_closed_forms(beta: float, width: int, seed: int) -> None:
+    """For any length of the query, any number of keys up to the width, any directions."""
+    for measure in (measure_copying, measure_averaging):
+        assert measure([beta], max(5, width - 1), width + 4, seed).checks[0].difference < 1e-9
+
+
+def test_attention_is_torchs() -> None:
+    """The lab's softmax equals torch's fused attention with scale 1."""
+    keys, values = orthonormal_vectors(5, 6, 0) * 2, orthonormal_vectors(5, 6, 1)
+    query = np.linspace(-1, 1, 6)
+    ours = softmax_weights(query, keys) @ values
+    q, k, v = (torch.from_numpy(x)[None] for x in (query[None], keys, values))
+    assert ours == pytest.approx(F.scaled_dot_product_attention(q, k, v, scale=1.0)[0, 0].numpy())
+
+
+@pytest.mark.parametrize("beta", [2.0, 10.0, 30.0])
+def test_noisy_keys_follow_their_distribution(beta: float) -> None:
+    """Mean and spread lie within what 4,000 draws allow; two heads swing less than one."""
+    checks = {check.name: check for check in measure_noisy_keys(beta, samples=4000, seed=1).checks}
+    for name, check in checks.items():
+        assert check.difference < 0.03, name
+    assert checks["two heads: standard deviation"].measured < 0.7 * checks["one head: standard deviation"].measured
+
+
+@given(st.floats(1.0, 4.0), st.integers(4, 12), st.integers(0, 50))
+@settings(deadline=None, max_examples=30)
+def test_hand_built_matrices_give_what_is_wanted(beta: float, width: int, seed: int) -> None:
+    """Weights and the small errors of the outputs are those of the closed form."""
+    assert max(check.difference for check in measure_projections(beta, width, seed).checks) < 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_module_that_trains_gives_the_same(seed: int) -> None:
+    """Copying, equivariance without positions, a synthesizer's blindness: to 1e-5."""
+    experiment = measure_module(seed=seed)
+    assert largest_difference(experiment) < 1e-5
+    assert min(experiment.figures.values()) > 0.005, "with rotary positions, and by dot products, order and other tokens matter"
+
+
+def test_the_seed_decides() -> None:
+    """The same seed gives the same numbers, another one other draws."""
+    one, two, three = (run_experiments(seed, samples=200)[2].checks[0].measured for seed in (0, 0, 1))
+    assert one == two != three
+
+
+def test_the_result_has_every_number_and_a_finding_for_each_experiment() -> None:
+    """The first finding covers all experiments, and tells exact numbers from those of random keys."""
+    experiments = run_experiments(samples=200)
+    result = lab_result(experiments)
+    assert len(result.findings) == 1 + len(experiments)
+    assert "over 200 random keys they differ by at most" in result.findings[0]
+    assert result.tables["checks"].height == sum(len(experiment.checks) for experiment in experiments)
+    assert "% of the draws" in finding(experiments[2])
+
+
+def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers in the terminal, pictures on the page, a table beside it; a run is never overwritten."""
+    out = tmp_path / "lab"
+    assert main(["study", "lab", "--out", str(out), "--samples", "200", "--keys", "5"]) == 0
+    assert f"{math.exp(1) / (math.exp(1) + 4):.6f}" in capsys.readouterr().err
+    assert (out / "figures" / "copying.svg").exists()
+    assert (out / "figures" / "noisy-keys.svg").exists()
+    assert (out / "checks.csv").exists()
+    assert "The attention lab" in (out / "report.html").read_text()
+    assert main(["study", "lab", "--out", str(out)]) == 2

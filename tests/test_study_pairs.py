@@ -1,0 +1,105 @@
+"""Minimal pairs: groups are judged with ties and intervals, against chance and a trigram of some text."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.models import make_language_model
+from warmstart.cli import main
+from warmstart.data.minimal_pairs import MinimalPair
+from warmstart.errors import DataError
+from warmstart.inspection.minimal_pairs import PairGroup, judge_pairs, mean_accuracy
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.seeding import rng
+from warmstart.studies.pairs.measure import DISCOUNT, PairsMeasured, Trigram
+from warmstart.studies.pairs.result import count_significant, pairs_result
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+
+def groups_of(*rights: object) -> list[PairGroup]:
+    return [PairGroup(str(number), "", np.array(right, dtype=float)) for number, right in enumerate(rights)]
+
+
+def measured(groups: list[PairGroup], trigram: list[PairGroup] | None = None) -> PairsMeasured:
+    """Made-up verdicts of a causal model."""
+    count = sum(len(group.right) for group in groups)
+    return PairsMeasured([MinimalPair("a", "b")] * count, np.zeros(2 * count), groups, trigram or [], True)
+
+
+def test_ties_count_half_and_groups_count_alike() -> None:
+    """The mean is over groups, not over pairs."""
+    pairs = [MinimalPair("a", "b", "one")] * 2 + [MinimalPair("a", "b", "two")]
+    groups = judge_pairs(pairs, np.array([-1.0, -2.0, -3.0, -2.0, -2.0, -1.0]))
+    assert [(group.name, group.accuracy.value) for group in groups] == [("one", 0.75), ("two", 0.0)]
+    assert mean_accuracy(groups).value == pytest.approx(0.375)
+
+
+def test_a_trigram_needs_text() -> None:
+    """Without a row it would only prefer short sentences."""
+    with pytest.raises(DataError, match="row of three tokens"):
+        Trigram([], size=6)
+
+
+def test_a_trigram_in_literal_numbers() -> None:
+    """Kneser-Ney by hand: "a b c" twice and "a b d" once, over six tokens; all probabilities sum to one."""
+    a, b, c, d = range(4)
+    model = Trigram([[a, b, c], [a, b, c], [a, b, d]], size=6)
+    lowest = (1 - DISCOUNT) / 2 + (2 * DISCOUNT / 2) / 6  # c and d each follow one token
+    middle = (1 - DISCOUNT) / 2 + (2 * DISCOUNT / 2) * lowest
+    assert model.probability((a, b), c) == pytest.approx((2 - DISCOUNT) / 3 + (2 * DISCOUNT / 3) * middle)
+    for before in ((a, b), (b, b), (d, d)):
+        assert sum(model.probability(before, token) for token in range(6)) == pytest.approx(1)
+    assert model.log_probability([a, b, c]) == pytest.approx(math.log(model.probability((a, b), c)))
+
+
+def test_chance_is_seldom_called_significant() -> None:
+    """Of studies that toss a coin, few find a group that differs from it; a real difference is found."""
+    draw = rng(0, "coins")
+    claims = [sum(count_significant(groups_of(*(draw.random((67, 100)) < 0.5)))) for _ in range(20)]
+    assert sum(claim > 0 for claim in claims) <= 2
+    result = pairs_result("pairs", measured(groups_of([1] * 20, [0] * 20, [0.5] * 20, [1, 0] * 10)))
+    assert (result.figures["groups_above_chance"], result.figures["groups_below_chance"]) == (1, 1)
+    assert result.findings[1] == (
+        "1 of 4 groups are significantly above chance and 1 significantly below (exact binomial tests, Holm's correction)."
+    )
+
+
+def test_findings_are_read_as_sentences() -> None:
+    """Accuracy with its interval, and the trigram by a verdict that interval and sign test agree on."""
+    result = pairs_result("pairs", measured(groups_of([1] * 10), groups_of([0] * 10)))
+    assert (
+        result.findings[0]
+        == "By log-probability, the right sentence scores higher in 100.0% (72.2 to 100.0) of 10 pairs (chance is 50%)."
+    )
+    assert result.findings[2].startswith("The model is better than a trigram of the text, which reaches 0.0%: +100.0 points (")
+    same = pairs_result("pairs", measured(groups_of([1] * 10), groups_of([1] * 10)))
+    assert same.findings[2].startswith("The model is not significantly different from a trigram of the text")
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_the_command_judges_the_model_and_a_trigram(
+    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Groups, the trigram of a text, a row per pair, and a page; a text without documents is refused."""
+    save(Bundle(make_language_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer), tmp_path / "lm")
+    lines = [f"{group}\tShe holds the cat{i}.\tShe hold the cat{i}." for group in ("one", "two") for i in range(6)]
+    (tmp_path / "p.tsv").write_text("group\tgood\tbad\n" + "\n".join(lines))
+    (tmp_path / "t.txt").write_text("She holds the cat.\n\nShe holds the river.\n")
+    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run"), "--limit", "5"]
+    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "p.tsv"), *words]) == 0
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "of 10 pairs (mean over 2 groups; chance is 50%)" in printed
+    assert "a trigram of the text, which reaches 100.0%" in printed
+    assert len((tmp_path / "run" / "pairs.csv").read_text().splitlines()) == 11
+    assert "right sentence scores higher" in (tmp_path / "run" / "report.html").read_text()
+    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "none")]) == 2
+    (tmp_path / "t.txt").write_text("\n \n")
+    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "no")]
+    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "p.tsv"), *words]) == 2
+    assert "--text must hold at least one document" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "no").exists()

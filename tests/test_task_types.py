@@ -1,0 +1,407 @@
+"""Every task type from manifest to prediction: head, training, scores, bundle, predictions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.bundles import language_bundle
+from helpers.models import make_backbone
+from helpers.tasks import rows_of, tune, write_task
+from warmstart.baselines import baselines_for
+from warmstart.baselines.majority import collapsed, constant_score
+from warmstart.cli import main
+from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.race.command import RaceConfig, race
+from warmstart.data.audit import audit, drop_leaks
+from warmstart.data.encode import encode, encode_pieces
+from warmstart.data.task import Split, Task
+from warmstart.errors import ConfigError, DataError
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.finetune import fine_tune, task_model
+from warmstart.heads import make_head
+from warmstart.heads.regression import RegressionHeadConfig
+from warmstart.model.files import load, save
+from warmstart.model.model import Model, fresh_head
+from warmstart.stats.comparison import compare_pairs
+from warmstart.stats.resampling import resample_indices
+from warmstart.tasks import TASK_TYPES, task_type_for, task_type_of
+from warmstart.tasks.load import load_task
+from warmstart.tasks.predict import predict
+from warmstart.tasks.span import best_span, ends_of, normalised, word_f1
+from warmstart.tasks.tagging import spans_of
+from warmstart.tasks.task_type import HeadSettings, take_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+
+
+@pytest.mark.parametrize("name", TASK_TYPES)
+@pytest.mark.parametrize("scheme", ["full", "probe", "lora", "gradual"])
+def test_every_kind_learns_under_every_sort_of_scheme(name: str, scheme: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """The loss on the training texts falls, and scores are numbers between their bounds."""
+    task, bundle = load_task(write_task(tmp_path / name, name)), language_bundle(tokenizer)
+    config = FineTuneConfig.build(tune(scheme))
+    model = task_model(bundle, task, config, 0, scratch=False)
+    splits = EncodedTask.of(task, model, tokenizer)
+    batches = task_type_of(task).batches(task.train, splits.train, (48, 1), 0, splits.pad_id, causal=False)
+    before = float(model.loss(batches(0)[0]).detach())
+    done = fine_tune(model, splits, config, 0, "")
+    model.eval()
+    assert float(model.loss(batches(0)[0]).detach()) < before
+    for metric in TASK_TYPES[name].metrics:
+        assert -1.5 <= done.test_scores.score(metric) <= 1
+    assert done.test_scores.to_dict()
+
+
+@pytest.mark.parametrize("name", TASK_TYPES)
+def test_every_kind_from_manifest_to_prediction(
+    name: str, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """adapt beats what takes no learning, the bundle says the same when loaded, evaluate and predict agree with it."""
+    manifest = write_task(tmp_path / name, name)
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    given = {"model": str(tmp_path / "lm"), "task": str(manifest), "out": str(tmp_path / "run"), "seeds": 2, "scratch": False}
+    outcome = adapt(AdaptConfig.build(given | {"tune": tune(epochs=25)}))
+    task, rows = outcome.task, {row.name: row.interval.mean for row in outcome.comparison.rows}
+    assert rows["pretrained"] > rows["majority"]
+    first, *others = outcome.comparison.rows
+    assert all(found.over_texts for found in compare_pairs([(first, other) for other in others])), "test texts are chance too"
+    bundle = load(tmp_path / "run" / "bundle", selftest=True)
+    assert task_type_for(bundle) is TASK_TYPES[name]
+    texts = task.test.texts
+    together, alone = predict(bundle, texts), [predict(bundle, [text])[0] for text in texts]
+    assert [_plain(row) for row in together] == [_plain(row) for row in alone], "batch mates changed what is said"
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), str(manifest)]) == 0
+    words = ["predict", str(tmp_path / "run"), "--file", str(tmp_path / name / "test.ndjson")]
+    words += {"classification": ["--second", "second"], "span": ["--second", "passage"]}.get(name, [])
+    capsys.readouterr()
+    assert main(words) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [_plain(line) for line in lines] == [_plain(row) for row in together]
+    assert "text" in lines[0]
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """What is said, without shares that differ in the last digit, and without the text."""
+    kept = {name: value for name, value in row.items() if name not in ("probabilities", "probability", "text")}
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in kept.items()}
+
+
+@pytest.mark.parametrize("name", TASK_TYPES)
+def test_baselines_audit_and_samples(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Baselines give scores and name their settings; the audit counts; leaks go; a smaller sample is a smaller task."""
+    task = load_task(write_task(tmp_path / name, name))
+    for baseline in baselines_for(task).values():
+        result = baseline.predict(task)
+        said = result.predictions
+        assert TASK_TYPES[name].scores(task.test, said, task).score(task.metric) >= -1
+        assert result.note
+        for metric in TASK_TYPES[name].metrics:
+            asked = replace(task, metric=metric)
+            drawn = TASK_TYPES[name].resampled_scores(task.test, said, asked)
+            assert len(drawn) >= 200
+            places = next(resample_indices(len(task.test)))
+            expected = TASK_TYPES[name].scores(task.test.take(places), take_predictions(said, places), asked).score(metric)
+            # macro F1 passes over labels that were not drawn, which the test of resamples holds
+            assert metric == "macro_f1" or drawn[0] == pytest.approx(expected), metric
+    assert audit(task).splits[0].examples == 48
+    assert len(drop_leaks(task).test) == 16
+    model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=True)
+    few = EncodedTask.of(task, model, tokenizer).sample(12, 0)
+    assert len(few.train) == len(few.task.train) == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("classification", ""), ("multilabel", ""), ("regression", " "), ("multiple-choice", ("", "", ""))]
+)
+def test_baselines_do_without_words(name: str, text: Any, tmp_path: Path) -> None:
+    """Training texts that are all empty leave what takes no learning, and the note says why."""
+    task = load_task(write_task(tmp_path / name, name))
+    task = task.with_train(Split((text,) * len(task.train), task.train.labels))
+    first, *others = (baseline.predict(task) for baseline in baselines_for(task).values())
+    for other in others:
+        assert np.array_equal(other.predictions, first.predictions)
+        assert other.note == f"the training texts have no words; {first.note}"
+
+
+def test_a_run_collapses_in_the_tasks_metric() -> None:
+    """190 texts against 10: accuracy 0.93 is below the commonest label's 0.95, but macro F1 0.77 is far above its 0.49."""
+    truth = np.array([0] * 190 + [1] * 10)
+    split = Split(("a",) * 200, truth)
+    found, always = truth.copy(), np.zeros(200, dtype=np.int64)
+    found[:14] = 1
+    for metric, constant, lost in (("macro_f1", 0.487, False), ("accuracy", 0.95, True)):
+        task = Task("rare", ("common", "rare"), split, split, split, metric=metric)
+        scores = task_type_of(task).scores
+        assert constant_score(task) == pytest.approx(constant, abs=1e-3)
+        assert collapsed(task, scores(split, np.eye(2)[found], task)) == lost
+        assert collapsed(task, scores(split, np.eye(2)[always], task))
+        assert collapsed(task, scores(split, np.eye(2)[1 - truth], task)), "worse than a constant prediction is collapsed too"
+
+
+def test_a_race_runs_on_other_kinds(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Methods, baselines of the kind, resamples and the page, for numbers as for labels."""
+    manifest = write_task(tmp_path / "regression", "regression")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    config = {"task": str(manifest), "backbones": [str(tmp_path / "lm")], "schemes": ["full"], "rates": [5e-3], "seeds": 2}
+    found = race(
+        RaceConfig.build(
+            config | {"out": str(tmp_path / "race"), "tune": {"train": {"steps": 30, "batch": 8, "learning_rate": 5e-4}}}
+        )
+    )
+    assert {"TF-IDF + ridge regression", "full", "scalar-mix", "from scratch"} <= {s.name for s in found.standings}
+
+
+def test_figures_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
+    """Micro and macro F1 and subset accuracy by hand; correlations and errors of a shifted line."""
+    task = load_task(write_task(tmp_path / "multilabel", "multilabel"))
+    said = np.where(task.test.labels > 0.5, 0.9, 0.1)
+    said[0] = 0.1
+    found = TASK_TYPES["multilabel"].scores(task.test, said, task)
+    missed, total = task.test.labels[0].sum(), task.test.labels.sum()
+    assert found.score("micro_f1") == pytest.approx(2 * (total - missed) / (2 * total - missed))
+    assert found.score("subset") == pytest.approx(15 / 16)
+    task = load_task(write_task(tmp_path / "regression", "regression"))
+    found = TASK_TYPES["regression"].scores(task.test, task.test.labels[:, None] * 2 + 3, task)
+    assert (found.score("pearson"), found.score("spearman")) == pytest.approx((1, 1))
+    assert found.values["mae"] == pytest.approx(np.abs(task.test.labels + 3).mean())
+    assert TASK_TYPES["regression"].scores(task.test, np.zeros((16, 1)), task).score("pearson") == 0
+    with pytest.raises(ConfigError, match="unknown metric 'persson'; did you mean 'pearson'"):
+        found.score("persson")
+
+
+def test_spans_of_bio_tags() -> None:
+    """By hand: B begins, I goes on, I of another type begins, O ends; other tags name nothing."""
+    assert spans_of(["B-PER", "I-PER", "O", "B-LOC"]) == [(0, 2, "PER"), (3, 4, "LOC")]
+    assert spans_of(["I-PER", "B-PER", "I-LOC"]) == [(0, 1, "PER"), (1, 2, "PER"), (2, 3, "LOC")]
+    assert spans_of(["NOUN", "VERB", "O"]) == []
+
+
+def test_answers_are_compared_as_squad_compares_them() -> None:
+    """Articles, case and punctuation do not count; F1 is of shared words."""
+    assert normalised("The  Cat, a dog!") == "cat dog"
+    assert word_f1("the old cat", "cat") == pytest.approx(2 / 3)
+    assert word_f1("", "") == 1
+    assert word_f1("dog", "cat") == 0
+
+
+@given(st.integers(0, 200), st.integers(1, 45))
+def test_the_best_span_is_the_brute_force_one(seed: int, pieces: int) -> None:
+    """Over all pairs of ends in order, at most thirty pieces apart; its share is its part of all of them."""
+    scores = np.random.default_rng(seed).normal(0, 2, (pieces, 2))
+    pairs = {(i, j): scores[i, 0] + scores[j, 1] for i in range(pieces) for j in range(i, min(pieces, i + 30))}
+    first, last, share = best_span(scores)
+    assert pairs[first, last] == max(pairs.values())
+    assert share == pytest.approx(np.exp(max(pairs.values())) / sum(np.exp(list(pairs.values()))))
+
+
+def test_ends_touch_the_answer() -> None:
+    """Pieces are words and signs; an answer inside a word takes the whole word."""
+    passage = "He was born in 1912, in Paris."
+    assert ends_of(passage, (passage.index("1912"), passage.index("1912") + 4, ())) == (4, 4)
+    assert ends_of(passage, (passage.index("in Paris"), passage.index("Paris") + 3, ())) == (6, 7)
+
+
+WORDS = st.lists(st.sampled_from(["cat", "dog", "river", "hold", "1912", "qz"]), max_size=30).map(" ".join)
+
+
+@given(st.tuples(WORDS, WORDS), st.integers(6, 32))
+def test_pairs_fit_and_the_longer_side_is_cut_first(tokenizer: Tokenizer, pair: tuple[str, str], room: int) -> None:
+    """Three ends stay, nothing is longer than the room, and the shorter side loses nothing that the longer one could."""
+    eos = tokenizer.specials.eos
+    one, other = tokenizer.encode(list(pair))
+    found = encode(tokenizer, [pair], room)
+    row = found.rows[0].tolist()
+    assert len(row) <= room
+    assert (row[0], row[-1], row.count(eos)) == (eos, eos, 3)
+    first = row.index(eos, 1) - 1
+    second = len(row) - 3 - first
+    assert row[1 : 1 + first] == one[:first]
+    assert row[2 + first : -1] == other[:second]
+    assert found.cut[0] == len(one) + len(other) - first - second
+    if found.cut[0]:
+        assert len(row) == room
+        assert first == len(one) or first >= (room - 3) // 2
+        assert second == len(other) or second >= (room - 3) // 2
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["cat", " dog", " qzx", "."]), min_size=1, max_size=20), min_size=1, max_size=4),
+    st.integers(5, 32),
+)
+def test_pieces_are_marked_where_they_begin(tokenizer: Tokenizer, texts: list[list[str]], room: int) -> None:
+    """Each mark is the first token of its piece; what does not fit is left out whole, and counted."""
+    found = encode_pieces(tokenizer, texts, room)
+    for pieces, row, marks, cut in zip(texts, found.rows, found.piece_starts, found.cut, strict=True):
+        assert len(marks) + cut == len(pieces)
+        assert len(row) <= room
+        ends = [*marks[1:].tolist(), len(row) - 1]
+        for piece, start, end in zip(pieces, marks, ends, strict=False):
+            assert row[start:end].tolist() == tokenizer.encode([piece])[0]
+
+
+def test_conll_files_are_read(tmp_path: Path) -> None:
+    """Comments, words written as one, and words left out of the text are passed over; columns can be named; gz is opened."""
+    first = "# text = cannot go\n1-2\tcannot\t_\t_\n1\tcan\tcan\tAUX\n2\tnot\tnot\tPART\n2.1\tx\tx\tX\n3\tgo\tgo\tVERB\n\n"
+    text = first + "1\tI\tI\tPRON\n2\tgo\tgo\tVERB\n\n"
+    for name in ("train", "test"):
+        with gzip.open(tmp_path / f"{name}.conllu.gz", "wt") as stream:
+            stream.write(text * 4)
+    manifest = {"name": "ud", "type": "tagging", "train": "train.conllu.gz", "validation": 0.25, "test": "test.conllu.gz"}
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(manifest))
+    task = load_task(tmp_path / "task.yaml")
+    assert task.labels == ("AUX", "PART", "PRON", "VERB")
+    assert task.test.texts[:2] == (("can", "not", "go"), ("I", "go"))
+    assert task.test.labels[0].tolist() == [0, 1, 3]
+    assert (len(task.train), len(task.validation)) == (6, 2)
+
+
+def test_squad_files_are_read(tmp_path: Path) -> None:
+    """All right answers are kept, questions without one are left out."""
+    asked = [
+        {"question": "when?", "answers": [{"answer_start": 12, "text": "1912"}, {"answer_start": 9, "text": "in 1912"}]},
+        {"question": "why?", "answers": []},
+    ]
+    data = {"data": [{"paragraphs": [{"context": "Found it in 1912.", "qas": asked}]}] * 4}
+    (tmp_path / "squad.json").write_text(json.dumps(data))
+    manifest = {"name": "squad", "type": "span", "train": "squad.json", "validation": 1, "test": "squad.json"}
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(manifest))
+    task = load_task(tmp_path / "task.yaml")
+    assert task.test.texts[0] == ("when?", "Found it in 1912.")
+    assert task.test.labels[0] == (12, 16, ("1912", "in 1912"))
+    said = np.empty(4, dtype=object)
+    said[:] = [(2, 3, 1.0)] * 4
+    assert TASK_TYPES["span"].scores(task.test, said, task).score("exact") == 1
+
+
+MISTAKES = {
+    "regression": ({"label": "much"}, "row 1 of .* must hold a number in 'label', but holds 'much'"),
+    "regression, nan": ({"label": "nan"}, "row 1 of .* must hold a number in 'label', but holds 'nan'"),
+    "multiple-choice": (
+        {"label": 5},
+        "at least two alternatives and the index of the right one, from 0, but has 2 alternatives and 5",
+    ),
+    "multiple-choice, letter": ({"label": "A"}, "the index of the right one, from 0, but has 2 alternatives and 'A'"),
+    "multiple-choice, none": ({"label": None}, "the index of the right one, from 0, but has 2 alternatives and None"),
+    "multiple-choice, alone": ({"alternatives": ["the cat"], "label": 0}, "at least two alternatives"),
+    "tagging": ({"label": ["O"]}, "must have one tag per word, but has"),
+    "span": ({"label": "zebra"}, "the passage must contain the answer, but 'zebra' is not in it"),
+    "span, start": ({"start": "x"}, "a whole number in 'start', but holds 'x'"),
+    "multilabel": ({"label": []}, "no training example has one"),
+    "classification": ({"label": None}, "must have a label, but 4 have none"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_wrong_rows_are_told(case: str, tmp_path: Path) -> None:
+    """The row, what it must hold, what it holds."""
+    name, (change, said) = case.split(",")[0], MISTAKES[case]
+    manifest = write_task(tmp_path / name, name)
+    rows = [row | change for row in rows_of(name, 4, 0)]
+    (tmp_path / name / "train.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=said):
+        load_task(manifest)
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Several labels, too: a misspelt column is no task without labels."""
+    manifest = write_task(tmp_path / "multilabel", "multilabel")
+    values = yaml.safe_load(manifest.read_text())
+    manifest.write_text(yaml.safe_dump(values | {"source": {"label": "labl"}}))
+    with pytest.raises(DataError, match="no column 'labl'"):
+        load_task(manifest)
+
+
+@pytest.mark.parametrize("name", TASK_TYPES)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_every_kind_learns_on_a_causal_backbone(name: str, batch: int, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Batches without padding, such as the last text of an epoch alone, are counted and learned from like any other."""
+    task, bundle = load_task(write_task(tmp_path / name, name)), language_bundle(tokenizer, "causal")
+    config = FineTuneConfig.build(tune(epochs=1, batch=batch))
+    model = task_model(bundle, task, config, 0, scratch=False)
+    splits = EncodedTask.of(task, model, tokenizer)
+    done = fine_tune(model, splits, config, 0, "")
+    assert done.training.tokens == sum(map(len, splits.train.rows))
+
+
+@pytest.mark.parametrize("name", TASK_TYPES)
+def test_every_kind_has_a_digest_of_its_own(name: str, tmp_path: Path) -> None:
+    """A race finds its results again by it; another target is another task."""
+    task = load_task(write_task(tmp_path / name, name))
+    turned = replace(task, train=Split(task.train.texts, task.train.labels[::-1]))
+    assert task.digest == load_task(tmp_path / name / "task.yaml").digest != turned.digest
+
+
+def test_words_that_look_like_numbers_are_kept(tmp_path: Path) -> None:
+    """CoNLL-2003 has its words in the first column; a document's mark is no sentence."""
+    (tmp_path / "t.conll").write_text("-DOCSTART- -X- O O\n\nLeeds NNP I O\n2-1 CD I O\n3.50 CD I B-X\n# SYM I O\n\nIt PRP I O\n")
+    values = {"name": "t", "type": "tagging", "source": {"text": "1", "label": "4"}}
+    values |= dict.fromkeys(("train", "validation", "test"), "t.conll")
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(values))
+    assert load_task(tmp_path / "task.yaml").train.texts == (("Leeds", "2-1", "3.50", "#"), ("It",))
+
+
+def test_large_numbers_lose_nothing() -> None:
+    """Targets of 1.7e9 that differ by four spreads have a loss of sixteen."""
+    head = make_head(RegressionHeadConfig(mean=1.7e9, std=10.0), 4, torch.zeros(3, 4))
+    assert float(head.loss(torch.zeros(1, 1), torch.tensor([1.7e9 + 40], dtype=torch.float64))) == pytest.approx(16)  # type: ignore[union-attr]
+
+
+def test_a_passage_stands_where_the_second_text_of_a_pair_stands(tokenizer: Tokenizer) -> None:
+    """Frame, question, end, passage, end; a backbone that knows kinds of tokens is told where the passage begins."""
+    task = SimpleNamespace(type="span", labels=())
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, token_types=2)
+    model = Model(backbone, fresh_head(TASK_TYPES["span"].head(task, HeadSettings()), backbone, 0), causal=False)  # type: ignore[arg-type]
+    found = TASK_TYPES["span"].encode(model, tokenizer, [("what?", "She holds the cat.")])
+    pair = encode(tokenizer, [("what?", "She holds the cat.")], 64, typed=True)
+    assert found.rows[0].tolist() == pair.rows[0].tolist()
+    assert found.second_starts is not None
+    assert found.second_starts.tolist() == pair.second_starts.tolist()  # type: ignore[union-attr]
+    types = pair.batch(np.array([0]), None, 0, causal=False).token_type_ids
+    assert types is not None
+    assert types.tolist() == [[0] * int(pair.second_starts[0]) + [1] * (len(pair.rows[0]) - int(pair.second_starts[0]))]  # type: ignore[index]
+
+
+def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Metrics, labels and options that a kind does not know; a task of another kind; texts that need a table."""
+    manifest = write_task(tmp_path / "regression", "regression")
+    values = yaml.safe_load(manifest.read_text())
+    for change, said in (({"metric": "accuracy"}, "scored by pearson, spearman, r2"), ({"labels": ["a", "b"]}, "has no labels")):
+        manifest.write_text(yaml.safe_dump(values | change))
+        with pytest.raises(ConfigError, match=said):
+            load_task(manifest)
+    manifest.write_text(yaml.safe_dump(values))
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    base = [str(tmp_path / "lm"), str(manifest), "--steps", "3", "--seeds", "1", "--no-scratch"]
+    cases = {
+        "label-smoothing": ["--label-smoothing", "0.1"],
+        "--calibration-fraction needs a task with one label per text": ["--calibration-fraction", "0.5"],
+        "dapt needs a task with one label per text": ["--scheme", "dapt"],
+    }
+    for said, words in cases.items():
+        assert main(["adapt", *base, *words, "--out", str(tmp_path / said)]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["adapt", *base, "--out", str(tmp_path / "run")]) == 0
+    other = write_task(tmp_path / "multilabel", "multilabel")
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), str(other)]) == 2
+    assert "fine-tuned for a regression task, but 'multilabel' is a multilabel task" in capsys.readouterr().err
+    choice = load_task(write_task(tmp_path / "multiple-choice", "multiple-choice"))
+    ragged = replace(choice, test=Split((("a", "b", "c", "d"), *choice.test.texts[1:]), choice.test.labels))
+    with pytest.raises(DataError, match="equally many alternatives"):
+        TASK_TYPES["multiple-choice"].head(ragged, HeadSettings())

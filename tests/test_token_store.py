@@ -1,0 +1,282 @@
+"""Promises of the token store."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import pickle
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.data import token_store as module
+from warmstart.data.source import Source
+from warmstart.data.token_store import DocumentSplit, TokenStore, prepare_store
+from warmstart.errors import DataError, StorageError
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+
+LINES = ["the cat sat", "on the  mat", "café [EOS] é", "z", "the end"]
+
+
+@cache
+def tokenizer(kind: str = "bytes") -> Tokenizer:
+    """A small tokenizer; "word" knows only words that occur twice."""
+    return train_tokenizer(LINES, TokenizerConfig(kind=kind, vocab_size=300, sentinels=0))  # type: ignore[arg-type]
+
+
+def source(folder: Path, lines: list[str], name: str = "text.txt") -> Source:
+    """A file with one document per line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return Source(path=str(folder / name), document="line")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> TokenStore:
+    """The five lines above, prepared."""
+    return prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
+
+
+def flat(tokens: np.ndarray) -> TokenStore:
+    """A corpus in memory, for properties of rows."""
+    return TokenStore(Path(), tokens, np.array([0, len(tokens) - 1]), documents=1, words=1, bytes=1, unknown=0, digest="")
+
+
+def test_documents_stand_between_ends(small: TokenStore) -> None:
+    """Every document stands between two [EOS], bounds point at them, and text comes back whole."""
+    t, eos = tokenizer(), tokenizer().specials.eos
+    assert small.tokens.dtype == np.uint16
+    assert (small.tokens[small.bounds] == eos).all()
+    assert (small.tokens == eos).sum() == small.documents + 1 == 6  # the text "[EOS]" is none
+    texts = [t.decode(small.tokens[a + 1 : b]) for a, b in zip(small.bounds[:-1], small.bounds[1:], strict=True)]
+    assert texts == LINES
+    assert small.bounds[-1] == len(small.tokens) - 1 == small.predicted_tokens
+
+
+def test_counts(tmp_path: Path) -> None:
+    """Words, one end per document, bytes of UTF-8, and unknown tokens are counted."""
+    found = prepare_store([source(tmp_path, LINES)], tokenizer("word"), tmp_path / "cache")
+    words = [word for line in LINES for word in line.split()]
+    assert found.words == len(words) + 5
+    assert found.bytes == sum(len(line.encode()) for line in LINES)
+    assert found.unknown == len(words) - words.count("the") > 0
+    assert len(found.tokens) == len(words) + 6
+
+
+def test_sources_follow_each_other(tmp_path: Path) -> None:
+    """Several sources make one store, in their order; blank documents leave no trace."""
+    sources = [source(tmp_path / name, lines) for name, lines in (("a", ["one", " ", "two"]), ("b", ["three"]))]
+    found = prepare_store(sources, tokenizer(), tmp_path / "cache")
+    assert tokenizer().decode(found.tokens) == "onetwothree"
+    assert found.documents == 3
+
+
+def test_prepared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same text is prepared once, wherever the file moved; other text, tokenizer, settings or part is another store."""
+    cache = tmp_path / "cache"
+    first = prepare_store([source(tmp_path / "a", LINES)], tokenizer(), cache)
+    others = [
+        prepare_store([source(tmp_path / "b", [*LINES, "more"])], tokenizer(), cache),
+        prepare_store([source(tmp_path / "a", LINES)], tokenizer("word"), cache),
+        prepare_store([Source(path=str(tmp_path / "a" / "text.txt"), document="file")], tokenizer(), cache),
+        prepare_store([source(tmp_path / "a", LINES)], tokenizer(), cache, DocumentSplit(fraction=0.5, held_out=False, seed=1)),
+    ]
+    assert len({first.folder, *(other.folder for other in others)}) == 5
+    monkeypatch.setattr(module, "_write", None)  # nothing is written any more
+    again = prepare_store([source(tmp_path / "moved", LINES, "renamed.txt")], tokenizer(), cache)
+    assert (again.folder, again.digest) == (first.folder, first.digest)
+
+
+def test_a_folder_and_a_zipped_file(tmp_path: Path) -> None:
+    """A zipped file holds the same tokens as the plain one."""
+    plain = prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
+    (tmp_path / "text.txt.gz").write_bytes(gzip.compress((tmp_path / "text.txt").read_bytes()))
+    zipped = prepare_store([Source(path=str(tmp_path / "text.txt.gz"), document="line")], tokenizer(), tmp_path / "cache")
+    assert zipped.digest == plain.digest
+
+
+def test_the_sides_of_a_split_are_all_documents(tmp_path: Path) -> None:
+    """Kept and held-out documents are all documents, none twice, in the fraction asked for."""
+    lines = [f"line number {n}" for n in range(400)]
+    origin = source(tmp_path, lines)
+    parts = [
+        prepare_store([origin], tokenizer(), tmp_path / "cache", DocumentSplit(fraction=0.25, held_out=side))
+        for side in (False, True)
+    ]
+    texts = [[tokenizer().decode(one.tokens[a:b]) for a, b in zip(one.bounds[:-1], one.bounds[1:], strict=True)] for one in parts]
+    assert sorted(texts[0] + texts[1]) == sorted(lines)
+    assert 60 < parts[1].documents < 140
+
+
+@settings(deadline=None, max_examples=200)
+@given(size=st.integers(1, 60), length=st.integers(1, 25), data=st.data())
+def test_every_token_is_predicted_once(size: int, length: int, data: st.DataObject) -> None:
+    """Over all rows, the short last one included, every token but the first is predicted exactly once, in any order."""
+    store = flat(np.arange(size, dtype=np.uint16))
+    order = np.array(data.draw(st.permutations(range(store.rows(length, ragged=True)))), dtype=np.int64)
+    block, lengths = store.row_block(order, length, 999, ragged=True)
+    assert block.shape == (len(order), length + 1)
+    assert block.dtype == np.int64
+    real = np.arange(length + 1) < lengths[:, None]
+    assert (block[~real] == 999).all()
+    assert sorted(block[:, 1:][real[:, 1:]]) == list(range(1, size))
+    assert lengths.sum() - len(order) == store.predicted_tokens
+    full, real_lengths = store.row_block(np.arange(store.rows(length)), length, 999)
+    assert (real_lengths == length + 1).all()
+    assert (full[:, 1:] == full[:, :1] + np.arange(1, length + 1)).all()
+
+
+def test_rows_by_example() -> None:
+    """The example of the documentation."""
+    store = flat(np.arange(6, dtype=np.uint16))
+    assert (store.rows(2), store.rows(2, ragged=True)) == (2, 3)
+    block, lengths = store.row_block(np.array([2, 0]), 2, 77, ragged=True)
+    assert block.tolist() == [[4, 5, 77], [0, 1, 2]]
+    assert lengths.tolist() == [2, 3]
+    with pytest.raises(AssertionError, match="rows must be below 2"):
+        store.row_block(np.array([2]), 2, 77)
+    assert store.row_block(np.array([], dtype=np.int64), 2, 77)[0].shape == (0, 3)
+
+
+def test_rows_of_documents(small: TokenStore) -> None:
+    """A row of one document is [EOS] text [EOS], cut at its length and filled with padding."""
+    s = tokenizer().specials
+    ids = [[s.eos, *row, s.eos] for row in tokenizer().encode(LINES)]
+    for length in (3, 50):
+        block, lengths = small.documents_block(np.array([4, 1, 3]), length, s.pad)
+        assert block.shape == (3, length)
+        assert [row[:n].tolist() for row, n in zip(block, lengths, strict=True)] == [ids[i][:length] for i in (4, 1, 3)]
+        assert all((row[n:] == s.pad).all() for row, n in zip(block, lengths, strict=True))
+
+
+def test_big_vocabularies_take_four_bytes(tmp_path: Path) -> None:
+    """Ids beyond 65,535 are kept whole."""
+    path = tmp_path / "words.txt"
+    path.write_text("\n".join(f"w{n}" for n in range(70_000)), encoding="utf-8")
+    from warmstart.tokenizer.load import load_tokenizer
+
+    found = prepare_store([source(tmp_path, ["w69999 w0"])], load_tokenizer(path), tmp_path / "cache")
+    assert found.tokens.dtype == np.uint32
+    assert found.tokens.tolist() == [2, 70_004, 5, 2]
+
+
+@pytest.mark.parametrize(("lines", "part", "message"), [
+    ([" ", ""], None, r"at least one document that is not empty, but .*text.txt has none; give more text"),
+    (["one"], DocumentSplit(fraction=1e-9, held_out=True), r"but the held-out part \(fraction 1e-09\) of .*text.txt has none"),
+])  # fmt: skip
+def test_no_text(tmp_path: Path, lines: list[str], part: DocumentSplit | None, message: str) -> None:
+    """Text without a document is refused, and leaves nothing behind."""
+    with pytest.raises(DataError, match=message):
+        prepare_store([source(tmp_path, lines)], tokenizer(), tmp_path / "cache", part)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """A file that does not exist is refused by name."""
+    with pytest.raises(DataError, match=r"absent\.txt"):
+        prepare_store([Source(path=str(tmp_path / "absent.txt"))], tokenizer(), tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("error", "raised", "message"), [
+    (OSError(errno.ENOSPC, "No space left on device"), StorageError, "cannot write .* No space left on device; free some"),
+    (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
+])  # fmt: skip
+def test_an_interrupted_build_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: Any, message: str
+) -> None:
+    """A full disk or an interruption in the middle leaves no folder; the next call prepares the whole."""
+    real, calls = module._append, []
+
+    def failing(file: Any, values: np.ndarray) -> None:
+        calls.append(len(values))
+        if len(calls) == 4:
+            raise error
+        real(file, values)
+
+    monkeypatch.setattr(module, "_append", failing)
+    with pytest.raises(raised, match=message):
+        prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+    monkeypatch.undo()
+    assert prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache").documents == 5
+
+
+def test_a_killed_build_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """What a killed process left aside has another name, and is passed over."""
+    whole = prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
+    left = whole.folder.with_name(f".{whole.folder.name}.writing-1")
+    whole.folder.rename(left)
+    (left / "store.json").unlink()
+    assert prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache").digest == whole.digest
+
+
+@pytest.mark.parametrize(("name", "damage", "message"), [
+    ("tokens.bin", lambda data: data[:-2], r"tokens.bin must hold \d+ numbers, but holds \d+; delete the folder"),
+    ("tokens.bin", lambda data: data[:-1], "cannot be read"),
+    ("tokens.bin", lambda data: b"", "cannot be read"),
+    ("bounds.npy", lambda data: data[:-8], "cannot be read"),
+    ("bounds.npy", lambda data: b"no array", "cannot be read"),
+    ("store.json", lambda data: b"{", "cannot be read"),
+    ("store.json", lambda data: b"{}", "cannot be read"),
+    ("store.json", lambda data: data.replace(b'"format": 2', b'"format": 0'), "has format 0, but must have 2"),
+])  # fmt: skip
+def test_damage_is_found(small: TokenStore, name: str, damage: Any, message: str) -> None:
+    """A file that is short, empty or of another kind is refused on opening, with what to do."""
+    path = small.folder / name
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=message):
+        TokenStore.open(small.folder)
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "bounds.npy"])
+def test_verify_finds_one_changed_byte(small: TokenStore, name: str) -> None:
+    """Sizes may be right and the content not: verify reads every byte."""
+    assert TokenStore.open(small.folder, verify=True).digest == small.digest
+    path = small.folder / name
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1
+    path.write_bytes(data)
+    TokenStore.open(small.folder)
+    with pytest.raises(DataError, match=f"{name} was changed after it was written; delete the folder"):
+        TokenStore.open(small.folder, verify=True)
+
+
+def test_pickling_maps_the_same_files(small: TokenStore) -> None:
+    """A store that is sent to another process carries its folder, not its tokens."""
+    data = pickle.dumps(small)
+    assert len(data) < 1000
+    assert pickle.loads(data).digest == small.digest
+    assert set(json.loads((small.folder / "store.json").read_text())["counts"]) >= {"tokens", "words", "bytes"}
+
+
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from warmstart.data.token_store import prepare_store
+from warmstart.data.source import Source
+from warmstart.tokenizer.tokenizer import Tokenizer
+tokenizer = Tokenizer.from_json(Path(sys.argv[1]).read_text())
+for name in sys.argv[2:4]:
+    prepare_store([Source(path=name, document="line")], tokenizer, Path(sys.argv[4]))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """Ten times the text takes no more memory (megabytes at the peak, in a process of its own)."""
+    line = " ".join(f"w{n}" for n in range(40))
+    paths = [Path(source(tmp_path, [line] * count, f"{count}.txt").path) for count in (12_000, 120_000)]
+    assert paths[1].stat().st_size > 16_000_000
+    tokenizer("word").save(tmp_path / "tokenizer.json")
+    command = [sys.executable, "-c", MEASURE, tmp_path / "tokenizer.json", *paths, tmp_path / "cache"]
+    few, many = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert many < few + 30, f"{few} MB for 1.7 MB of text, {many} MB for 17 MB"
