@@ -76,5 +76,5 @@ def test_a_missing_compiler_is_said_before_the_run(monkeypatch: pytest.MonkeyPat
 
 def test_a_budget_in_minutes_does_not_go_with_compiling() -> None:
     """The minutes would be spent on compiling."""
-    with pytest.raises(ConfigError, match="name tokens"):
+    with pytest.raises(ConfigError, match="name a budget in tokens"):
         PretrainConfig.build({"text": ["x"], "train": {"compile": True, "minutes": 1}})

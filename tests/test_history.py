@@ -35,13 +35,13 @@ from warmstart.model.history import (
     read_record,
     seen_labels,
 )
-from warmstart.model.old_formats import record_from_entry
+from warmstart.model.old_formats import TASK_TYPE_NAMES, record_from_entry
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 FORMAT_1 = Path(__file__).parent / "bundles" / "format_1"
 ORIGIN = Provenance(command="warmstart x", machine="a laptop", date="2026-11-22", warmstart="0.1.0")
-TASK = TaskRecord(name="topics", type="label", metric="accuracy", labels=("a", "b"), train=8, validation=2, test=4)
+TASK = TaskRecord(name="topics", type="classification", metric="accuracy", labels=("a", "b"), train=8, validation=2, test=4)
 COMPARISON = ComparisonRecord(
     metric="accuracy", methods=(MethodRecord(name="full", scores=(0.5, 1.0), mean=0.75, low=0.0, high=1.0),)
 )
@@ -100,7 +100,13 @@ OLD_ENTRIES: dict[str, tuple[dict[str, Any], Record]] = {
     "estimator": (
         {"command": "TextClassifier", "tune": {"scheme": "full"}, "seed": 3, "task": {"name": "t", "kind": "label", "train": 9}},
         AdaptRecord(
-            estimator="TextClassifier", settings={"scheme": "full"}, seed=3, task=TaskRecord(name="t", type="label", train=9)
+            estimator="TextClassifier",
+            settings={"scheme": "full"},
+            seed=3,
+            task=TaskRecord(name="t", type="classification", train=9),
+            settings={"scheme": "full"},
+            seed=3,
+            task=TaskRecord(name="t", type="classification", train=9),
         ),
     ),
     "prune": (
@@ -138,7 +144,8 @@ def test_nothing_of_an_old_history_is_lost(place: str) -> None:
     """Every value of a saved history of format 1 is found in its record, whatever its key is called now."""
     entries = json.loads((FORMAT_1 / place / "bundle.json").read_text())["history"]
     for entry, record in zip(entries, load(FORMAT_1 / place).history, strict=True):
-        assert leaves({key: value for key, value in entry.items() if key != "command"}) <= leaves(record.to_dict())
+        old = leaves({key: value for key, value in entry.items() if key != "command"})
+        assert {TASK_TYPE_NAMES.get(value, value) for value in old} <= leaves(record.to_dict())
 
 
 def leaves(values: Any) -> set[str]:

@@ -261,7 +261,7 @@ def test_special_tokens_that_lack_a_row_get_one(tmp_path: Path) -> None:
     shares = logits.softmax(dim=-1)[..., size:]
     assert bool((shares <= 1 / size).all())
     assert came.bundle.generates
-    assert ws.generate(came.bundle, ["She holds"], ws.GenerateConfig(tokens=5, seed=3))
+    assert ws.generate(came.bundle, ["She holds"], ws.GenerateConfig(max_new_tokens=5, seed=3))
 
 
 @pytest.mark.parametrize("name", ["modernbert", "roberta", "llama", "bert-bare"])
@@ -276,7 +276,7 @@ def test_an_imported_model_adapts(name: str, tmp_path: Path) -> None:
     model = swap_head(from_huggingface(folder_of(name, tmp_path)).model, ClassificationHeadConfig(classes=2, pooling="first"), 0)
     ids, mask = ragged("right")
     batch = Batch(ids, torch.tensor([0, 1, 1]), mask, causal=model.causal, count=3)
-    groups = apply_scheme(model, make_scheme("lora+mix"), 0)
+    groups = apply_scheme(model, make_scheme("lora+scalar-mix"), 0)
     before = model.loss(batch)
     before.backward()
     with torch.no_grad():
@@ -288,7 +288,9 @@ def test_an_imported_model_adapts(name: str, tmp_path: Path) -> None:
         logits = model(ids, mask)
         torch.testing.assert_close(merge_adapters(model)(ids, mask), logits, atol=1e-4, rtol=1e-4)
     levels = {
-        name: group.rate for group in apply_scheme(from_plain(model), make_scheme("discriminative")) for name in group.parameters
+        name: group.rate_factor
+        for group in apply_scheme(from_plain(model), make_scheme("discriminative"))
+        for name in group.parameters
     }
     below = [
         rate
@@ -548,7 +550,7 @@ def test_pooling_is_told_as_sentence_transformers_does(pooling: str, normalize: 
         ws.to_huggingface(odd, tmp_path / "no")
     with pytest.raises(ModelError, match="embeddings need an embedding head, but this model has a classification head"):
         ws.embed(from_huggingface(folder_of("bert-labels", tmp_path / "labels")), SENTENCES)
-    with pytest.raises(ModelError, match="learns nothing by itself; adapt it to a task"):
+    with pytest.raises(ModelError, match="has no loss; adapt the model to a task"):
         odd.model.loss(Batch(torch.tensor([[1, 2]]), torch.tensor([0])))
 
 
