@@ -104,9 +104,6 @@ OLD_ENTRIES: dict[str, tuple[dict[str, Any], Record]] = {
             settings={"scheme": "full"},
             seed=3,
             task=TaskRecord(name="t", type="classification", train=9),
-            settings={"scheme": "full"},
-            seed=3,
-            task=TaskRecord(name="t", type="classification", train=9),
         ),
     ),
     "prune": (
