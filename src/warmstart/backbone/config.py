@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.registry import Registry
 
 
@@ -29,55 +29,55 @@ class BackboneConfig(Config):
     """number of blocks (L)"""
     heads: int = Field(4, gt=0)
     """attention heads per block (H)"""
-    head_width: int | None = Field(None, gt=0)
+    head_width: Advanced[int | None] = Field(None, gt=0)
     """width of one head (K); none: width / heads"""
-    kv_heads: int | None = Field(None, gt=0)
+    kv_heads: Advanced[int | None] = Field(None, gt=0)
     """heads of keys and values (G), each shared by a group of query heads (Ainslie et al. 2023); none: as many as heads"""
-    qk_norm: bool = False
+    qk_norm: Advanced[bool] = False
     """RMS norm of every query and key, shared by all heads (Qwen3)"""
-    feedforward: int = Field(1024, gt=0)
+    feedforward: Advanced[int] = Field(1024, gt=0)
     """inner width of the feed-forward layer"""
     max_length: int = Field(256, gt=0)
     """context length: the most tokens that the backbone reads at once (T)"""
-    norm: Literal["pre", "post"] = "pre"
+    norm: Advanced[Literal["pre", "post"]] = "pre"
     """normalise before each branch (GPT-2) or after each sum (the 2017 Transformer)"""
-    norm_kind: Literal["layer", "rms"] = "layer"
+    norm_kind: Advanced[Literal["layer", "rms"]] = "layer"
     """layer norm or RMS norm"""
-    norm_eps: float = Field(1e-5, gt=0)
+    norm_eps: Advanced[float] = Field(1e-5, gt=0)
     """what norms add to the variance, for stability"""
-    embedding_norm: bool = False
+    embedding_norm: Advanced[bool] = False
     """normalise the sum of the embeddings (BERT)"""
-    first_norm: bool = True
+    first_norm: Advanced[bool] = True
     """pre-norm: the first block's attention has a norm of its own (in ModernBERT the embedding norm replaces it)"""
-    token_types: int = Field(0, ge=0)
+    token_types: Advanced[int] = Field(0, ge=0)
     """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
-    positions: Literal["sinusoidal", "learned", "rotary"] = "rotary"
+    positions: Advanced[Literal["sinusoidal", "learned", "rotary"]] = "rotary"
     """how the positions of tokens are encoded"""
-    position_offset: int = Field(0, ge=0)
+    position_offset: Advanced[int] = Field(0, ge=0)
     """unused rows at the start of the learned positions (RoBERTa has 2)"""
-    rotary_base: float = Field(10_000.0, gt=0)
+    rotary_base: Advanced[float] = Field(10_000.0, gt=0)
     """longest wavelength of rotary positions, in tokens over 2 pi"""
-    rotary_scaling: tuple[float, float, float, int] | None = None
+    rotary_scaling: Advanced[tuple[float, float, float, int] | None] = None
     """Llama 3's longer wavelengths: factor, low and high frequency factor, context length in pretraining"""
-    window: int | None = Field(None, ge=0)
+    window: Advanced[int | None] = Field(None, ge=0)
     """local attention: tokens that a token attends to on either side; none: every block has global attention"""
-    global_every: int = Field(1, gt=0)
+    global_every: Advanced[int] = Field(1, gt=0)
     """with a window: the first block and every n-th block after it have global attention"""
-    window_rotary_base: float = Field(10_000.0, gt=0)
+    window_rotary_base: Advanced[float] = Field(10_000.0, gt=0)
     """rotary_base of the blocks with local attention"""
-    attention: Literal["dot-product", "synthesizer"] = "dot-product"
+    attention: Advanced[Literal["dot-product", "synthesizer"]] = "dot-product"
     """attention weights from queries and keys, or synthesised from each token alone"""
-    activation: Literal["relu", "gelu", "gelu-tanh", "swiglu", "geglu"] = "gelu"
+    activation: Advanced[Literal["relu", "gelu", "gelu-tanh", "swiglu", "geglu"]] = "gelu"
     """non-linearity of the feed-forward layer"""
-    bias: bool = True
+    bias: Advanced[bool] = True
     """linear layers and layer norms have a bias"""
-    qkv_bias: bool | None = None
+    qkv_bias: Advanced[bool | None] = None
     """queries, keys and values have a bias (Qwen2); none: like all linear layers"""
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: Advanced[float] = Field(0.0, ge=0, lt=1)
     """dropout probability: after the embedding, in the attention weights, after each branch"""
-    scale_embeddings: bool = False
+    scale_embeddings: Advanced[bool] = False
     """multiply token embeddings by the square root of the width (Vaswani et al. 2017, section 3.4)"""
-    init_std: float = Field(0.02, gt=0)
+    init_std: Advanced[float] = Field(0.02, gt=0)
     """standard deviation of the initial weights; projections back into the residual sum are scaled down by sqrt(2 L)"""
 
     @model_validator(mode="after")

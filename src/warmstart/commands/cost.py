@@ -19,7 +19,7 @@ from tyro.conf import Positional, arg
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.command import PretrainConfig, PretrainTrainConfig
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.console import console, print_table
 from warmstart.cost.cost import Cost, cost_of
 from warmstart.cost.measured import measure_cost, measure_here
@@ -51,12 +51,12 @@ class CostConfig(Config):
     """a bundle, or the folder of a run; none: the model that the settings describe"""
     vocab_size: int | None = Field(None, gt=0)
     """size of the vocabulary; default: the tokenizer's"""
-    tokenizer_file: str | None = None
+    tokenizer_file: Advanced[str | None] = None
     """take the size of the vocabulary from this tokenizer"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer that would be trained"""
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
-    head: LMHeadConfig = LMHeadConfig()
+    head: Advanced[LMHeadConfig] = LMHeadConfig()
     """the language head"""
     classes: int | None = Field(None, gt=1)
     """use a classification head with this many classes instead"""

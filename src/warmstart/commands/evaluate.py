@@ -8,7 +8,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.console import console, print_metrics, print_table
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
@@ -34,7 +34,7 @@ class EvaluateConfig(Config):
     """a model: a bundle, or a run's folder"""
     task: Positional[str]
     """an adapted model's task: its manifest (YAML); or a language model's text: a file or folder"""
-    document: Document = "paragraph"
+    document: Advanced[Document] = "paragraph"
     """what one document of a text is"""
 
 

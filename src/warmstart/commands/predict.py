@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -40,9 +40,9 @@ class PredictConfig(Config):
     """a file of texts: one a line, or a table with a text column"""
     column: str = "text"
     """the table's column that holds the texts; lists of words where they are to be tagged"""
-    second: str | None = None
+    second: Advanced[str | None] = None
     """the table's column that holds the second texts of pairs, or the passages that questions are about"""
-    alternatives: tuple[str, ...] = ()
+    alternatives: Advanced[tuple[str, ...]] = ()
     """the table's columns that hold the alternatives to choose from; default: one column 'alternatives' with lists"""
     out: str | None = None
     """file to write; default: standard output"""
@@ -51,9 +51,9 @@ class PredictConfig(Config):
     target_error: float | None = Field(None, gt=0, lt=1)
     """keep silent below the bar that promises no larger share of wrong labels, or answers (a model that gives labels needs to have
     been adapted with --calibration)"""
-    confidence_level: float = Field(0.95, gt=0, lt=1)
+    confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that must hold"""
-    known: tuple[str, ...] = ()
+    known: Advanced[tuple[str, ...]] = ()
     """where answers are written: the text the model learned from; names that stand nowhere in it are flagged"""
 
 

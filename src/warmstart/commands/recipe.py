@@ -23,7 +23,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.commands import COMMANDS, with_preset
-from warmstart.config import Config, read_yaml
+from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console
 from warmstart.errors import ConfigError, suggest
 from warmstart.storage import atomic_write
@@ -40,7 +40,7 @@ class RecipeCommand(Config):
     """folder of the run, with one folder a step; default: runs/ and the recipe's name"""
     length: str | None = None
     """one of the recipe's lengths, for instance tiny; default: as the steps stand"""
-    only: tuple[str, ...] = ()
+    only: Advanced[tuple[str, ...]] = ()
     """run these steps only"""
 
 

@@ -23,7 +23,7 @@ class FineTuneConfig(Config):
     """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss,
     l2-sp, dapt; a+b combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
-    pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
+    pooling: Advanced[Annotated[str, AfterValidator(POOLINGS.known)]] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""
     head_dropout: Advanced[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""

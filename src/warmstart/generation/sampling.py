@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 
 
 class GenerateConfig(Config):
@@ -32,7 +32,7 @@ class GenerateConfig(Config):
     """sample from the most probable tokens that together have this probability (Holtzman et al. 2020, section 3.1)"""
     seed: int = 0
     """seed of the sampling"""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Advanced[Literal["float32", "bfloat16"]] = "float32"
     """bfloat16 halves the memory read for every token; the text may differ slightly, and may depend on the other prompts"""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from tyro.conf import arg
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 
 
 class ObjectiveConfig(Config):
@@ -17,17 +17,17 @@ class ObjectiveConfig(Config):
 
     name: Annotated[str, arg(name="objective")] = "causal"
     """causal, masked, span, or hybrid (each batch causal or masked, with the same weights)"""
-    mask_rate: float | None = Field(None, gt=0, lt=1)
+    mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
     """fraction of tokens that masked, hybrid and span mask; none: 0.3 for masked (docs/performance.md), 0.15 for the others"""
-    whole_words: bool = False
+    whole_words: Advanced[bool] = False
     """masked and hybrid: mask all pieces of a word together"""
-    mean_span: float = Field(3.0, ge=1)
+    mean_span: Advanced[float] = Field(3.0, ge=1)
     """span: mean length of a masked span, in tokens"""
-    form: Literal["sentinel", "prefix-suffix"] = "sentinel"
+    form: Advanced[Literal["sentinel", "prefix-suffix"]] = "sentinel"
     """span: T5's many spans marked by sentinels, or CS224N's one span of a document, moved to its end"""
-    causal_fraction: float = Field(0.5, ge=0, le=1)
+    causal_fraction: Advanced[float] = Field(0.5, ge=0, le=1)
     """hybrid: fraction of batches that are causal"""
-    rows: Literal["packed", "documents"] = "packed"
+    rows: Advanced[Literal["packed", "documents"]] = "packed"
     """what a row is: a stretch of the whole text, so that nothing is padded, or one document, truncated if it is too long"""
 
     @property

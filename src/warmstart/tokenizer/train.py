@@ -25,7 +25,7 @@ from pydantic import Field
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.errors import TokenizerError
 from warmstart.registry import Registry
 from warmstart.tokenizer.pieces import EVERY_CHARACTER, WORD_MARK
@@ -36,15 +36,15 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 class TokenizerConfig(Config):
     """How to train a tokenizer."""
 
-    kind: Literal["bytes", "wordpiece", "unigram", "character", "word"] = "bytes"
+    kind: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
     """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""
     vocab_size: int = Field(default=8192, ge=1)
     """largest number of pieces in the vocabulary, special tokens included"""
-    lowercase: bool = False
+    lowercase: Advanced[bool] = False
     """convert all letters to lower case first"""
-    sentinels: int = Field(default=32, ge=0)
+    sentinels: Advanced[int] = Field(default=32, ge=0)
     """number of sentinel tokens for span corruption"""
-    min_frequency: int = Field(default=2, ge=1)
+    min_frequency: Advanced[int] = Field(default=2, ge=1)
     """how often a piece must occur to enter the vocabulary"""
 
 

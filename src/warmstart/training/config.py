@@ -29,7 +29,7 @@ class TrainConfig(Config):
     """batches whose gradients are summed before each step"""
     learning_rate: float = Field(1e-3, gt=0)
     """peak learning rate of AdamW"""
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Advanced[Literal["adamw", "muon"]] = "adamw"
     """AdamW for all parameters, or Muon for the matrices inside the blocks and AdamW for the rest"""
     muon_learning_rate: Advanced[float] = Field(0.02, gt=0)
     """peak learning rate of Muon"""
@@ -45,7 +45,7 @@ class TrainConfig(Config):
     """AdamW's second beta"""
     clip: Advanced[float] = Field(1.0, ge=0)
     """largest gradient norm; 0: no limit"""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Advanced[Literal["auto", "float32", "bfloat16"]] = "auto"
     """precision of matrix products in training; auto: bfloat16 where the hardware multiplies it natively"""
     evaluate_every: Advanced[int] = Field(0, ge=0)
     """steps between held-out evaluations; 0: ten evaluations in a run"""

@@ -17,7 +17,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.errors import ModelError
 from warmstart.finetuning.answering import METRIC, AnswerRun, answer_model, train_to_answer
@@ -53,11 +53,11 @@ class AnswersConfig(Config):
     """number of seeds; fewer than three give wide intervals"""
     seed: int = Field(0, ge=0)
     """the first seed"""
-    scratch_epochs: float | None = Field(75, gt=0)
+    scratch_epochs: Advanced[float | None] = Field(75, gt=0)
     """passes of the same network from scratch, which needs more of them; none: do not train it"""
     target_error: float = Field(0.1, gt=0, lt=1)
     """largest error rate among the answers given; below the threshold for it, the model abstains"""
-    confidence_level: float = Field(0.95, gt=0, lt=1)
+    confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from warmstart.commands.generate.page import print_trace, write_trace
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.data.source import Document, Source
 from warmstart.data.token_store import documents_of
 from warmstart.generation.generate import generate as generate_texts
@@ -43,13 +43,13 @@ class GenerateCommandConfig(Config):
     """show this many of the most probable tokens at every step; 0: only the text"""
     trace_html: str | None = None
     """also write the trace as a page"""
-    trace_json: str | None = None
+    trace_json: Advanced[str | None] = None
     """also write the trace as JSON"""
     corpus: str | None = None
     """text that the model was trained on: show beside each step what follows the same context there"""
-    corpus_document: Document = "paragraph"
+    corpus_document: Advanced[Document] = "paragraph"
     """what one document of the corpus is"""
-    corpus_order: int = Field(3, gt=0)
+    corpus_order: Advanced[int] = Field(3, gt=0)
     """length of the longest context to count, in tokens"""
 
     @model_validator(mode="after")

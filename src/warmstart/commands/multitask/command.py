@@ -14,6 +14,7 @@ from pydantic import Field
 
 from warmstart.commands.multitask.page import write_multitask_page
 from warmstart.commands.multitask.result import MultitaskResult, MultitaskRun
+from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.finetuning.multitask_model import MultitaskModel, sampling_fractions, task_order
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
@@ -33,7 +34,7 @@ class MultitaskConfig(TasksConfig):
 
     out: str = "runs/multitask"
     """folder of the run"""
-    alpha: float = Field(1.0, ge=0, le=1)
+    alpha: Advanced[float] = Field(1.0, ge=0, le=1)
     """how often each task is read: in proportion to its size to this power; 1: by size, 0: all equally often"""
 
 

@@ -61,7 +61,7 @@ class PretrainTrainConfig(TrainConfig):
     """peak learning rate of AdamW"""
     muon_learning_rate: Advanced[float] = Field(0.01, gt=0)
     """peak learning rate of Muon"""
-    optimizer: Literal["adamw", "muon"] = "muon"
+    optimizer: Advanced[Literal["adamw", "muon"]] = "muon"
     """Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for all parameters, which needs a learning rate of
     1e-3 to 3e-3"""
     schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
@@ -91,7 +91,7 @@ class PretrainConfig(Config):
     """a saved model to train further, with its tokenizer and backbone"""
     held_out: str = "0.02"
     """held-out text: a file or folder, a fraction of the documents, or none"""
-    document: Document = "paragraph"
+    document: Advanced[Document] = "paragraph"
     """what one document is: paragraph, sentence, line or file"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""

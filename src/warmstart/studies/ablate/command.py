@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.load import load_model
@@ -52,9 +52,9 @@ class StudyAblateConfig(Config):
     """number of texts: the first passages of the text, or test texts drawn evenly over the labels"""
     ablation: Ablation = "mean"
     """what replaces a component's states: their mean over the texts, zero, or those of other random tokens"""
-    repeats: int = Field(3, gt=1)
+    repeats: Advanced[int] = Field(3, gt=1)
     """with resample: number of draws for each component"""
-    dimension_groups: int = Field(0, ge=0)
+    dimension_groups: Advanced[int] = Field(0, ge=0)
     """also ablate the dimensions of the embedding, in this many groups of neighbours; 0: none"""
     prune: int = Field(0, ge=0)
     """number of heads to prune from each block, those that matter least; the smaller model is saved; 0: none"""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -38,7 +38,7 @@ class StudyAttentionConfig(Config):
     """files or folders of text: the corpus over which heads are compared; default: the one text"""
     passages: int = Field(200, gt=1)
     """passages of the corpus, drawn at random"""
-    threshold: float = Field(0.2, gt=0, lt=1)
+    threshold: Advanced[float] = Field(0.2, gt=0, lt=1)
     """a head attends to something if it puts at least this much more weight there than uniform attention"""
     out: str = "runs/attention"
     """folder of the run"""

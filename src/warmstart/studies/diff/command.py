@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.data.probing import read_probing_tasks
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -38,11 +38,11 @@ class StudyDiffConfig(Config):
     """file or folder of text for the language loss, if BEFORE has a language head; default: the text"""
     tasks: tuple[str, ...] = ()
     """files or folders of sentence tasks in SentEval's format, for linear probes before and after"""
-    passages: int = Field(200, ge=8)
+    passages: Advanced[int] = Field(200, ge=8)
     """number of passages: drawn at random from the text, or the first ones of the held-out text"""
-    tokens: int = Field(2000, ge=100)
+    tokens: Advanced[int] = Field(2000, ge=100)
     """approximate number of tokens whose hidden states are compared"""
-    words: int = Field(300, gt=0)
+    words: Advanced[int] = Field(300, gt=0)
     """number of words whose neighbours are compared: the most frequent ones of three letters or more"""
     out: str = "runs/diff"
     """folder of the run"""

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -38,15 +38,15 @@ class StudyExplainConfig(Config):
     """the label, or the next token (" the"), to be explained; default: the most probable one"""
     file: str | None = None
     """texts over which the faithfulness of the methods is measured: one per line, or a table"""
-    column: str = "text"
+    column: Advanced[str] = "text"
     """the column of the table that holds the texts"""
     limit: int = Field(50, gt=1)
     """number of texts of the file, drawn at random"""
     removal: Removal = "delete"
     """how a word is removed: delete its tokens, or mask them (for models trained with mask tokens)"""
-    max_phrase: int = Field(3, gt=0, le=10)
+    max_phrase: Advanced[int] = Field(3, gt=0, le=10)
     """number of words of the longest phrase that is erased"""
-    random_orders: int = Field(20, gt=1)
+    random_orders: Advanced[int] = Field(20, gt=1)
     """number of random word orders that the methods are compared with"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""

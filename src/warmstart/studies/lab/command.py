@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import open_run
@@ -24,7 +24,7 @@ class StudyLabConfig(Config):
     """number of keys (n)"""
     width: int = Field(16, gt=3, le=1024)
     """width of keys and queries; raised to the number of keys if it is smaller"""
-    samples: int = Field(2000, gt=99, le=100_000)
+    samples: Advanced[int] = Field(2000, gt=99, le=100_000)
     """draws of the noisy keys"""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional, UseAppendAction
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.data.analogies import read_analogies
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -46,9 +46,9 @@ class StudyMapConfig(Config):
     """files or folders whose words are mapped, also in context; default: the words of the vocabulary, without context"""
     words: int = Field(300, ge=MIN_POINTS, le=2000)
     """number of words on the map: the most frequent ones of three letters or more"""
-    layer: int | None = Field(None, ge=0)
+    layer: Advanced[int | None] = Field(None, ge=0)
     """layer of the hidden states in context; default: the middle one (lower ones hold the token, upper ones serve the head)"""
-    occurrences: int = Field(10, gt=0)
+    occurrences: Advanced[int] = Field(10, gt=0)
     """a word in context is the mean over at most this many occurrences, drawn at random"""
     contexts_of: UseAppendAction[tuple[str, ...]] = ()
     """map the contexts of this word, and measure how similar its occurrences are at each layer; repeat for more words"""

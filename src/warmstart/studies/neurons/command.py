@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.data.conllu import is_conllu, read_conllu
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import Source
@@ -51,11 +51,11 @@ class StudyNeuronsConfig(Config):
     """neurons to show, each as LAYER.INDEX, both from 1 (2.113); default: the best one of each property"""
     show: str | None = None
     """a text of your own, to be coloured by the activations"""
-    passages: int = Field(500, ge=_MIN_PASSAGES)
+    passages: Advanced[int] = Field(500, ge=_MIN_PASSAGES)
     """number of passages or sentences of the text, drawn at random"""
     top: int = Field(5, gt=0, le=100)
     """number of passages shown for each neuron"""
-    shifts: int = Field(20, gt=0, le=1000)
+    shifts: Advanced[int] = Field(20, gt=0, le=1000)
     """number of random circular shifts of the properties, for the permutation threshold"""
     control: bool = True
     """compare with eight untrained backbones of the same shape"""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -36,7 +36,7 @@ class StudyPairsConfig(Config):
     """folder of the run"""
     limit: int | None = Field(None, gt=0)
     """use only the first pairs of each group, up to this number; default: all"""
-    per_token: bool = False
+    per_token: Advanced[bool] = False
     """compare log-probabilities per token, for pairs whose sentences differ in length"""
     text: tuple[str, ...] = ()
     """files or folders of text: a trigram model of it judges the pairs too, as a baseline"""

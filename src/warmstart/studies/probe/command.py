@@ -41,9 +41,9 @@ class StudyProbeConfig(Config):
     """seed of every random choice"""
     seeds: int = Field(3, gt=0)
     """fits of each probe"""
-    mlp: bool = True
+    mlp: Advanced[bool] = True
     """fit probes with a hidden layer too"""
-    random: bool = True
+    random: Advanced[bool] = True
     """probe the same architecture with random weights too"""
 
 
