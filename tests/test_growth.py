@@ -6,18 +6,25 @@ Each section adds a made-up part to the package for one test: a file, as a contr
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import yaml
 
 import warmstart
+from helpers.bundles import language_bundle, make_task
 from helpers.models import make_backbone
+from warmstart.baselines import BASELINES
+from warmstart.baselines.baseline import Baseline
 from warmstart.cli import main, overview
 from warmstart.commands import COMMANDS, Command
 from warmstart.cost.parameters import count_parameters
+from warmstart.finetuning.scheme import NamedScheme
+from warmstart.finetuning.schemes import SCHEMES
 from warmstart.heads import HEADS, head_config
 from warmstart.heads.head import Head
 from warmstart.interop.onnx import to_onnx
@@ -26,6 +33,9 @@ from warmstart.model.files import load, save
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.objective import Objective
+from warmstart.registry import Registry
+from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 
@@ -75,7 +85,7 @@ def vowels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A study of one file, and its row."""
     add_module("studies", "vowels", STUDY, tmp_path, monkeypatch)
     row = Command("studies.vowels", "StudyVowelsConfig", "study_vowels", "how many letters are vowels?")
-    monkeypatch.setitem(COMMANDS._rows, "study vowels", row)  # type: ignore[attr-defined]
+    add_row(COMMANDS, "study vowels", row, monkeypatch)
 
 
 @pytest.mark.usefixtures("vowels")
@@ -129,7 +139,7 @@ def test_a_new_command_is_one_file_and_one_row(
 ) -> None:
     """It is listed, reads flags and settings files, and refuses unknown keys with a suggestion."""
     add_module("commands", "count", COMMAND, tmp_path, monkeypatch)
-    monkeypatch.setitem(COMMANDS._rows, "count", Command("commands.count", "CountConfig", "count", "count letters"))  # type: ignore[attr-defined]
+    add_row(COMMANDS, "count", Command("commands.count", "CountConfig", "count", "count letters"), monkeypatch)
     assert "count letters" in overview()
     assert main(["count", "--text", "abc"]) == 0
     assert "3 letters" in capsys.readouterr().err
@@ -196,7 +206,7 @@ def test_a_new_head_trains_and_is_saved_described_counted_and_exported(
     """Training lowers its loss, a reloaded model gives the same outputs, and card, cost table and ONNX graph know it."""
     add_module("heads", "level", HEAD, tmp_path, monkeypatch)
     level = importlib.import_module("warmstart.heads.level").LevelHead
-    monkeypatch.setitem(HEADS._rows, "level", level)  # type: ignore[attr-defined]
+    add_row(HEADS, "level", level, monkeypatch)
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
     model = Model(backbone, fresh_head(head_config({"kind": "level"}), backbone, 0), causal=False)
     batch = Batch(torch.tensor([[5, 9, 2], [8, 8, 3]]), torch.tensor([0.2, 0.9]), count=2)
@@ -225,6 +235,178 @@ def test_every_head_answers_for_itself() -> None:
         assert isinstance(head.per_token, bool)
         for method in ("forward", "description", "parameter_formula"):
             assert getattr(head, method) is not getattr(Head, method), f"{kind} has no {method}"
+
+
+# A task type
+
+TASK_TYPE = '''
+"""Levels: a number between 0 and 1 for each text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from warmstart.data.source import Source
+from warmstart.data.task import Split, Task
+from warmstart.heads.level import LevelHeadConfig
+from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
+from warmstart.tasks.scores import Scores
+from warmstart.tasks.task_type import HeadSettings, TaskType
+
+
+class LevelTask(TaskType):
+    """A text gets a level. Predictions: (N, 1)."""
+
+    name: ClassVar = "level"
+    head_config: ClassVar = LevelHeadConfig
+    metrics: ClassVar = ("agreement",)
+    constant_rule: ClassVar = "always the mean level"
+
+    def read_rows(self, source: Source) -> Examples:
+        """Texts and their levels."""
+        rows = list(table_rows(source))
+        return [text_or_pair(row, source) for row in rows], [float(value_of(row, source.label, "label")) for row in rows]
+
+    def encode_targets(self, split: str, targets: Sequence[Any], labels: tuple[str, ...]) -> np.ndarray:
+        """(N,) float32."""
+        return np.array(targets, dtype=np.float32)
+
+    def head(self, task: Task, settings: HeadSettings) -> LevelHeadConfig:
+        """One output."""
+        return LevelHeadConfig(pooling=settings.pooling, dropout=settings.dropout)
+
+    def scores(self, split: Split, predictions: Any, task: Task) -> Scores:
+        """One minus the mean difference."""
+        return Scores({"agreement": 1 - float(np.abs(predictions[:, 0] - split.labels).mean())})
+
+    def constant(self, fitted: Split, inputs: Sequence[Any], task: Task) -> np.ndarray:
+        """The mean level."""
+        return np.full((len(inputs), 1), fitted.labels.mean())
+
+    def describe(self, predictions: Any, inputs: Sequence[Any], labels: tuple[str, ...], top: int) -> list[dict[str, Any]]:
+        """``level``."""
+        return [{"level": round(float(row[0]), 4)} for row in predictions]
+'''
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_new_task_type_goes_from_its_manifest_to_an_exported_model(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By command: it is audited, adapted to, evaluated, predicted, described and exported; what does not suit it is refused."""
+    add_module("heads", "level", HEAD, tmp_path / "heads", monkeypatch)
+    add_module("tasks", "level", TASK_TYPE, tmp_path / "tasks", monkeypatch)
+    add_row(HEADS, "level", importlib.import_module("warmstart.heads.level").LevelHead, monkeypatch)
+    add_row(TASK_TYPES, "level", importlib.import_module("warmstart.tasks.level").LevelTask(), monkeypatch)
+    table = "".join(f"She holds the {what}.\t{level}\n" for what, level in (("cat", 0.9), ("river", 0.1)) * 8)
+    (tmp_path / "rows.tsv").write_text("text\tlabel\n" + table)
+    manifest = {"name": "levels", "type": "level", "train": "rows.tsv", "validation": "rows.tsv", "test": "rows.tsv"}
+    (tmp_path / "levels.yaml").write_text(yaml.safe_dump(manifest))
+    save(language_bundle(tokenizer), tmp_path / "language")
+    run, task = str(tmp_path / "run"), str(tmp_path / "levels.yaml")
+    adapt = ["adapt", str(tmp_path / "language"), task, "--seeds", "1", "--steps", "8", "--out"]
+    assert main(["audit", task]) == 0
+    assert main([*adapt, run]) == 0
+    assert "agreement" in (tmp_path / "run" / "report.html").read_text()
+    assert main(["evaluate", run, task]) == 0
+    assert main(["doctor", run]) == 0
+    assert main(["cost", run]) == 0
+    capsys.readouterr()
+    assert main(["predict", run, "She holds the cat."]) == 0
+    assert 0 < json.loads(capsys.readouterr().out)["level"] < 1
+    assert "A Transformer that gives each text a level" in (tmp_path / "run" / "bundle" / "README.md").read_text()
+    assert main(["export", run, "--to", "onnx", "--task", task, "--out", str(tmp_path / "onnx")]) == 0
+    for words in (
+        [*adapt, str(tmp_path / "smooth"), "--label-smoothing", "0.1"],
+        [*adapt, str(tmp_path / "calibrated"), "--calibration-fraction", "0.5"],
+    ):
+        capsys.readouterr()
+        assert main(words) == 2
+        assert "'levels' is a level task" in " ".join(capsys.readouterr().err.split())
+    assert main(["predict", run, "She holds the cat.", "--target-error", "0.1"]) == 2
+
+
+# A scheme
+
+SCHEME = '''
+"""Token embeddings only."""
+
+from warmstart.config import Config
+from warmstart.finetuning.scheme import Scheme
+from warmstart.model.model import Model
+
+
+def token_embeddings(model: Model) -> set[str]:
+    """The names of the token embeddings."""
+    return {name for name, _ in model.named_parameters() if name.endswith("embedding.weight")}
+
+
+def embeddings(options: Config) -> Scheme:
+    """Train the token embeddings and the head."""
+    return Scheme(trains=(token_embeddings,))
+'''
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_new_scheme_adapts_combines_and_races(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By command: it adapts, alone and with others, its cost is counted, and a race knows its name."""
+    add_module("finetuning.schemes", "embeddings", SCHEME, tmp_path / "schemes", monkeypatch)
+    make = importlib.import_module("warmstart.finetuning.schemes.embeddings").embeddings
+    add_row(SCHEMES, "embeddings", NamedScheme("which parameters train", make, backbone="part"), monkeypatch)
+    language = str(save(language_bundle(tokenizer), tmp_path / "language"))
+    task = str(save_task(make_task(), tmp_path / "task"))
+    for names in ("embeddings", "embeddings+lp-ft"):
+        flags = ["--scheme", names, "--seeds", "1", "--steps", "4", "--out", str(tmp_path / names)]
+        assert main(["adapt", language, task, *flags]) == 0
+    assert main(["cost", language, "--scheme", "embeddings"]) == 0
+    capsys.readouterr()
+    race = ["race", task, "--backbones", language, "--seeds", "1", "--rates", "0.001", "--steps", "4", "--no-scratch"]
+    assert main([*race, "--schemes", "embedings", "--out", str(tmp_path / "no")]) == 2
+    assert "did you mean 'embeddings'?" in " ".join(capsys.readouterr().err.split())
+    assert main([*race, "--schemes", "embeddings", "--out", str(tmp_path / "race")]) == 0
+    assert "embeddings" in (tmp_path / "race" / "runs.csv").read_text()
+
+
+# A baseline
+
+BASELINE = '''
+"""The last label."""
+
+import numpy as np
+
+from warmstart.baselines.baseline import BaselineResult
+from warmstart.data.task import Task
+
+
+def last_label(task: Task) -> BaselineResult:
+    """Always the label of the last training text."""
+    predictions = np.zeros((len(task.test), len(task.labels)))
+    predictions[:, task.train.labels[-1]] = 1
+    return BaselineResult(predictions, "the label of the last training text")
+'''
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_new_baseline_is_compared_with_the_others(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``adapt`` runs it for the task types that it serves; report and model card name it. One for races only is left out."""
+    add_module("baselines", "last_label", BASELINE, tmp_path / "baselines", monkeypatch)
+    predict = importlib.import_module("warmstart.baselines.last_label").last_label
+    add_row(BASELINES, "last label", Baseline(predict, ("classification",)), monkeypatch)
+    add_row(BASELINES, "only in races", Baseline(predict, race_only=True), monkeypatch)
+    add_row(BASELINES, "for other tasks", Baseline(predict, ("regression",)), monkeypatch)
+    language = str(save(language_bundle(tokenizer), tmp_path / "language"))
+    flags = ["--seeds", "1", "--steps", "4", "--out", str(tmp_path / "run")]
+    assert main(["adapt", language, str(save_task(make_task(), tmp_path / "task")), *flags]) == 0
+    for name in ("report.html", "bundle/README.md"):
+        text = (tmp_path / "run" / name).read_text()
+        assert "last label" in text
+        assert "only in races" not in text
+        assert "for other tasks" not in text
 
 
 # An objective
@@ -262,7 +444,7 @@ def test_a_new_objective_pretrains_and_is_evaluated_and_counted(
     add_module("objectives", "copying", OBJECTIVE, tmp_path, monkeypatch)
     copy_batch = importlib.import_module("warmstart.objectives.copying").copy_batch
     row = Objective(copy_batch, causal=False, target_fractions=lambda _config: (0.5, 1.0))
-    monkeypatch.setitem(OBJECTIVES._rows, "copy", row)  # type: ignore[attr-defined]
+    add_row(OBJECTIVES, "copy", row, monkeypatch)
     out = str(tmp_path / "run")
     tiny = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "64"]
     tokenizer = ["--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]
@@ -277,7 +459,13 @@ def test_a_new_objective_pretrains_and_is_evaluated_and_counted(
 
 def add_module(package: str, name: str, source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a file into a package of warmstart, for one test."""
+    folder.mkdir(exist_ok=True)
     (folder / f"{name}.py").write_text(source)
     parent = importlib.import_module(f"warmstart.{package}")
     monkeypatch.setattr(parent, "__path__", [*parent.__path__, str(folder)])
     monkeypatch.delitem(sys.modules, f"warmstart.{package}.{name}", raising=False)
+
+
+def add_row(registry: Registry[Any], name: str, row: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a row into a registry, for one test."""
+    monkeypatch.setitem(registry._rows, name, row)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ BASELINES: Registry[Baseline] = Registry(
     {
         "majority": Baseline(majority),
         "TF-IDF + logistic regression": Baseline(logistic_regression, ("classification", "multilabel")),
-        "TF-IDF + linear SVM": Baseline(support_vector_machine, ("classification",)),
+        "TF-IDF + linear SVM": Baseline(support_vector_machine, ("classification",), race_only=True),
         "TF-IDF + ridge regression": Baseline(ridge_regression, ("regression",)),
         "TF-IDF overlap": Baseline(tfidf_overlap, ("multiple-choice",)),
         "commonest tag of each word": Baseline(most_frequent_tags, ("tagging",)),

@@ -29,6 +29,8 @@ class Baseline:
     """learns from the training split, chooses settings on the validation split, and predicts the test split"""
     types: tuple[str, ...] | None = None
     """names of the task types that it serves; None: all"""
+    race_only: bool = False
+    """a race runs it, but an adaptation leaves it out"""
 
 
 def plain_texts(split: Split) -> list[str]:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_metrics, print_table
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
-from warmstart.data.task import Task
+from warmstart.data.task import Split, Task
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import DataError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
+from warmstart.stats.formatting import percent
 from warmstart.stats.intervals import bootstrap_interval, percentiles
-from warmstart.tasks import check_task_type, task_type_of
+from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import answer_questions, exact_matches, load_answer_task
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
-from warmstart.tasks.scores import ClassificationScores, classification_scores
+from warmstart.tasks.scores import ClassificationScores, Scores
 from warmstart.training.held_out import held_out_metrics
 
 
@@ -38,7 +41,7 @@ class EvaluateConfig(Config):
     """what one document of a text is"""
 
 
-def evaluate(config: EvaluateConfig) -> ClassificationScores | dict[str, Any]:
+def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
     """The ``evaluate`` command."""
     bundle = load_model(config.model)
     if bundle.answers_record:
@@ -46,8 +49,7 @@ def evaluate(config: EvaluateConfig) -> ClassificationScores | dict[str, Any]:
     if isinstance(bundle.model.head, LMHead):
         return _read_text(bundle, config)
     task = load_task(config.task)
-    check_task_type(bundle, task)
-    return _score(bundle, task) if task.single_label else _figures(bundle, task)
+    return _score(bundle, task)
 
 
 def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
@@ -71,29 +73,30 @@ def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
     return {"exact_match": float(right.mean())}
 
 
-def _figures(bundle: Bundle, task: Task) -> dict[str, Any]:
-    """The figures of a task that asks for more than one label, on its test split."""
-    if task.labels != bundle.labels:
-        raise DataError(f"the model must know the task's labels in the same order: {', '.join(bundle.labels)}")
-    task_type, predictions = task_type_of(task), raw_predictions(bundle, task.test.texts)
-    found = task_type.scores(task.test, predictions, task)
-    draws = percentiles(task_type.resampled_scores(task.test, predictions, task))
-    print_table(f"{task.name}, {len(task.test)} test texts", found.table(), found.header)
-    console.print(f"{task.metric} {found.score(task.metric):.4f} ({draws[0]:.4f} to {draws[1]:.4f} over test texts)")
-    return found.to_dict()
+def _score(bundle: Bundle, task: Task) -> Scores:
+    """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
+    task_type, test = check_task_type(bundle, task), _renumbered(bundle, task)
+    predictions = raw_predictions(bundle, test.texts)
+    known = replace(task, labels=bundle.labels)
+    scores = task_type.scores(test, predictions, known)
+    print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
+    if isinstance(scores, ClassificationScores):
+        accuracy, macro_f1 = bootstrap_interval(scores.predicted == test.labels), percent(scores.macro_f1)
+        console.print(f"accuracy {accuracy} over test texts, macro F1 {macro_f1}, log loss {scores.log_loss:.3f} nats")
+    else:
+        low, high = percentiles(task_type.resampled_scores(test, predictions, known))
+        console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
+    return scores
 
 
-def _score(bundle: Bundle, task: Task) -> ClassificationScores:
+def _renumbered(bundle: Bundle, task: Task) -> Split:
+    """The test split with labels in the order of the model's. Raises ``DataError`` if the model does not know them all."""
     if unknown := sorted(set(task.labels) - set(bundle.labels)):
         known = ", ".join(bundle.labels)
-        raise DataError(f"the model must know every label of the task, but {', '.join(unknown)} came; it knows {known}")
-    places = {name: i for i, name in enumerate(bundle.labels)}
-    labels = task.test.labels.copy()
-    for i, name in enumerate(task.labels):
-        labels[task.test.labels == i] = places[name]
-    said = raw_predictions(bundle, task.test.texts)
-    scores = classification_scores(labels, said, bundle.labels)
-    around = bootstrap_interval(said.argmax(axis=1) == labels)
-    print_table(f"{task.name}, {len(task.test)} test texts", scores.table(), scores.header)
-    console.print(f"accuracy {around} over test texts, macro F1 {100 * scores.macro_f1:.1f} %, log loss {scores.log_loss:.3f} nats")
-    return scores
+        raise DataError(f"the model must know every label of the task, but not {', '.join(unknown)}; it knows {known}")
+    if not task.single_label:
+        if task.labels != bundle.labels:
+            raise DataError(f"the model must know the task's labels in the same order: {', '.join(bundle.labels)}")
+        return task.test
+    numbers = np.array([bundle.labels.index(name) for name in task.labels])
+    return replace(task.test, labels=numbers[task.test.labels])

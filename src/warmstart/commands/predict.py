@@ -18,8 +18,6 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
-from warmstart.heads.classification import ClassificationHead
-from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.storage import atomic_write
@@ -75,7 +73,7 @@ def _said(bundle: Bundle, texts: Sequence[Any], config: PredictConfig) -> Iterat
     """The prediction for each text; without its label if the model is less sure than the target error needs."""
     if config.known:
         raise DataError("--known is for a model that writes answers; leave it out")
-    if config.target_error and not isinstance(bundle.model.head, ClassificationHead):
+    if config.target_error and not task_type_for(bundle).one_label:
         raise DataError("--target-error is for models that write answers or give one label per text; leave it out")
     bar = threshold_for(bundle, config.target_error, config.confidence_level) if config.target_error else None
     if bar:
@@ -102,7 +100,7 @@ def _answered(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> It
 
 def _inputs_of(bundle: Bundle, config: PredictConfig) -> list[Any]:
     """The texts given, then those of the file that is named, in its order; blank lines are passed over."""
-    task_type = TASK_TYPES["classification"] if isinstance(bundle.model.head, LMHead) else task_type_for(bundle)
+    task_type = TASK_TYPES["classification"] if bundle.answers_record else task_type_for(bundle)
     if config.texts and config.second:
         raise DataError("pairs of texts must come from a table: give --file, and name its columns")
     given = [task_type.parse(text) for text in config.texts]

@@ -30,7 +30,7 @@ def split_calibration_texts(task: Task, fraction: float) -> tuple[Task, Split | 
     """
     if not fraction:
         return task, None
-    if not task.single_label:
+    if not task_type_of(task).one_label:
         raise ConfigError(
             f"--calibration-fraction needs a task with one label per text, but '{task.name}' is a {task.type} task; remove it"
         )

@@ -77,7 +77,7 @@ def continue_pretraining(
     that must not be read, because a guarantee will be based on them. The new bundle has one more entry in its history. Raises
     ``ModelError`` if the model has no language head, ``DataError`` if there is too little text.
     """
-    if not task.single_label:
+    if not TASK_TYPES[task.type].one_label:
         raise ConfigError(f"dapt needs a task with one label per text, but '{task.name}' is a {task.type} task; remove dapt")
     language = LanguageTask.required(bundle)
     texts, left_out = pretraining_texts(task, (text or task.train).texts, excluded)

@@ -168,7 +168,9 @@ def _length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tuple[
 
 def _check_settings(task: Task, config: FineTuneConfig) -> None:
     """Raise ``ConfigError`` for settings of the loss or the head that need one label per text, if the task has not."""
-    if not task.single_label and (config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none"):
+    if not task_type_of(task).one_label and (
+        config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none"
+    ):
         raise ConfigError(
             "--class-weights, --label-smoothing and --head-hidden are for tasks with one label per text, "
             f"but '{task.name}' is a {task.type} task; remove them"

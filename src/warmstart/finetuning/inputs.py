@@ -95,7 +95,7 @@ class TrainingInputs:
 def _task_loss(encoded: EncodedTask, config: FineTuneConfig, model: Model) -> TaskLoss:
     """The summed loss of logits against targets: the head's own, or weighted and smoothed if each text has one label."""
     task, device = encoded.task, next(model.parameters()).device
-    if not task.single_label:
+    if not task_type_of(task).one_label:
         return partial(head_loss, model)
     weights = class_weights(task.train.labels, len(task.labels)).to(device) if config.class_weights == "balanced" else None
     return task_loss(weights, config.label_smoothing)

@@ -72,7 +72,7 @@ def load_tasks(config: TasksConfig) -> list[Task]:
         raise ConfigError("a run on several tasks reads one batch per step; remove --accumulate and --evaluate-every")
     if wrong_names := [name for name in names if Path(name).name != name]:
         raise ConfigError(f"a task's name becomes a folder, but {wrong_names[0]!r} cannot be one; change 'name' in its manifest")
-    if wrong := [task for task in tasks if not task.single_label]:
+    if wrong := [task for task in tasks if not task_type_of(task).one_label]:
         raise ConfigError(f"each task must have one label per text, but '{wrong[0].name}' is a {wrong[0].type} task; remove it")
     count = config.labels
     return [subsample(task, count, config.seed) if count and count < len(task.train) else task for task in tasks]

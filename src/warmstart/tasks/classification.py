@@ -29,6 +29,7 @@ class ClassificationTask(TaskType):
     head_config: ClassVar = ClassificationHeadConfig
     metrics: ClassVar = ("accuracy", "macro_f1")
     probabilistic: ClassVar = True
+    one_label: ClassVar = True
     constant_rule: ClassVar = "always the most frequent label"
 
     def read_rows(self, source: Source) -> Examples:

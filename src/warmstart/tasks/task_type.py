@@ -56,6 +56,8 @@ class TaskType(ABC):
     """scores lie between 0 and 1"""
     probabilistic: ClassVar[bool] = False
     """predictions are (N, C) probabilities"""
+    one_label: ClassVar[bool] = False
+    """each example has one label and the loss is cross-entropy, so classes can be weighted and probabilities calibrated"""
     constant_rule: ClassVar[str]
     """what ``constant`` does, in words"""
 

@@ -38,9 +38,6 @@ from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.scores import Scores
 
-SKIPPED = ("TF-IDF + linear SVM",)
-"""baselines that a race runs, but an adaptation does not"""
-
 
 class AdaptConfig(Config):
     """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
@@ -128,7 +125,7 @@ def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, cal
         comparison=ComparisonRecord.of(result.comparison),
         provenance=provenance(),
     )
-    calibration = calibrate(best.model, origin.tokenizer, task, calibration_texts) if task.single_label else None
+    calibration = calibrate(best.model, origin.tokenizer, task, calibration_texts) if task_type_of(task).one_label else None
     return Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, record), calibration)
 
 
@@ -170,7 +167,7 @@ def _baselines(task: Task, encoded: Sequence[EncodedTask]) -> dict[str, tuple[Me
     """The row of each baseline over these training texts, and its scores with the first of them."""
     rows = {}
     for name, baseline in baselines_for(task).items():
-        if name in SKIPPED:
+        if baseline.race_only:
             continue
         results = [baseline.predict(one.task) for one in encoded]
         row = _row(name, [result.predictions for result in results], task)
