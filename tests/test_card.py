@@ -38,7 +38,7 @@ def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path) 
         "majority",
         "`classification`: 48 for train",
         "fewer than 3 seeds",
-        "adapt with `--calibration`",
+        "adapt with `--calibration-fraction`",
     ):
         assert name in text
     for row in outcome.comparison.rows:

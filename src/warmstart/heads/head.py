@@ -7,7 +7,7 @@ Letters: B batch, T tokens, D width, V vocabulary, C classes.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -60,6 +60,10 @@ class TaskHead(Head):
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed loss, a scalar: ``logits`` (B, ...) against ``targets`` (B, ...); ``attention_mask`` (B, T) if per token."""
         raise NotImplementedError
+
+    def example(self) -> Any:
+        """An input as ``predict`` takes it, for the model card."""
+        return "a text"
 
     def predictions(self, logits: Tensor) -> Tensor:
         """What ``logits`` (B, ...) mean to a user: probabilities, or numbers in the units of the targets (B, ...)."""

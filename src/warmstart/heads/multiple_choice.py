@@ -41,6 +41,10 @@ class MultipleChoiceHead(PooledHead):
         """
         return F.cross_entropy(logits.float().view(-1, self.config.alternatives), targets, reduction="sum")
 
+    def example(self) -> tuple[str, ...]:
+        """For the model card."""
+        return ("a text", *(f"alternative {number}" for number in range(1, self.config.alternatives + 1)))
+
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, A) probabilities from (B A, 1) logits."""
         return logits.view(-1, self.config.alternatives).softmax(dim=-1)

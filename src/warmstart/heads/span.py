@@ -43,6 +43,10 @@ class SpanHead(PerTokenHead):
         first, last = (F.cross_entropy(logits[..., end], targets[:, end], reduction="sum") for end in (0, 1))
         return first + last
 
+    def example(self) -> tuple[str, str]:
+        """For the model card."""
+        return "a question", "the passage with its answer"
+
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, T, 2) from (B, T, 2): the logits themselves, because the best pair of ends depends on the whole row."""
         return logits

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from warmstart.heads.embedding import EmbeddingHead
+from warmstart.heads.head import TaskHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import (
@@ -97,14 +98,21 @@ def _description(bundle: Bundle) -> str:
 
 
 def _usage(bundle: Bundle) -> str:
-    embeds = isinstance(bundle.model.head, EmbeddingHead)
-    labels = not _is_language_model(bundle) and not embeds
-    command = "predict" if labels or bundle.answers_record else "generate" if bundle.generates else ""
+    head, command, call = bundle.model.head, "", ""
+    if isinstance(head, TaskHead):
+        example = head.example()
+        single = isinstance(example, str)
+        command = f'predict FOLDER "{example}"' if single else "predict FOLDER --file FILE"
+        call = f'ws.predict(bundle, "{example}")' if single else f"ws.predict(bundle, [{example}])"
+    elif isinstance(head, EmbeddingHead):
+        call = 'ws.embed(bundle, "a text")'
+    elif bundle.answers_record:
+        command = 'predict FOLDER "a question"'
+    elif bundle.generates:
+        command, call = 'generate FOLDER "a text"', 'ws.generate(bundle, "a text")'
     lines = ["warmstart doctor FOLDER                # is it complete, and does it reproduce its stored outputs?"]
-    lines += [f'warmstart {command} FOLDER "a text"'] if command else []
-    call = "ws.predict(bundle, texts)" if labels else "ws.embed(bundle, texts)" if embeds else ""
-    call = 'ws.generate(bundle, "a text")' if command == "generate" else call
-    python = f'\n\n```python\nimport warmstart as ws\n\nbundle = ws.load("FOLDER")\n{call}\n```' if call else ""
+    lines += [f"warmstart {command}"] if command else []
+    python = f'\n\n```python\nimport warmstart as ws\n\nbundle = ws.load("FOLDER")\nprint({call})\n```' if call else ""
     return "```sh\n" + "\n".join(lines) + "\n```" + python
 
 
@@ -177,7 +185,7 @@ def _limits(bundle: Bundle) -> Iterator[str]:
         yield (
             "With `warmstart predict --target-error 0.05` it abstains when its confidence is too low."
             if bundle.calibration and bundle.calibration.held_out
-            else "Its confidence was not checked on held-out texts; adapt with `--calibration` for a guaranteed target error."
+            else "Its confidence was not checked on held-out texts; adapt with `--calibration-fraction` to get a guarantee."
         )
     if _is_language_model(bundle):
         yield "It may repeat its training text, and it generates what is likely there, not what is true."

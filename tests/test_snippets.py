@@ -1,0 +1,162 @@
+"""What the documents and the model cards show works: Python snippets run at a tiny size, command lines parse."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.bundles import classifier, language_bundle
+from helpers.models import SENTENCES, make_backbone
+from helpers.tasks import cats
+from warmstart.adapters import insert_adapter
+from warmstart.adapters.lora import LoraConfig
+from warmstart.cli import parse
+from warmstart.commands import COMMANDS
+from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.finetuning import finetune
+from warmstart.heads import HEADS, head_config
+from warmstart.interop.onnx import to_onnx
+from warmstart.model.bundle import Bundle
+from warmstart.model.card import card
+from warmstart.model.files import save
+from warmstart.model.history import PretrainRecord
+from warmstart.model.model import Model, fresh_head
+from warmstart.run import save_settings
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+ROOT = Path(__file__).parents[1]
+FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "recipes").rglob("*.md"))]
+PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
+NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
+MAX_NOT_RUN = 3
+FREE = {"--config", "--preset", "--help", "--help-all", "--version"}
+"""flags that the command line itself takes"""
+
+
+def snippets(page: str) -> list[str]:
+    """The Python blocks of a page that are run, in order."""
+    return re.findall(r"(?<! -->\n)```python\n(.*?)```", page, flags=re.DOTALL)
+
+
+def command_lines(page: str) -> list[str]:
+    """Every call of warmstart in the fenced blocks of a page, without the prompt."""
+    blocks = re.findall(r"```(?:sh|text)\n(.*?)```", page, flags=re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?warmstart (?!.*--help)", line)]
+
+
+def parse_line(line: str) -> Any:
+    """The settings that a command line gives."""
+    words = shlex.split(line, comments=True)[1:]
+    name = next(name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS)
+    settings, _ = COMMANDS[name].load()
+    return parse(settings, words[len(name.split()) :], line)
+
+
+def bundle_of(kind: str, tokenizer: Tokenizer) -> Bundle:
+    """A tiny bundle with a head of this kind."""
+    required = [name for name, field in HEADS[kind].config_class.model_fields.items() if field.is_required() and name != "kind"]
+    config = head_config({"kind": kind} | dict.fromkeys(required, 2))
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    labels = ("cat", "other") if "classes" in required else ()
+    return Bundle(Model(backbone, fresh_head(config, backbone, 0), causal=False), tokenizer, labels)
+
+
+def generating_bundle(tokenizer: Tokenizer) -> Bundle:
+    """A causal language model."""
+    return replace(language_bundle(tokenizer, "causal"), history=(PretrainRecord(generates=True),))
+
+
+@pytest.fixture(scope="module")
+def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that the documents name: texts, a task, and tiny models before and after adaptation."""
+    place = tmp_path_factory.mktemp("inputs")
+    (place / "books").mkdir()
+    (place / "books" / "one.txt").write_text("\n\n".join(SENTENCES * 50))
+    save_task(cats(), place / "task")
+    shutil.copytree(place / "task", place, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda _: None)
+        save(language_bundle(tokenizer), place / "runs" / "lm" / "bundle")
+        save_settings(place / "runs" / "lm", PretrainConfig(text=("books/",)))
+        save(generating_bundle(tokenizer), place / "runs" / "writer" / "bundle")
+        adapted = Bundle(classifier(tokenizer), tokenizer, ("other", "cat"))
+        save(adapted, place / "runs" / "topics" / "bundle")
+        to_onnx(adapted, place / "exported" / "topics-onnx")
+        insert_adapter(adapted.model.backbone, LoraConfig(rank=2), 0)
+        save(adapted, place / "runs" / "lora" / "bundle")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if snippets(text)])
+def test_the_snippets_of_a_document_run(
+    page: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_second_process: None
+) -> None:
+    """In order, in one namespace, in a folder that holds the files they name."""
+    monkeypatch.chdir(shutil.copytree(inputs, tmp_path / "folder"))
+    monkeypatch.setattr(finetune, "MIN_STEPS", 1)
+    namespace: dict[str, Any] = {}
+    for number, snippet in enumerate(snippets(PAGES[page]), 1):
+        for out in re.findall(r'out="([^"]+)"', snippet):
+            shutil.rmtree(out, ignore_errors=True)
+        exec(compile(snippet, f"{page}, snippet {number}", "exec"), namespace)
+
+
+def test_few_snippets_are_not_run() -> None:
+    """Those that need more than one process say so."""
+    assert sum(len(NOT_RUN.findall(text)) for text in PAGES.values()) <= MAX_NOT_RUN
+    for name, text in PAGES.items():
+        assert text.count("```python\n") == len(snippets(text)) + len(NOT_RUN.findall(text)), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*HEADS, "generating"])
+def test_the_snippets_of_a_card_run(
+    kind: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_second_process: None
+) -> None:
+    """Python and command lines, for every kind of head, beside the bundle."""
+    bundle = bundle_of(kind, tokenizer) if kind in HEADS else generating_bundle(tokenizer)
+    save(bundle, tmp_path / "FOLDER")
+    monkeypatch.chdir(tmp_path)
+    text = card(bundle)
+    for line in command_lines(text):
+        assert parse_line(line) is not None
+    for snippet in snippets(text):
+        exec(compile(snippet, f"card of {kind}", "exec"), {})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the one file that parsing a command line reads."""
+    place = tmp_path_factory.mktemp("folder")
+    (place / "runs" / "lm").mkdir(parents=True)
+    save_settings(place / "runs" / "lm", PretrainConfig(text=("books/",)))
+    return place
+
+
+@pytest.mark.parametrize(("page", "line"), [(name, line) for name, text in PAGES.items() for line in command_lines(text)])
+def test_a_command_line_of_a_document_parses(page: str, line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its flags exist and its values are valid."""
+    monkeypatch.chdir(folder)
+    assert parse_line(line) is not None, page
+
+
+def test_every_flag_that_a_document_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    """Outside of the command lines too, where it is marked as code."""
+    for name, command in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            parse(command.load()[0], ["--help-all"], name)
+    rows = re.findall(r"(?:^ |│) (--\S+?)(?:, (--\S+))?\s", capsys.readouterr().out, flags=re.MULTILINE)
+    known = FREE | {flag for row in rows for flag in row}
+    for page, text in PAGES.items():
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        named = {flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9.-]*", code)}
+        assert named <= known, f"{page}: {sorted(named - known)}"
