@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from helpers.models import SENTENCES
 from warmstart.model import files as bundle_file
-from warmstart.model.files import load
+from warmstart.model.files import load_bundle
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import SpecialTokens, Vocabulary
@@ -41,7 +41,7 @@ def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
 
     def verify_here(place: Path) -> None:
-        load(place, selftest=True)
+        load_bundle(place, selftest=True)
 
     monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", verify_here)
 

@@ -24,7 +24,7 @@ from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, parameter_counts, swap_head
 from warmstart.model.prune import prune_heads
@@ -284,16 +284,16 @@ def test_the_command_ranks_components_and_prunes(
     page = (tmp_path / "run" / "report.html").read_text()
     assert "pale: not significant" in page
     assert (tmp_path / "run" / "figures" / "grid.svg").exists()
-    pruned = load(tmp_path / "run" / "bundle", selftest=True)
+    pruned = load_bundle(tmp_path / "run" / "bundle", selftest=True)
     assert pruned.model.backbone.config.heads == 3
     assert pruned.generates
     kept = pruned.history[-1].kept_heads  # type: ignore[attr-defined]
     assert 0 not in kept[0]
     metric = choose_metric(pruned, None, [str(text)], 40, 0)
-    full = choose_metric(load(trained), None, [str(text)], 40, 0)
-    heads = [one for one in components_of(load(trained).model.backbone.config) if one.type == "head"]
+    full = choose_metric(load_bundle(trained), None, [str(text)], 40, 0)
+    heads = [one for one in components_of(load_bundle(trained).model.backbone.config) if one.type == "head"]
     pruned_heads = [one for one in heads if one.head not in kept[one.block or 0]]
-    model = load(trained).model
+    model = load_bundle(trained).model
     with ablated(model, pruned_heads, zero_states):
         assert metric.score(pruned.model).scores[0] == pytest.approx(full.score(model).scores[0], abs=1e-5)
 
@@ -356,8 +356,8 @@ def test_adapted_models_are_evaluated_on_their_task(name: str, tokenizer: Tokeni
     assert full.scores[0] == pytest.approx(100 * outcome.best.test_scores.score(outcome.task.metric))
     assert first.difference.mean == pytest.approx(full.scores[0] - first.scores.scores[0])
     assert "Intervals over only 16 texts are too narrow" in " ".join(result.findings)
-    smaller = load(tmp_path / "study" / "bundle", selftest=True)
-    assert smaller.labels == load(tmp_path / "run" / "bundle").labels
+    smaller = load_bundle(tmp_path / "study" / "bundle", selftest=True)
+    assert smaller.labels == load_bundle(tmp_path / "run" / "bundle").labels
     assert smaller.calibration is None
     assert len(choose_metric(smaller, str(manifest), (), 7, 0).encoded) == 7
     with pytest.raises(ConfigError, match="evaluated on its task"):
@@ -379,7 +379,7 @@ def test_mistakes_are_found_before_the_run(trained: Path, text: Path, tmp_path: 
         assert why in " ".join(capsys.readouterr().err.split())
         assert not (tmp_path / "run").exists()
     with pytest.raises(DataError):
-        language_passages(load(trained), ["She"], 5, 0)
-    model = swap_head(load(trained).model, EmbeddingHeadConfig(), 0)
+        language_passages(load_bundle(trained), ["She"], 5, 0)
+    model = swap_head(load_bundle(trained).model, EmbeddingHeadConfig(), 0)
     with pytest.raises(ModelError, match="adapt it to a task first"):
-        choose_metric(Bundle(model, load(trained).tokenizer), None, (str(text),), 5, 0)
+        choose_metric(Bundle(model, load_bundle(trained).tokenizer), None, (str(text),), 5, 0)

@@ -28,7 +28,7 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model import files as bundle_file
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -119,7 +119,7 @@ def test_a_bundle_stores_the_settings_of_adapters(config: Config, tokenizer: Tok
     """A saved and reloaded model gives the same outputs to the bit, and the manifest names the adapter's settings."""
     backbone = with_random_adapter(config, vocab_size=tokenizer.vocab_size)
     model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
-    again = load(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"), selftest=True)
+    again = load_bundle(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"), selftest=True)
     with torch.no_grad():
         assert torch.equal(model(IDS), again.model(IDS))
     manifest = json.loads((tmp_path / "b" / "bundle.json").read_text())
@@ -146,7 +146,7 @@ def test_the_oldest_bundles_without_adapters_still_load(
     del manifest["digest"], manifest["adapters"]
     manifest["format"] = 1
     file.write_text(json.dumps(manifest | {"digest": bundle_file._digest(manifest)}))
-    assert inserted_adapters(load(tmp_path / "b", selftest=True).model) == []
+    assert inserted_adapters(load_bundle(tmp_path / "b", selftest=True).model) == []
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

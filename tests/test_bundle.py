@@ -27,7 +27,7 @@ from warmstart.heads.span import SpanHeadConfig
 from warmstart.heads.tagging import TaggingHeadConfig
 from warmstart.model import files as bundle_file
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.history import OtherRecord
 from warmstart.model.model import Model, fresh_head, parameter_counts, swap_head
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -74,7 +74,7 @@ def copy(saved: Path, tmp_path: Path) -> Path:
 def test_every_head_comes_back_with_the_same_outputs(tokenizer: Tokenizer, head: HeadConfig, tmp_path: Path) -> None:
     """Save, load, self-test: the same logits to the bit, the same tokenizer, labels and history."""
     before = replace(make_bundle(tokenizer, head), history=(OtherRecord(name="test", details={"kept": [1, 2]}),))
-    after = load(save(before, tmp_path / "b"), selftest=True)
+    after = load_bundle(save(before, tmp_path / "b"), selftest=True)
     ids = torch.tensor([[5, 9, 2, 7]])
     with torch.no_grad():
         assert torch.equal(before.model(ids), after.model(ids))
@@ -101,7 +101,7 @@ def test_saving_runs_no_file_of_the_current_folder(saved: Path, tmp_path: Path, 
     (tmp_path / "torch.py").write_text("raise SystemExit('executed')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")
-    assert load(save(load(saved), "again")).labels == load(saved).labels
+    assert load_bundle(save(load_bundle(saved), "again")).labels == load_bundle(saved).labels
 
 
 def broken_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,11 +115,11 @@ def test_a_model_that_cannot_be_checked_is_kept_and_named(saved: Path, tmp_path:
     """Only the check failed, not the model: nothing is thrown away, and nobody is told that it was checked."""
     broken_python(tmp_path, monkeypatch)
     with pytest.warns(UncheckedWarning, match=r"again is saved, but could not be checked .* no torch in the second process; run"):
-        save(load(saved), tmp_path / "again")
-    assert load(tmp_path / "again", selftest=True).labels == load(saved).labels
+        save(load_bundle(saved), tmp_path / "again")
+    assert load_bundle(tmp_path / "again", selftest=True).labels == load_bundle(saved).labels
     monkeypatch.setattr("warmstart.model.files.run_python", no_process)
     with pytest.warns(UncheckedWarning, match="no process could be started"):
-        save(load(saved), tmp_path / "again")
+        save(load_bundle(saved), tmp_path / "again")
 
 
 def no_process(*_arguments: str) -> None:
@@ -135,7 +135,7 @@ def test_a_command_that_saved_an_unchecked_model_ends_its_work_with_code_1(
     assert main(["pretrain", str(text), "--out", str(tmp_path / "run"), "--steps", "1", *small]) == 1
     assert "could not be checked in a fresh process" in capsys.readouterr().err
     assert (tmp_path / "run" / "report.html").exists()
-    assert load(tmp_path / "run" / "bundle", selftest=True)
+    assert load_bundle(tmp_path / "run" / "bundle", selftest=True)
 
 
 @pytest.mark.parametrize("name", ["bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors"])
@@ -152,7 +152,7 @@ def test_hurting_any_file_makes_loading_fail(copy: Path, name: str, damage: str)
     else:
         file.write_bytes(data[: len(data) // 2] if damage == "cut" else b"")
     with pytest.raises(BundleError, match=r"copy"):
-        load(copy)
+        load_bundle(copy)
 
 
 def names_of(folder: Path) -> list[str]:
@@ -180,7 +180,7 @@ def test_hurting_any_tensor_makes_loading_fail_and_names_it(copy: Path, damage: 
             hurt[name].view(-1)[0] += 1e-3
         save_file(hurt, copy / "weights.safetensors")
         with pytest.raises(BundleError, match=name.replace(".", r"\.")):
-            load(copy)
+            load_bundle(copy)
 
 
 def test_exchanging_two_tensors_is_noticed(copy: Path) -> None:
@@ -190,7 +190,7 @@ def test_exchanging_two_tensors_is_noticed(copy: Path) -> None:
     tensors[one], tensors[two] = tensors[two].clone(), tensors[one].clone()
     save_file(tensors, copy / "weights.safetensors")
     with pytest.raises(BundleError, match=r"blocks\.0\.attention\.qkv\.weight has changed; .*blocks\.1"):
-        load(copy)
+        load_bundle(copy)
 
 
 def test_an_edited_manifest_is_noticed(copy: Path) -> None:
@@ -199,13 +199,13 @@ def test_an_edited_manifest_is_noticed(copy: Path) -> None:
     manifest["labels"] = ["b", "a", "c"]
     (copy / "bundle.json").write_text(json.dumps(manifest))
     with pytest.raises(BundleError, match="damaged or was edited"):
-        load(copy)
+        load_bundle(copy)
 
 
 def test_the_self_test_notices_other_outputs(copy: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load whose arithmetic differs fails on request, with the size of the difference."""
     monkeypatch.setattr(Model, "forward", lambda self, ids, attention_mask=None: None)
-    bundle = load(copy)
+    bundle = load_bundle(copy)
     with torch.no_grad():
         bundle.model.head.score.bias += 1.0
     from safetensors.torch import load as parse
@@ -234,7 +234,7 @@ def test_a_full_disk_leaves_the_old_bundle(copy: Path, tokenizer: Tokenizer, mon
         patch.setattr(Path, "write_bytes", full)
         with pytest.raises(StorageError, match=r"No space left on device; free some space"):
             save(make_bundle(tokenizer, LMHeadConfig()), copy)
-    assert load(copy).labels == ("a", "b", "c")
+    assert load_bundle(copy).labels == ("a", "b", "c")
     assert [place.name for place in copy.parent.iterdir()] == ["copy"]
 
 
@@ -270,9 +270,9 @@ def test_labels_must_match_the_head(tokenizer: Tokenizer) -> None:
 def test_no_folder_no_bundle(tmp_path: Path) -> None:
     """The errors say what was expected."""
     with pytest.raises(BundleError, match="there is no bundle at"):
-        load(tmp_path / "nothing")
+        load_bundle(tmp_path / "nothing")
     with pytest.raises(BundleError, match="not a bundle, or its bundle.json is missing"):
-        load(tmp_path)
+        load_bundle(tmp_path)
 
 
 def test_swapping_the_head_keeps_the_backbone_itself() -> None:

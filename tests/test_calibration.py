@@ -19,7 +19,7 @@ from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.data.task import Split
 from warmstart.errors import ModelError
 from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.calibration import apply_temperature, expected_calibration_error, fit_temperature, reliability_bins
 from warmstart.tasks.load import save_task
@@ -148,7 +148,7 @@ def run(place: Path, out: str, **changes: object) -> AdaptConfig:
 def test_a_bundle_keeps_its_calibration(adapted: Path) -> None:
     """Saved and loaded it is the same; predictions are calibrated; the report has a section on it."""
     result = adapt(run(adapted, "run", calibration_fraction=0.5))
-    bundle = load(adapted / "run" / "bundle", selftest=True)
+    bundle = load_bundle(adapted / "run" / "bundle", selftest=True)
     assert bundle.calibration
     assert len(bundle.calibration.held_out) == 10
     assert len(result.task.validation) == 10
@@ -188,7 +188,7 @@ def test_predict_abstains_below_the_threshold(adapted: Path, capsys: pytest.Capt
 
 def test_a_language_model_has_no_calibration(adapted: Path) -> None:
     """And no guarantee can be given with it."""
-    bundle = load(adapted / "lm")
+    bundle = load_bundle(adapted / "lm")
     assert bundle.calibration is None
     with pytest.raises(ModelError, match="a guarantee needs held-out texts that chose nothing"):
         threshold_for(bundle, 0.1, 0.95)

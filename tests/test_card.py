@@ -13,7 +13,7 @@ from helpers.tasks import tune, write_task
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card, markdown_table
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord, FindingRecord, OtherRecord, PretrainRecord, Record, TaskRecord
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -74,7 +74,7 @@ def test_nothing_reads_it_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
     bundle = language_bundle(tokenizer)
     place = save(bundle, tmp_path / "b")
     (place / "README.md").write_text("mine")
-    load(place, selftest=True)
+    load_bundle(place, selftest=True)
     (place / "README.md").unlink()
-    again = load(place, selftest=True)
+    again = load_bundle(place, selftest=True)
     assert torch.equal(again.model.backbone.embedding.weight, bundle.model.backbone.embedding.weight)

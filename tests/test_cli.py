@@ -21,7 +21,7 @@ from warmstart.flags import count_flags
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -149,7 +149,7 @@ def test_a_run_goes_on_where_it_stopped(text: Path, tmp_path: Path, monkeypatch:
         patch.setattr(loop, "write_checkpoint", stop)
         assert main(["pretrain", *flags, "--out", str(tmp_path / "cut")]) == 130
     assert main(["pretrain", "--resume", str(tmp_path / "cut")]) == 0
-    whole, cut = (load(tmp_path / name / "bundle").model.weights() for name in ("whole", "cut"))
+    whole, cut = (load_bundle(tmp_path / name / "bundle").model.weights() for name in ("whole", "cut"))
     for name, tensor in whole.items():
         assert np.array_equal(tensor.detach().numpy(), cut[name].detach().numpy()), name
 

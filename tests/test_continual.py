@@ -14,7 +14,7 @@ from warmstart.commands.continual.command import ContinualConfig, continual
 from warmstart.commands.continual.result import ContinualResult, forgetting_metrics
 from warmstart.data.encode import Encoded
 from warmstart.finetuning.continual import EwcAnchor, ewc_penalty, fisher_information
-from warmstart.model.files import load
+from warmstart.model.files import load_bundle
 from warmstart.seeding import seed_torch
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -85,7 +85,7 @@ def test_continual_learning_from_end_to_end(inputs: Path) -> None:
         assert len(runs[0].language_losses) == 3
         assert runs[0].language_losses[0] == result.runs["none"][0].language_losses[0]
     assert len({runs[0].scores[0] for runs in result.runs.values()}) == 1, "at the first task there is nothing to forget"
-    one, two = (load(inputs / "run" / "bundles" / "replay" / name).model.backbone.state_dict() for name in ("cats", "who"))
+    one, two = (load_bundle(inputs / "run" / "bundles" / "replay" / name).model.backbone.state_dict() for name in ("cats", "who"))
     assert all(torch.equal(one[name], two[name]) for name in one)
     compared = [sentence for sentence in result.findings if sentence.startswith(("Average over tasks", "Score on each new task"))]
     assert len(compared) == 4

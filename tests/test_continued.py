@@ -25,7 +25,7 @@ from warmstart.finetuning import continued
 from warmstart.finetuning.continued import continue_pretraining, decide, pretraining_texts
 from warmstart.finetuning.schemes import SchemeOptions
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord, StageEvaluation
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -159,7 +159,7 @@ def test_adapt_continues_pretraining_first(
     ]
     assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), "--out", str(tmp_path / "run"), *base]) == 0
     assert "Continued pretraining" in (tmp_path / "run" / "report.html").read_text()
-    kinds = [type(record) for record in load(tmp_path / "run" / "bundle").history]
+    kinds = [type(record) for record in load_bundle(tmp_path / "run" / "bundle").history]
     assert kinds[-2:] == [ContinuedPretrainingRecord, AdaptRecord]
     capsys.readouterr()
     assert main(["adapt", str(tmp_path / "run"), str(tmp_path / "task"), "--out", str(tmp_path / "again"), *base]) == 2

@@ -29,7 +29,7 @@ from warmstart.heads import HEADS, head_config
 from warmstart.heads.head import Head
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.objective import Objective
@@ -217,7 +217,7 @@ def test_a_new_head_trains_and_is_saved_described_counted_and_exported(
             if parameter.grad is not None:
                 parameter -= 0.01 * parameter.grad
     assert model.loss(batch) < before
-    reloaded = load(save(Bundle(model, tokenizer), tmp_path / "bundle"), selftest=True)
+    reloaded = load_bundle(save(Bundle(model, tokenizer), tmp_path / "bundle"), selftest=True)
     with torch.no_grad():
         assert torch.equal(reloaded.model(batch.ids), model(batch.ids))
     assert "A Transformer that gives each text a level" in (tmp_path / "bundle" / "README.md").read_text()
@@ -452,7 +452,7 @@ def test_a_new_objective_pretrains_and_is_evaluated_and_counted(
     assert main(["doctor", out]) == 0
     assert main(["evaluate", out, str(text)]) == 0
     assert main(["cost", "--objective", "copy", *tiny, *tokenizer]) == 0
-    assert load(tmp_path / "run" / "bundle").likelihood == "masked"
+    assert load_bundle(tmp_path / "run" / "bundle").likelihood == "masked"
     assert main(["pretrain", str(text), "--out", out, "--objective", "copi"]) == 2
     assert "unknown objective 'copi'; did you mean 'copy'" in capsys.readouterr().err
 

@@ -24,7 +24,7 @@ from warmstart.data.audit import audit
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.sweep import sweep as heats_file
 from warmstart.sweep import trial as cells_file
 from warmstart.sweep.ranking import stand
@@ -69,7 +69,7 @@ def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> N
     assert continued(place, with_text(place, 60)).backbone == first.backbone
     other = continued(place, with_text(place, 90))
     assert other.origin != first.origin
-    assert [load(Path(one.backbone)).history[-1].texts for one in (first, other)] == [120, 150]
+    assert [load_bundle(Path(one.backbone)).history[-1].texts for one in (first, other)] == [120, 150]
     assert other.origin == bundle_digest(other.backbone)
 
 
@@ -77,13 +77,13 @@ def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
     """A head on a backbone that ``dapt`` moved is no small thing to keep: all that moved counts, as in full fine-tuning."""
     config = with_text(place, 60)
     entrant = continued(place, config)
-    assert load(Path(entrant.backbone)).history[-1].kept
+    assert load_bundle(Path(entrant.backbone)).history[-1].kept
     plain = Entrant(name="probe", kind="adapted", backbone=str(place / "lm"), origin="lm", scheme="probe")
     ground = ground_of(load_task(config.task), config.task, place, config.tune, without_leaks=False)
     far, near = (run_cell(Cell(entrant=one, seed=0, rate=1e-3), ground) for one in (entrant, plain))
     assert far
     assert near
-    whole = sum(tensor.numel() * tensor.element_size() for tensor in load(place / "lm").model.backbone.state_dict().values())
+    whole = sum(tensor.numel() * tensor.element_size() for tensor in load_bundle(place / "lm").model.backbone.state_dict().values())
     assert near.disk == 4 * near.new
     assert whole / 2 < far.disk <= whole + near.disk
     assert far.new == near.new

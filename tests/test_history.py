@@ -12,7 +12,7 @@ import pytest
 from helpers.bundles import language_bundle
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load
+from warmstart.model.files import load_bundle
 from warmstart.model.history import (
     RECORDS,
     AdaptRecord,
@@ -140,7 +140,7 @@ def test_an_entry_of_format_1_becomes_a_record(name: str) -> None:
 def test_nothing_of_an_old_history_is_lost(place: str) -> None:
     """Every value of a saved history of format 1 is found in its record, whatever its key is called now."""
     entries = json.loads((FORMAT_1 / place / "bundle.json").read_text())["history"]
-    for entry, record in zip(entries, load(FORMAT_1 / place).history, strict=True):
+    for entry, record in zip(entries, load_bundle(FORMAT_1 / place).history, strict=True):
         old = leaves({key: value for key, value in entry.items() if key != "command"})
         assert {TASK_TYPE_NAMES.get(value, value) for value in old} <= leaves(record.to_dict())
 

@@ -39,7 +39,7 @@ from warmstart.interop.families import FAMILIES
 from warmstart.interop.folder import read_pooling, shards_of
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.types import Batch
@@ -138,7 +138,7 @@ def test_a_bundle_of_it_needs_nothing_else(pair: tuple[str, Any, Bundle, Path], 
     """Saved, loaded again with its self-test, it says the same."""
     _, _, bundle, _ = pair
     ids, mask = ragged("right")
-    again = load(save(bundle, tmp_path / "b"), selftest=True)
+    again = load_bundle(save(bundle, tmp_path / "b"), selftest=True)
     assert torch.equal(again.model(ids, mask), bundle.model(ids, mask))
 
 

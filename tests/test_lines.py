@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from warmstart.cli import main
-from warmstart.model.files import load
+from warmstart.model.files import load_bundle
 from warmstart.objectives import OBJECTIVES
 
 SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "64", "--batch", "4"]
@@ -26,7 +26,7 @@ def test_every_objective_by_command(objective: str, rows: str, text: Path, tmp_p
     out = tmp_path / "run"
     flags = ["--objective", objective, "--rows", rows, "--steps", "3", *QUICK]
     assert main(["pretrain", str(text), "--out", str(out), *flags]) == 0
-    bundle = load(out / "bundle", selftest=True)
+    bundle = load_bundle(out / "bundle", selftest=True)
     assert bundle.history[-1].objective.rows == rows
     assert all(np.isfinite(value) for value in bundle.history[-1].held_out.values())
     assert main(["doctor", str(out)]) == 0
@@ -39,7 +39,7 @@ def test_pretraining_goes_on_from_a_model(text: Path, tmp_path: Path) -> None:
     assert main(["pretrain", str(text), "--out", str(first), "--steps", "30", *QUICK]) == 0
     go_on = ["--init-from", str(first), "--steps", "30", "--objective", "hybrid", "--batch", "4"]
     assert main(["pretrain", str(text), "--out", str(second), *go_on]) == 0
-    before, after = load(first / "bundle"), load(second / "bundle")
+    before, after = load_bundle(first / "bundle"), load_bundle(second / "bundle")
     assert after.tokenizer.digest == before.tokenizer.digest
     assert after.model.backbone.config == before.model.backbone.config
     assert [record.objective.name for record in after.history] == ["causal", "hybrid"]
@@ -51,14 +51,14 @@ def test_a_budget_in_tokens_is_kept(rows: str, text: Path, tmp_path: Path) -> No
     """Whatever a row is: short documents do not count as full rows."""
     out = tmp_path / "run"
     assert main(["pretrain", str(text), "--out", str(out), "--tokens", "2000", "--rows", rows, *QUICK]) == 0
-    assert 1600 < load(out / "bundle").history[-1].tokens < 2400
+    assert 1600 < load_bundle(out / "bundle").history[-1].tokens < 2400
 
 
 def test_nothing_need_be_held_out(text: Path, tmp_path: Path) -> None:
     """Then all documents are trained on, there are no held-out figures, and the report says so."""
     out = tmp_path / "run"
     assert main(["pretrain", str(text), "--out", str(out), "--steps", "3", "--held-out", "none", *QUICK]) == 0
-    assert load(out / "bundle").history[-1].held_out == {}
+    assert load_bundle(out / "bundle").history[-1].held_out == {}
     assert not any("held_out" in json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines())
     assert "no text was held out" in (out / "report.html").read_text()
 

@@ -19,7 +19,7 @@ from warmstart.cli import main
 from warmstart.commands.multitask.command import MultitaskConfig, multitask
 from warmstart.errors import ConfigError
 from warmstart.finetuning.multitask_model import sampling_fractions, task_order
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -70,7 +70,7 @@ def test_tasks_together_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
         assert np.allclose(together.resampled.mean(axis=1), together.scores, atol=0.02)
         assert result.findings[task].startswith(f"{name}: ")
         assert result.findings[task].endswith(".")
-    bundles = [load(tmp_path / "run" / "bundles" / name, selftest=True) for name in result.tasks]
+    bundles = [load_bundle(tmp_path / "run" / "bundles" / name, selftest=True) for name in result.tasks]
     assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
     one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
     assert all(torch.equal(one[name], two[name]) for name in one)

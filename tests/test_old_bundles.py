@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import warmstart as ws
-from warmstart.model.files import load
+from warmstart.model.files import load_bundle
 from warmstart.tasks.answers import answer_questions
 from warmstart.tasks.predict import predict
 
@@ -21,7 +21,7 @@ NAMES = sorted(place.name for place in OLD.iterdir() if place.is_dir())
 @pytest.mark.parametrize("name", NAMES)
 def test_an_old_bundle_loads_and_reproduces_itself(name: str) -> None:
     """Every hash, tensor and stored output holds."""
-    bundle = load(OLD / name, selftest=True)
+    bundle = load_bundle(OLD / name, selftest=True)
     assert bundle.history
     assert ("predictions" in PREDICTED.get(name, {})) or name == "masked"
 
@@ -39,15 +39,17 @@ def same(one: Any, other: Any) -> bool:
 def test_an_old_bundle_predicts_what_it_predicted(name: str) -> None:
     """Whatever the task type."""
     texts = [tuple(text) if isinstance(text, list) else text for text in PREDICTED[name]["texts"]]
-    assert same(list(predict(load(OLD / name), texts)), PREDICTED[name]["predictions"])
+    assert same(list(predict(load_bundle(OLD / name), texts)), PREDICTED[name]["predictions"])
 
 
 def test_an_old_language_model_generates_and_answers() -> None:
     """Greedily, the same text; and the same answers with the same confidence."""
-    generated = ws.generate(load(OLD / "causal"), PREDICTED["causal"]["texts"], ws.GenerateConfig(max_new_tokens=8, greedy=True))
+    generated = ws.generate(
+        load_bundle(OLD / "causal"), PREDICTED["causal"]["texts"], ws.GenerateConfig(max_new_tokens=8, greedy=True)
+    )
     assert generated == PREDICTED["causal"]["predictions"]
     found = [
         {"answer": one.text, "confidence": one.confidence}
-        for one in answer_questions(load(OLD / "answers"), PREDICTED["answers"]["texts"])
+        for one in answer_questions(load_bundle(OLD / "answers"), PREDICTED["answers"]["texts"])
     ]
     assert same(found, PREDICTED["answers"]["predictions"])

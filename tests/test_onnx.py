@@ -28,7 +28,7 @@ from warmstart.interop import onnx as ours
 from warmstart.interop.onnx import Portable, parity, to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.calibration import Calibration
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task
@@ -133,7 +133,7 @@ def test_the_command_says_what_each_form_is_worth(tokenizer: Tokenizer, tmp_path
     assert "model.int8.onnx" in said
     small, exact = (Path(out) / name for name in ("model.int8.onnx", "model.onnx"))
     assert small.stat().st_size < exact.stat().st_size
-    bundle = load(Path(run) / "bundle")
+    bundle = load_bundle(Path(run) / "bundle")
     assert parity(bundle.model, Portable(small, bundle.model)) < 0.5
     other = write_task(tmp_path / "regression", "regression")
     for words, what in (

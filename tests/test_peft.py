@@ -18,7 +18,7 @@ from warmstart.cli import main
 from warmstart.errors import ModelError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.peft import read_lora, write_lora
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 
 peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings(
@@ -136,6 +136,6 @@ def test_the_commands(tmp_path: Path, no_second_process: None, capsys: pytest.Ca
     save(ws.load(f"hf:{folder_of('llama', tmp_path / 'base')}"), tmp_path / "m")
     assert main(["import", str(tmp_path / "lora"), "--onto", str(tmp_path / "m"), "--out", str(tmp_path / "n")]) == 0
     assert "with LoRA of rank 2 on q" in capsys.readouterr().err
-    assert load(tmp_path / "n").generates
+    assert load_bundle(tmp_path / "n").generates
     assert main(["export", str(tmp_path / "n"), "--to", "peft", "--out", str(tmp_path / "o")]) == 0
     assert (tmp_path / "o" / "adapter_model.safetensors").exists()

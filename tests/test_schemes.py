@@ -22,7 +22,7 @@ from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import fine_tune
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
@@ -65,7 +65,7 @@ def test_every_scheme_lives_a_whole_life(names: str, tokenizer: Tokenizer, tmp_p
             assert moves(names, key), key
             assert bool(tensor.any()), f"{key} began at zero and stayed there, or vanished"
     assert done.trainable == sum(tensor.numel() for key, tensor in after.items() if moves(names, key))
-    again = load(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"))
+    again = load_bundle(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"))
     ids = torch.tensor([[5, 9, 2]])
     with torch.no_grad():
         assert torch.equal(model(ids), again.model(ids))

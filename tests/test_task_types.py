@@ -33,7 +33,7 @@ from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.heads import make_head
 from warmstart.heads.regression import RegressionHeadConfig
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head
 from warmstart.stats.comparison import compare_pairs
 from warmstart.stats.resampling import resample_indices
@@ -79,7 +79,7 @@ def test_every_kind_from_manifest_to_prediction(
     assert rows["pretrained"] > rows["majority"]
     first, *others = outcome.comparison.rows
     assert all(found.over_texts for found in compare_pairs([(first, other) for other in others])), "test texts are chance too"
-    bundle = load(tmp_path / "run" / "bundle", selftest=True)
+    bundle = load_bundle(tmp_path / "run" / "bundle", selftest=True)
     assert task_type_for(bundle) is TASK_TYPES[name]
     texts = task.test.texts
     together, alone = predict(bundle, texts), [predict(bundle, [text])[0] for text in texts]

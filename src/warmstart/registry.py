@@ -7,17 +7,17 @@ from typing import Generic, TypeVar
 
 from warmstart.errors import ConfigError, suggest
 
-T = TypeVar("T")
+Row = TypeVar("Row")
 
 
-class Registry(Mapping[str, T], Generic[T]):
+class Registry(Mapping[str, Row], Generic[Row]):
     """A read-only mapping from names to parts. A missing name is a ``ConfigError`` with a suggestion, for ``get`` too."""
 
-    def __init__(self, noun: str, rows: Mapping[str, T]) -> None:
+    def __init__(self, noun: str, rows: Mapping[str, Row]) -> None:
         self.noun = noun
         self._rows = dict(rows)
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: str) -> Row:
         if name not in self._rows:
             raise ConfigError(f"unknown {self.noun} '{name}'; {suggest(name, self._rows)}")
         return self._rows[name]

@@ -6,7 +6,7 @@ from tyro.conf import Positional
 
 from warmstart.config import Config
 from warmstart.console import console
-from warmstart.model.files import find_bundle, load
+from warmstart.model.files import find_bundle, load_bundle
 
 
 class DoctorConfig(Config):
@@ -19,7 +19,7 @@ class DoctorConfig(Config):
 def doctor(config: DoctorConfig) -> None:
     """The ``doctor`` command; raises ``BundleError`` where something is wrong."""
     place = find_bundle(config.model)
-    bundle = load(place, selftest=True)
+    bundle = load_bundle(place, selftest=True)
     console.print(
         f"{place} is whole: every file and all {len(bundle.model.weights())} tensors match their hashes, it gives the outputs "
         "that it gave when it was saved, and padding changes none of them"

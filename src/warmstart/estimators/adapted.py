@@ -25,7 +25,7 @@ from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load, save
+from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.tasks import task_type_for
 
@@ -85,7 +85,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls: type[Self], folder: str | Path) -> Self:
         """A fitted estimator from a bundle or a run's folder, ``warmstart adapt``'s too; its labels are names."""
-        bundle = load(find_bundle(folder))
+        bundle = load_bundle(find_bundle(folder))
         if (name := task_type_for(bundle).name) != cls.task_type:
             raise ModelError(f"a {cls.__name__} needs a {cls.task_type} model, but {folder} holds a {name} model")
         made = cls(str(folder))

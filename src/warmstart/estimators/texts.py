@@ -13,7 +13,7 @@ from warmstart.errors import DataError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load
+from warmstart.model.files import find_bundle, load_bundle
 
 
 def as_texts(texts: Any) -> list[str]:
@@ -44,7 +44,7 @@ def as_bundle(backbone: str | Path | Bundle) -> Bundle:
     """The bundle itself, or the one in a folder; ``hf:FOLDER`` is a model in the Hugging Face form."""
     if isinstance(backbone, Bundle):
         return backbone
-    return from_huggingface(find_folder(str(backbone))) if str(backbone).startswith("hf:") else load(find_bundle(backbone))
+    return from_huggingface(find_folder(str(backbone))) if str(backbone).startswith("hf:") else load_bundle(find_bundle(backbone))
 
 
 def one_each(texts: Sized, targets: Sized, noun: str) -> None:

@@ -31,13 +31,11 @@ from warmstart.tasks.load import load_task
 from warmstart.tasks.scores import ClassificationScores, classification_scores
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
-from warmstart.training.loop import TrainingJob, TrainOutput, train
+from warmstart.training.loop import EVALUATIONS, TrainingJob, TrainOutput, train
 from warmstart.types import Batch
 
 EPOCHS = 5
 """passes over each task's training texts, if the settings name no number"""
-EVALUATIONS = 10
-"""evaluations in a run"""
 
 
 class TasksConfig(Config):

@@ -9,8 +9,7 @@ from warmstart.errors import BundleError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle
-from warmstart.model.files import load as load_bundle
+from warmstart.model.files import find_bundle, load_bundle
 
 
 def load(folder: str | Path, *, selftest: bool = False) -> Bundle:

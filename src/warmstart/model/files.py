@@ -78,7 +78,7 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
     return target
 
 
-def load(folder: str | Path, *, selftest: bool = False) -> Bundle:
+def load_bundle(folder: str | Path, *, selftest: bool = False) -> Bundle:
     """The bundle in a folder. Raises ``BundleError`` that names a missing, damaged or exchanged file or tensor.
 
     With ``selftest`` the model must also reproduce its stored outputs.
@@ -205,9 +205,9 @@ def _verify_in_fresh_process(place: Path) -> str | None:
 EXIT_BUNDLE_WRONG = 3
 """exit code of the fresh process if the bundle itself is wrong"""
 _VERIFY = f"""
-from warmstart.model.files import load
+from warmstart.model.files import load_bundle
 try:
-    load(sys.argv[1], selftest=True)
+    load_bundle(sys.argv[1], selftest=True)
 except MemoryError:
     raise
 except Exception as error:

@@ -16,7 +16,7 @@ import numpy as np
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.resampling import resample_counts
 
-FEW = 10
+FEW_CLUSTERS = 10
 """clusters below which the bootstrap's percentiles are too narrow, and Student's t is used"""
 EQUAL = 1e-6
 """ratios smaller than this are rounding errors"""
@@ -63,14 +63,14 @@ class ClusteredRatio:
         """(...) both ends of the 95% interval; nan for fewer than two clusters.
 
         Percentiles of the bootstrap over clusters (a resample that lacks what is rare counts as the ratio itself), and Student's t
-        for fewer than ``FEW`` clusters.
+        for fewer than ``FEW_CLUSTERS`` clusters.
         """
         from scipy import stats
 
         drawn = resampled_ratios(self.sums, self.counts, resample_counts(len(self.sums), generator))
         low, high = percentiles(np.where(np.isnan(drawn), self.value, drawn))
         half = stats.t.ppf(0.975, np.maximum(self.clusters - 1, 1)) * self.standard_error
-        few = np.broadcast_to(self.clusters < FEW, half.shape)
+        few = np.broadcast_to(self.clusters < FEW_CLUSTERS, half.shape)
         return np.where(few, self.value - half, low), np.where(few, self.value + half, high)
 
     def p_values(self) -> np.ndarray:

@@ -31,7 +31,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining, pretraining_texts
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.interop.load import load_model
-from warmstart.model.files import find_bundle, load, save
+from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import ContinuedPretrainingRecord, seen_labels
 from warmstart.run import open_run, save_settings
 from warmstart.storage import sha256
@@ -145,7 +145,8 @@ def open_heats(config: HeatsConfig) -> Heats:
     if config.budget:
         ground = ground.model_copy(update={"deadline": started + seconds_of(config.budget)})
     found = replace(
-        audit(task), already_trained=tuple(path for path in config.backbones if seen_labels(load(find_bundle(path)), task.name))
+        audit(task),
+        already_trained=tuple(path for path in config.backbones if seen_labels(load_bundle(find_bundle(path)), task.name)),
     )
     for finding in found.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
@@ -182,7 +183,7 @@ def gone_on(entrant: Entrant, task: Task, config: HeatsConfig, folder: Path) -> 
         place.parent.mkdir(exist_ok=True)
         made = continue_pretraining(load_model(entrant.backbone), labelled, config.tune.options, config.seed, task.train)
         save(made.bundle, place)
-    record = load(place).history[-1]
+    record = load_bundle(place).history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
     seconds = record.evaluations[-1].seconds
     return entrant.model_copy(

@@ -30,7 +30,7 @@ from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune, head_config_for, task_model
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load
+from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.model import swap_head
 from warmstart.sweep.store import Cell, Entrant, Ground, Result, find, keep, settings_of
 from warmstart.tasks import task_type_of
@@ -184,8 +184,8 @@ def _workshop(backbone: str, origin: str, parent: str, ground: Ground) -> tuple[
 
     Frozen features are shared by all through the disk.
     """
-    bundle = load(find_bundle(backbone))
+    bundle = load_bundle(find_bundle(backbone))
     task = _task(ground)
     splits = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, ground.tune), 0), bundle.tokenizer)
-    shared = load(find_bundle(parent)) if parent else bundle
+    shared = load_bundle(find_bundle(parent)) if parent else bundle
     return bundle, shared, replace(splits, features=FeatureCache(Path(ground.folder) / "features"))

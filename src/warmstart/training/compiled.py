@@ -15,8 +15,6 @@ from torch import nn
 
 from warmstart.errors import ConfigError
 
-Forward = Callable[..., Any]
-
 
 def check_compiler(device: torch.device) -> None:
     """Raise ``ConfigError`` if code for the CPU cannot be compiled because there is no C++ compiler."""
@@ -31,13 +29,13 @@ def check_compiler(device: torch.device) -> None:
         raise ConfigError("--compile needs a C++ compiler, but none was found; install g++, or leave --compile out") from error
 
 
-def compile_all(modules: Sequence[nn.Module]) -> list[tuple[nn.Module, Forward]]:
+def compile_all(modules: Sequence[nn.Module]) -> list[tuple[nn.Module, Callable[..., Any]]]:
     """Each module with its compiled ``forward``, which torch compiles at the first call, once for each shape of input."""
     return [(module, torch.compile(module.forward)) for module in modules]
 
 
 @contextmanager
-def compiled(forwards: Sequence[tuple[nn.Module, Forward]]) -> Iterator[None]:
+def compiled(forwards: Sequence[tuple[nn.Module, Callable[..., Any]]]) -> Iterator[None]:
     """Let the modules run their compiled ``forward`` while this is open."""
     for module, forward in forwards:
         module.__dict__["forward"] = forward

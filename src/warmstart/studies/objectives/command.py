@@ -30,7 +30,7 @@ from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load, save
+from warmstart.model.files import load_bundle, save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
@@ -156,7 +156,7 @@ def _models(name: str, config: StudyObjectivesConfig, stores: TokenStores, token
     for seed in range(config.seed, config.seed + config.seeds):
         folder = Path(config.out) / MODELS_FOLDER / f"{name}-{seed}"
         if (folder / "bundle").is_dir():
-            yield seed, load(folder / "bundle")
+            yield seed, load_bundle(folder / "bundle")
         else:
             folder.mkdir(parents=True, exist_ok=True)
             console.print(f"pretraining: {name}, seed {seed}", markup=False, highlight=False)
