@@ -15,8 +15,6 @@ ROOT = Path(warmstart.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 SHAPED = ("backbone", "heads", "objectives", "inspection")
 """packages whose public functions state the shape of every tensor and array that they take"""
-TODO = {f"inspection.{name}" for name in ("attention", "cka", "neighbours", "occurrences", "probes", "tokens")}
-"""modules in which shapes are still missing; the list only ever shrinks"""
 DIMENSION = r"(?:\.\.\.|[A-Z]\d?|\d+|[a-z_]+)(?:/\d)?(?: or \d+)?(?: ?[+*-] ?\w+| [A-Z])*"
 SHAPE = re.compile(rf"\({DIMENSION},(?: {DIMENSION},)*(?: {DIMENSION})?\)|\bscalar\b")
 """``(B, T, D)``, ``(N,)``, ``(L + 1, D)``, ``(B or 1, T)``, ``(..., D)``, or the word scalar"""
@@ -69,8 +67,6 @@ def test_functions_state_the_shapes_of_tensors(package: str) -> None:
     """As many shapes as there are tensors and arrays among the arguments and results; a scalar is called one."""
     missing = []
     for file in sorted((ROOT / package).glob("*.py")):
-        if module_name(file) in TODO:
-            continue
         for name, node in public(ast.parse(file.read_text()), module_name(file)):
             if isinstance(node, Function):
                 shapes, tensors = len(SHAPE.findall(ast.get_docstring(node) or "")), tensors_of(node)

@@ -253,7 +253,7 @@ from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.heads.level import LevelHeadConfig
 from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
-from warmstart.tasks.scores import Scores
+from warmstart.stats.scores import Scores
 from warmstart.tasks.task_type import HeadSettings, TaskType
 
 

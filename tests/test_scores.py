@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, log_loss
 
 from warmstart.errors import ConfigError
 from warmstart.seeding import rng
-from warmstart.tasks.scores import classification_scores
+from warmstart.stats.scores import classification_scores
 
 NAMES = ("ABBR", "DESC", "ENTY", "HUM")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from warmstart.baselines.baseline import BaselineResult
 from warmstart.data.task import Task
+from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
-from warmstart.tasks.scores import Scores
 
 COLLAPSE_MARGIN = 0.01
 """a run that beats the constant prediction by less has collapsed"""

@@ -22,11 +22,11 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.stats.formatting import percent
 from warmstart.stats.intervals import bootstrap_interval, percentiles
+from warmstart.stats.scores import ClassificationScores, Scores
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import answer_questions, exact_matches, load_answer_task
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
-from warmstart.tasks.scores import ClassificationScores, Scores
 from warmstart.training.held_out import held_out_metrics
 
 

@@ -23,8 +23,8 @@ from warmstart.heads.head import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import seed_torch
+from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
-from warmstart.tasks.scores import Scores
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping

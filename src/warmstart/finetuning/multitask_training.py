@@ -26,9 +26,9 @@ from warmstart.heads.classification import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
+from warmstart.stats.scores import ClassificationScores, classification_scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
-from warmstart.tasks.scores import ClassificationScores, classification_scores
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import EVALUATIONS, TrainingJob, TrainOutput, train

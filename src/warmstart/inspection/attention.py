@@ -90,7 +90,7 @@ def attention_sums(
 ) -> Tensor:
     """(B, L, H + 2, M): the sums of every measure for each head, then those of uniform attention, then the tokens that count.
 
-    ``weights`` are L of (B, H, T, S), ``masks`` L of (B, T, S) bool, ``punctuation`` and ``specials`` (any,) token ids.
+    ``weights`` are L of (B, H, T, S), ``masks`` L of (B, T, S) bool, ``punctuation`` (P,) and ``specials`` (S,) token ids.
     """
     relations = _relations(batch, punctuation, specials)  # (B, T, S, R)
     positions = torch.arange(batch.ids.shape[1], device=batch.ids.device)

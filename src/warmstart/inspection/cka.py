@@ -70,13 +70,19 @@ def cka(one: Kernel, other: Kernel) -> np.ndarray:
 
 
 def cka_grid(one: np.ndarray, other: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """(L + 1, L + 1, 1 + N): CKA of every layer of ``one`` (n, L + 1, D) with every layer of ``other`` (n, L + 1, D)."""
+    """(L + 1, L + 1, 1 + N): CKA of every layer of ``one`` (n, L + 1, D) with every layer of ``other`` (n, L + 1, D).
+
+    ``starts`` (N,) is the first token of each passage.
+    """
     kernels = [linear_kernel(other[:, layer], starts) for layer in range(other.shape[1])]
     rows = (linear_kernel(one[:, layer], starts) for layer in range(one.shape[1]))
     return np.stack([np.stack([cka(row, kernel) for kernel in kernels]) for row in rows])
 
 
 def cka_by_layer(one: np.ndarray, other: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """(L + 1, 1 + N): CKA of each layer of ``one`` (n, L + 1, D) with the same layer of ``other`` (n, L + 1, D)."""
+    """(L + 1, 1 + N): CKA of each layer of ``one`` (n, L + 1, D) with the same layer of ``other`` (n, L + 1, D).
+
+    ``starts`` (N,) is the first token of each passage.
+    """
     layers = range(one.shape[1])
     return np.stack([cka(linear_kernel(one[:, i], starts), linear_kernel(other[:, i], starts)) for i in layers])

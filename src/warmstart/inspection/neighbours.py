@@ -26,7 +26,7 @@ _CHUNK = 256
 
 
 def unit_vectors(vectors: np.ndarray) -> np.ndarray:
-    """Vectors (..., D) scaled to length 1; a zero vector stays."""
+    """(..., D): ``vectors`` (..., D) scaled to length 1; a zero vector stays zero."""
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
@@ -50,7 +50,7 @@ def random_pair_cosines(vectors: np.ndarray, seed: int) -> np.ndarray:
 
 
 def neighbour_overlap(one: np.ndarray, other: np.ndarray, count: int) -> np.ndarray:
-    """(W,) the fraction of each word's ``count`` nearest neighbours that two spaces (W, D) share."""
+    """(W,) the fraction of each word's ``count`` nearest neighbours that the spaces ``one`` (W, D) and ``other`` (W, D) share."""
     everyone = np.arange(len(one))
     return row_overlap(*(nearest_neighbours(vectors, everyone, count)[0] for vectors in (one, other)))
 

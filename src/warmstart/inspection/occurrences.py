@@ -38,7 +38,7 @@ class Occurrences:
     """(N, 2) the index of the passage, and of the piece in it"""
 
     def of(self, word: int) -> np.ndarray:
-        """The indices of a word's occurrences."""
+        """(n,) the indices of a word's occurrences."""
         return np.flatnonzero(self.words == word)
 
     def context(self, number: int) -> tuple[str, str, str]:

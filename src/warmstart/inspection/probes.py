@@ -112,7 +112,10 @@ def fit_probes(train: ProbeData, validation: ProbeData, inputs: Tensor, size: tu
 
 
 def standardize(train: Tensor, others: Sequence[Tensor]) -> list[Tensor]:
-    """States (R, N, D) with mean 0 and variance 1 over the training items, and the others with the same shift and scale."""
+    """``train`` (R, N, D) and ``others`` (R, N, D), shifted and scaled as gives ``train`` mean 0 and variance 1 over its items.
+
+    Returns them in this order, each (R, N, D) with its own N.
+    """
     mean, deviation = train.mean(dim=1, keepdim=True), train.std(dim=1, keepdim=True).clamp(min=1e-5)
     return [(states - mean) / deviation for states in (train, *others)]
 
@@ -159,6 +162,6 @@ def online_compression(train: ProbeData, validation: ProbeData, inputs: Tensor, 
 
 
 def frequency_compression(train: Tensor, validation: Tensor, classes: int, seed: int) -> float:
-    """The compression of labels (N,) whose states are all 0: what the frequencies of the labels alone gain."""
+    """The compression of labels ``train`` (N,), ``validation`` (N,) whose states are all 0: what their frequencies alone gain."""
     blank = [ProbeData(torch.zeros(1, len(labels), 1), labels[None]) for labels in (train, validation)]
     return float(online_compression(blank[0], blank[1], torch.ones(1, 1), classes, seed)[0])

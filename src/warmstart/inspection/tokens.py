@@ -65,7 +65,7 @@ def is_punctuation(text: str) -> bool:
 
 
 def word_boundaries(tokenizer: Tokenizer, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(V,) bool each: the tokens among ``ids`` (any shape) that begin, and those that end with punctuation or a symbol.
+    """(V,) bool each: the tokens among ``ids`` (N,) that begin, and those that end with punctuation or a symbol.
 
     A word ends there whatever the tokenizer, as BERT's do: "doesn't" is three words if its tokens allow it. Special tokens do
     neither.

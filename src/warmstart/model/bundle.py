@@ -8,7 +8,7 @@ from typing import Literal
 from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.calibration import Calibration
-from warmstart.model.history import AnswersRecord, LanguageRecord, Record
+from warmstart.model.history import AnswersRecord, ContinuedPretrainingRecord, LanguageRecord, Record
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
@@ -73,6 +73,11 @@ class Bundle:
     def answers_record(self) -> AnswersRecord | None:
         """How it was trained to answer questions, if it was."""
         return self.language_record if isinstance(self.language_record, AnswersRecord) else None
+
+    @property
+    def continued_pretraining(self) -> list[ContinuedPretrainingRecord]:
+        """The times that pretraining was continued on a task's own text, oldest first."""
+        return [record for record in self.history if isinstance(record, ContinuedPretrainingRecord)]
 
     @property
     def likelihood(self) -> Literal["causal", "masked"] | None:

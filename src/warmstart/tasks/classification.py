@@ -16,9 +16,9 @@ from warmstart.data.tables import label_column
 from warmstart.data.task import Split, Task
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.stats.resampling import resample_classification
+from warmstart.stats.scores import ClassificationScores, classification_scores
 from warmstart.tasks.labels import label_names, label_numbers
 from warmstart.tasks.rows import Examples, table_rows, task_table, text_or_pair
-from warmstart.tasks.scores import ClassificationScores, classification_scores
 from warmstart.tasks.task_type import HeadSettings, TaskType
 
 

@@ -17,8 +17,8 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
 from warmstart.model.model import Model
+from warmstart.stats.scores import Scores
 from warmstart.tasks.rows import Examples, TableRow, list_of, string_of, table_rows, value_of, whole_number
-from warmstart.tasks.scores import Scores
 from warmstart.tasks.task_type import HeadSettings, TaskType
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -16,8 +16,8 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.heads.regression import RegressionHeadConfig
 from warmstart.stats.correlation import pearson, spearman
+from warmstart.stats.scores import Scores
 from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
-from warmstart.tasks.scores import Scores
 from warmstart.tasks.task_type import HeadSettings, TaskType
 
 

@@ -31,8 +31,8 @@ from warmstart.heads.span import SpanHeadConfig
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import resample_indices
+from warmstart.stats.scores import Scores
 from warmstart.tasks.rows import Examples, string_of, table_rows, text_or_pair, whole_number
-from warmstart.tasks.scores import Scores
 from warmstart.tasks.task_type import Batches, HeadSettings, TaskType
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch

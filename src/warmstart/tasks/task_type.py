@@ -24,8 +24,8 @@ from warmstart.heads.head import TaskHead, TaskHeadConfig
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import DRAWS, resample_indices
+from warmstart.stats.scores import Scores
 from warmstart.tasks.rows import Examples, table_rows, text_or_pair
-from warmstart.tasks.scores import Scores
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 

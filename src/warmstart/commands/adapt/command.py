@@ -34,9 +34,9 @@ from warmstart.model.model import Model, swap_head
 from warmstart.run import open_run, provenance
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.formatting import percent
+from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
-from warmstart.tasks.scores import Scores
 
 
 class AdaptConfig(Config):

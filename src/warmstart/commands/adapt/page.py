@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warmstart.commands.adapt.result import THRESHOLD_HEADER, AdaptResult, ConfidenceResult
 from warmstart.config import Config
 from warmstart.finetuning.runs import curve_rows
-from warmstart.model.bundle import Bundle
-from warmstart.model.history import ContinuedPretrainingRecord
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import class_scores_chart, confusion_chart, tuning_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, scores_section, size_section
 from warmstart.stats.formatting import percent
-from warmstart.tasks.scores import ClassificationScores
+from warmstart.stats.scores import ClassificationScores
+
+if TYPE_CHECKING:
+    from warmstart.model.bundle import Bundle
+    from warmstart.model.history import ContinuedPretrainingRecord
 
 
 def write_adapt_page(
@@ -36,7 +39,7 @@ def write_adapt_page(
         (
             *comparison_sections(result),
             *([_confidence_section(confidence)] if confidence else []),
-            *_continued_pretraining(bundle),
+            *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
             audit_section(result.audit),
             size_section(bundle),
             *closing_sections(config),
@@ -94,13 +97,9 @@ def _confidence_section(confidence: ConfidenceResult) -> Section:
     return Section("Can its confidence be trusted?", confidence.findings, items)
 
 
-def _continued_pretraining(bundle: Bundle) -> list[Section]:
-    """What continued pretraining changed, if it was tried last."""
-    records = [record for record in bundle.history if isinstance(record, ContinuedPretrainingRecord)]
-    sections = []
-    for record in records[-1:]:
-        text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
-        rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
-        header = ("stage", "held-out loss, nats", "probe on validation", "seconds of training")
-        sections.append(Section("Continued pretraining", (text, record.decision), (Table(header, rows),)))
-    return sections
+def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
+    """What continued pretraining changed."""
+    text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
+    rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
+    header = ("stage", "held-out loss, nats", "probe on validation", "seconds of training")
+    return Section("Continued pretraining", (text, record.decision), (Table(header, rows),))

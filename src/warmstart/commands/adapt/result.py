@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from warmstart.model.calibration import Calibration
     from warmstart.stats.calibration import ReliabilityBin
     from warmstart.stats.comparison import Comparison
-    from warmstart.tasks.scores import Scores
+    from warmstart.stats.scores import Scores
 
 TARGET_ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """error rates for which the report finds thresholds"""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from warmstart.generation.trace import Step, Trace
 from warmstart.report.templates import page_template
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write
+
+if TYPE_CHECKING:
+    from warmstart.generation.trace import Step, Trace
 
 COLUMN_WIDTH = 17
 """characters, in the terminal"""
