@@ -143,7 +143,7 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     assert main(["doctor", str(out)]) == 0
     capsys.readouterr()
     asked = ["Where was Emil Post born?", "Where was Max Weber born?"]
-    assert main(["predict", str(out), *asked, "--known", str(text)]) == 0
+    assert main(["predict", str(out), *asked, "--corpus", str(text)]) == 0
     known, unknown = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (known["answer"], "unseen_names" in known) == ("Riga", False)
     assert unknown["unseen_names"] == ["Max Weber"]

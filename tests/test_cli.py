@@ -115,7 +115,7 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     assert capsys.readouterr().out.startswith("She")
     assert main(["audit", str(task), "--model", str(adapted)]) == 0
     assert main(["doctor", str(adapted)]) == 0
-    assert "is whole" in capsys.readouterr().err
+    assert "is complete" in capsys.readouterr().err
     page = (adapted / "report.html").read_text()
     assert "Adaptation: pets" in page
     assert "What transfer" not in page
@@ -191,7 +191,7 @@ MISTAKES = {
     "no run": (["pretrain", "--resume", "nothing"], "no run to resume"),
     "no model": (["predict", "nothing", "x"], "there is no model at nothing"),
     "no bundle": (["doctor", "USED"], "not a bundle"),
-    "no texts": (["predict", "MODEL"], "nothing to label"),
+    "no texts": (["predict", "MODEL"], "there is no text"),
     "language model predicts": (["predict", "LANGUAGE", "x"], "adapt it to a task first"),
     "classifier writes": (["generate", "MODEL", "x"], "does not generate text"),
     "no task": (["adapt", "LANGUAGE", "nothing.yaml", "--out", "OUT"], "nothing.yaml"),
@@ -213,7 +213,7 @@ MISTAKES = {
         "at least one matrix, and each only once",
     ),
     "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
-    "study of nothing": (["study"], "'study' needs to know of what; known: study lab"),
+    "study of nothing": (["study"], "'study' needs a second word; known: study lab"),
     "unknown study": (["study", "labb"], "unknown command 'study labb'; did you mean 'study lab'?"),
     "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "adapt it with --calibration-fraction 0.5"),
     "answers from labels": (["answers", "MODEL", "TASK", "--out", "OUT"], "answers are written by a language head"),

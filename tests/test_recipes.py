@@ -9,7 +9,7 @@ import pytest
 
 from helpers.models import SENTENCES
 from warmstart.cli import main
-from warmstart.commands.recipe import RecipeCommand, read_recipe, recipe
+from warmstart.commands.recipe import RecipeConfig, read_recipe, recipe
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 
@@ -28,7 +28,7 @@ def test_every_recipe_runs_tiny(file: Path, data_folder: Path, tmp_path: Path, m
     monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
     monkeypatch.chdir(RECIPES.parent)
     steps = read_recipe(str(file), tmp_path, "tiny")
-    recipe(RecipeCommand(file=str(file), out=str(tmp_path / "run"), length="tiny"))
+    recipe(RecipeConfig(file=str(file), out=str(tmp_path / "run"), length="tiny"))
     assert list(json.loads((tmp_path / "run" / "recipe.json").read_text())) == list(steps)
     for name, step in steps.items():
         if step["command"] in ("pretrain", "adapt", "answers"):
@@ -41,7 +41,7 @@ def test_every_length_is_sound(file: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("WARMSTART_DATA", "/nowhere")
     for length in [None, *read_yaml(file, {"out": "x"})["lengths"]]:
         with pytest.raises(ConfigError, match="has no step 'nothing'"):
-            recipe(RecipeCommand(file=str(file), out=str(tmp_path), length=length, only=("nothing",)))
+            recipe(RecipeConfig(file=str(file), out=str(tmp_path), length=length, only=("nothing",)))
         assert read_recipe(str(file), tmp_path, length)
 
 

@@ -1,8 +1,8 @@
 """The command line: what is typed becomes the settings of a command from the table.
 
-A command's flags are the fields of its settings, their help is the fields' docstrings, and every flag can also stand in a YAML file
-given with ``--config``.
-A user's mistake ends with one message and exit code 2.
+A command's flags are the fields of its settings, their help is the fields' docstrings, and every flag can also be a key in the YAML
+file given with ``--config``.
+A mistake of the user ends with one message and exit code 2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code.
 
-    0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can mend, 130 interrupted.
+    0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can correct, 130 interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
@@ -38,13 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(str(error))
         return 2
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
+        sys.stderr.close()  # nobody reads our output any more
         return 0
     except OSError as error:
         _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
         return 2
     except KeyboardInterrupt:
-        _complain("interrupted; a pretraining run goes on from its last checkpoint with `warmstart pretrain --resume FOLDER`")
+        _complain("interrupted; to resume pretraining from its last checkpoint, run `warmstart pretrain --resume FOLDER`")
         return 130
 
 
@@ -66,12 +66,12 @@ def overview() -> str:
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
-    """The command's name, of one word or of two (``study lab``), and the words after it."""
+    """The name of the command, one word or two (``study lab``), and the words after it."""
     known = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
     if not known:
         return words[0], words[1:]
     if len(words) == 1 or words[1].startswith("-"):
-        raise ConfigError(f"'{words[0]}' needs to know of what; known: {', '.join(known)}")
+        raise ConfigError(f"'{words[0]}' needs a second word; known: {', '.join(known)}")
     return " ".join(words[:2]), words[2:]
 
 
@@ -82,7 +82,7 @@ def _run(name: str, words: list[str]) -> None:
 
 @contextmanager
 def _unchecked_models() -> Iterator[list[str]]:
-    """Collects, and tells at once, which models were saved but could not be checked: the command still ends its work."""
+    """Collects and prints the warnings about models that were saved but could not be checked, without ending the command."""
     unchecked: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", UncheckedWarning)
@@ -100,7 +100,7 @@ def _unchecked_models() -> Iterator[list[str]]:
 
 
 def parse(settings: Any, words: list[str], program: str) -> Any:
-    """The settings that the flags give, on top of ``--config FILE`` and ``--preset NAME`` where they stand."""
+    """The settings that the flags give, on top of ``--config FILE`` and ``--preset NAME`` if given."""
     import pydantic
     import tyro
 

@@ -1,4 +1,4 @@
-"""The table of commands: name -> (module, settings, function, help). The command line and recipes run what stands here.
+"""The table of commands: name -> (module, settings, function, help). The command line and recipes run these commands.
 
 Nothing heavy is imported before a command is chosen, so that ``--help`` is quick.
 """
@@ -29,56 +29,68 @@ COMMANDS = Registry(
     "command",
     {
         "quickstart": Command(
-            "commands.quickstart.command", "QuickstartConfig", "quickstart", "see it all work: no data, no network, six minutes"
+            "commands.quickstart.command",
+            "QuickstartConfig",
+            "quickstart",
+            "try everything in six minutes, without data or network",
         ),
         "pretrain": Command("commands.pretrain.command", "PretrainConfig", "pretrain", "train a backbone on unlabelled text"),
         "adapt": Command(
-            "commands.adapt.command", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare honestly, report"
+            "commands.adapt.command", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare with baselines, report"
         ),
         "race": Command(
             "commands.race.command",
             "RaceConfig",
             "race",
-            "run every way to adapt, and name the cheapest within the noise of the best",
+            "compare many ways to adapt, and name the cheapest that is as good as the best",
         ),
         "curve": Command(
-            "commands.curve.command", "CurveConfig", "curve", "say what each number of labels gives, and what more would give"
+            "commands.curve.command",
+            "CurveConfig",
+            "curve",
+            "measure scores by number of labels, and predict those of more labels",
         ),
         "continual": Command(
             "commands.continual.command",
             "ContinualConfig",
             "continual",
-            "learn tasks one after another, and say what was forgotten",
+            "train on tasks one after another, and measure what is forgotten",
         ),
         "multitask": Command(
-            "commands.multitask.command", "MultitaskConfig", "multitask", "train several tasks together, and each alone"
+            "commands.multitask.command", "MultitaskConfig", "multitask", "train on several tasks together, and on each alone"
         ),
         "answers": Command(
-            "commands.answers.command", "AnswersConfig", "answers", "teach a language model to answer questions, and when not to"
+            "commands.answers.command",
+            "AnswersConfig",
+            "answers",
+            "train a language model to answer questions, and to abstain",
         ),
         "evaluate": Command(
-            "commands.evaluate", "EvaluateConfig", "evaluate", "score a model on a task's test split, or on a text"
+            "commands.evaluate", "EvaluateConfig", "evaluate", "score a model on the test split of a task, or on a text"
         ),
         "predict": Command("commands.predict", "PredictConfig", "predict", "label texts, or answer questions"),
         "generate": Command(
             "commands.generate.command", "GenerateCommandConfig", "generate", "continue prompts, and show why each token was chosen"
         ),
-        "cost": Command("commands.cost", "CostConfig", "estimate_cost", "count parameters, operations and memory, part by part"),
+        "cost": Command("commands.cost", "CostConfig", "estimate_cost", "count parameters, FLOPs and memory, part by part"),
         "audit": Command(
-            "commands.audit", "AuditConfig", "audit_task", "look for leakage, duplicates and conflicts in a task's data"
+            "commands.audit", "AuditConfig", "audit_task", "check a task for leaks, duplicates and conflicting labels"
         ),
-        "doctor": Command("commands.doctor", "DoctorConfig", "doctor", "check that a saved model is whole and reproduces itself"),
+        "doctor": Command("commands.doctor", "DoctorConfig", "doctor", "check that a saved model is complete and undamaged"),
         "study lab": Command(
             "studies.lab.command",
             "StudyLabConfig",
             "study_lab",
-            "attention by hand: keys and queries whose outcome has a closed form",
+            "attention by hand: keys and queries whose results have a closed form",
         ),
         "study pairs": Command(
             "studies.pairs.command", "StudyPairsConfig", "study_pairs", "does the right sentence of a minimal pair score higher?"
         ),
         "study diff": Command(
-            "studies.diff.command", "StudyDiffConfig", "study_diff", "what did fine-tuning or more pretraining change in a model?"
+            "studies.diff.command",
+            "StudyDiffConfig",
+            "study_diff",
+            "what did fine-tuning or further pretraining change?",
         ),
         "study probe": Command(
             "studies.probe.command", "StudyProbeConfig", "study_probe", "what does each layer encode? probes with controls"
@@ -99,28 +111,28 @@ COMMANDS = Registry(
             "studies.neurons.command", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"
         ),
         "study map": Command(
-            "studies.map.command", "StudyMapConfig", "study_map", "which words are near each other? maps, neighbours, analogies"
+            "studies.map.command", "StudyMapConfig", "study_map", "which words are similar? maps, neighbours, analogies"
         ),
         "study objectives": Command(
             "studies.objectives.command",
             "StudyObjectivesConfig",
             "study_objectives",
-            "the same text learned by several objectives, side by side",
+            "what does a model learn by each objective from the same text?",
         ),
         "import": Command(
-            "commands.import_", "ImportConfig", "import_model", "bring a pretrained model in: GPT-2, BERT, Llama, ModernBERT ..."
+            "commands.import_", "ImportConfig", "import_model", "read a pretrained model: GPT-2, BERT, Llama, ModernBERT ..."
         ),
         "export": Command(
             "commands.export.command", "ExportConfig", "export_model", "write a model in the form that transformers reads"
         ),
-        "fetch": Command("commands.fetch", "FetchConfig", "fetch_data", "fetch a public data set by its checksum"),
-        "recipe": Command("commands.recipe", "RecipeCommand", "recipe", "run the steps of a recipe, one after another"),
+        "fetch": Command("commands.fetch", "FetchConfig", "fetch_data", "download a public data set, and verify its checksum"),
+        "recipe": Command("commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another"),
     },
 )
 
 
 def with_preset(given: dict[str, Any], preset: str | None = None) -> dict[str, Any]:
-    """Settings whose backbone is a preset (named, or under their key ``preset``) with what they say of it themselves on top."""
+    """Settings whose backbone is a preset (named, or under their key ``preset``), overridden by the backbone settings given."""
     from warmstart.backbone.config import PRESETS
 
     given = dict(given)

@@ -16,11 +16,11 @@ class AuditConfig(Config):
     """Check a task's data before training: leaks between splits, duplicates, conflicting labels, empty texts."""
 
     task: Positional[str]
-    """the task's manifest (YAML)"""
+    """manifest of the task (YAML)"""
     model: str | None = None
-    """also count the tokens that this model cuts off or does not know"""
+    """also count the tokens that this model truncates or does not know: a bundle, or the folder of a run"""
     drop_leaks: bool = False
-    """drop leaks first, and check what is left"""
+    """drop leaks first, and audit the rest"""
 
 
 def audit_task(config: AuditConfig) -> None:

@@ -1,4 +1,4 @@
-"""``doctor``: check that a saved model is whole."""
+"""``doctor``: check that a saved model is complete and reproduces itself."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from warmstart.model.files import find_bundle, load_bundle
 
 
 class DoctorConfig(Config):
-    """Check that a saved model is whole: every hash, every tensor, and the outputs it had when it was saved."""
+    """Check that a saved model is complete and undamaged, and gives the outputs that it gave when it was saved."""
 
     model: Positional[str]
-    """a bundle, or a run's folder"""
+    """a bundle, or the folder of a run"""
 
 
 def doctor(config: DoctorConfig) -> None:
-    """The ``doctor`` command; raises ``BundleError`` where something is wrong."""
-    place = find_bundle(config.model)
-    bundle = load_bundle(place, selftest=True)
+    """The ``doctor`` command; raises ``BundleError`` if something is wrong."""
+    folder = find_bundle(config.model)
+    bundle = load_bundle(folder, selftest=True)
     console.print(
-        f"{place} is whole: every file and all {len(bundle.model.weights())} tensors match their hashes, it gives the outputs "
-        "that it gave when it was saved, and padding changes none of them"
+        f"{folder} is complete: every file and all {len(bundle.model.weights())} tensors match their hashes. It gives the outputs "
+        "that it gave when it was saved, and padding changes none of them.",
+        markup=False,
     )

@@ -34,9 +34,9 @@ class EvaluateConfig(Config):
     """Score an adapted model on a task's test split, or a language model on a text."""
 
     model: Positional[str]
-    """a model: a bundle, or a run's folder"""
+    """a bundle, or the folder of a run"""
     task: Positional[str]
-    """an adapted model's task: its manifest (YAML); or a language model's text: a file or folder"""
+    """for an adapted model, the manifest of a task (YAML); for a language model, a file or folder of text"""
     document: Advanced[Document] = "paragraph"
     """what one document of a text is"""
 
@@ -53,7 +53,7 @@ def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
 
 
 def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
-    """Held-out figures of a language model, under the objective it was trained with last."""
+    """Held-out metrics of a language model, under the objective that it was last trained on."""
     assert bundle.objective is not None
     with TemporaryDirectory() as cache:
         store = prepare_store([Source(path=config.task, document=config.document)], bundle.tokenizer, Path(cache))
@@ -66,7 +66,7 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
 
 
 def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
-    """How many test questions a model answers rightly, to the letter."""
+    """How many test questions a model answers exactly."""
     test = load_answer_task(path).test
     right = exact_matches(answer_questions(bundle, test.questions), test)
     console.print(f"{int(right.sum())} of {len(test)} answers are right: {bootstrap_interval(right)} over test questions")

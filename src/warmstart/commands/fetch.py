@@ -13,20 +13,20 @@ from warmstart.data.fetch import fetch
 
 
 class FetchConfig(Config):
-    """Fetch a public data set by address and checksum, and unpack it; what lies there already is not fetched again."""
+    """Download a public data set, verify its checksum and unpack it; a folder that exists is not downloaded again."""
 
     url: Positional[str]
-    """where it lies"""
+    """address of the file"""
     checksum: str = Field(pattern="^(sha256|md5):[0-9a-f]+$")
-    """what it must be: sha256:… or md5:…"""
+    """expected checksum of the file: sha256:… or md5:…"""
     out: str
-    """folder to make"""
+    """folder to create"""
     unpack: bool = True
     """unpack zip and tar archives"""
 
 
 def fetch_data(config: FetchConfig) -> Path:
-    """Fetch and say where."""
-    place = fetch(config.url, config.checksum, Path(config.out), unpack=config.unpack)
-    console.print(f"{place}: {sum(1 for file in place.rglob('*') if file.is_file())} files", markup=False)
-    return place
+    """Download and print the number of files; the ``fetch`` command."""
+    folder = fetch(config.url, config.checksum, Path(config.out), unpack=config.unpack)
+    console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files", markup=False)
+    return folder

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -28,31 +28,33 @@ from warmstart.tasks.proper_names import unseen_names
 
 
 class PredictConfig(Config):
-    """Label texts with an adapted model: one JSON line a text, on standard output or in a file."""
+    """Label texts, or answer questions, with an adapted model: one line of JSON per text, on standard output or in a file."""
+
+    renamed: ClassVar[dict[str, str]] = {"known": "corpus"}
 
     model: Positional[str]
-    """an adapted model: a bundle, or a run's folder"""
+    """an adapted model: a bundle, or the folder of a run"""
     texts: Positional[tuple[str, ...]] = ()
-    """the texts themselves"""
+    """texts to label, or questions to answer"""
     file: str | None = None
-    """a file of texts: one a line, or a table with a text column"""
+    """a file of texts: one per line, or a table with a text column"""
     column: str = "text"
-    """the table's column that holds the texts; lists of words where they are to be tagged"""
+    """the column of the table that holds the texts, or lists of words to tag"""
     second: Advanced[str | None] = None
-    """the table's column that holds the second texts of pairs, or the passages that questions are about"""
+    """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
     alternatives: Advanced[tuple[str, ...]] = ()
-    """the table's columns that hold the alternatives to choose from; default: one column 'alternatives' with lists"""
+    """the columns of the table that hold the alternatives to choose from; default: one column of lists, 'alternatives'"""
     out: str | None = None
-    """file to write; default: standard output"""
+    """output file; default: standard output"""
     top: int = Field(3, gt=0)
-    """how many of the likeliest labels to give"""
+    """number of labels to give with their probabilities, the most probable ones"""
     target_error: float | None = Field(None, gt=0, lt=1)
-    """keep silent below the bar that promises no larger share of wrong labels, or answers (a model that gives labels needs to have
-    been adapted with --calibration)"""
+    """abstain below the confidence threshold that guarantees at most this error rate (labels need a model adapted with
+    --calibration-fraction)"""
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
-    """probability with which that must hold"""
-    known: Advanced[tuple[str, ...]] = ()
-    """where answers are written: the text the model learned from; names that stand nowhere in it are flagged"""
+    """probability with which that error rate is guaranteed"""
+    corpus: Advanced[tuple[str, ...]] = ()
+    """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""
 
 
 def predict(config: PredictConfig) -> None:
@@ -60,8 +62,8 @@ def predict(config: PredictConfig) -> None:
     bundle = load_model(config.model)
     texts = _inputs_of(bundle, config)
     if not texts:
-        raise DataError("there is nothing to label: give texts, or a file of texts with --file")
-    rows = _answered(bundle, texts, config) if bundle.answers_record else _said(bundle, texts, config)
+        raise DataError("there is no text; give texts, or a file of texts with --file")
+    rows = _answers(bundle, texts, config) if bundle.answers_record else _labels(bundle, texts, config)
     data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         atomic_write(Path(config.out), data.encode())
@@ -69,37 +71,38 @@ def predict(config: PredictConfig) -> None:
         sys.stdout.write(data)
 
 
-def _said(bundle: Bundle, texts: Sequence[Any], config: PredictConfig) -> Iterator[dict[str, Any]]:
-    """The prediction for each text; without its label if the model is less sure than the target error needs."""
-    if config.known:
-        raise DataError("--known is for a model that writes answers; leave it out")
+def _labels(bundle: Bundle, texts: Sequence[Any], config: PredictConfig) -> Iterator[dict[str, Any]]:
+    """The prediction for each text; no label if its confidence is below the threshold."""
+    if config.corpus:
+        raise DataError("--corpus is for models that answer questions; leave it out")
     if config.target_error and not task_type_for(bundle).one_label:
-        raise DataError("--target-error is for models that write answers or give one label per text; leave it out")
-    bar = threshold_for(bundle, config.target_error, config.confidence_level) if config.target_error else None
-    if bar:
-        console.print(bar.sentence(), markup=False)
+        raise DataError("--target-error is for models that answer questions or give one label per text; leave it out")
+    threshold = threshold_for(bundle, config.target_error, config.confidence_level) if config.target_error else None
+    if threshold:
+        console.print(threshold.sentence(), markup=False)
     predictions = predictions_of(bundle, texts, top=config.top)
-    sure = confidences_of(predictions.probabilities) if bar and predictions.probabilities is not None else np.ones(len(texts))
-    for text, row, confidence in zip(texts, predictions, sure, strict=True):
-        abstains = bar is not None and confidence < bar.threshold
+    probabilities = predictions.probabilities
+    confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
+    for text, row, confidence in zip(texts, predictions, confidences, strict=True):
+        abstains = threshold is not None and confidence < threshold.threshold
         yield row | ({"label": None} if abstains else {}) | {"text": text}
 
 
-def _answered(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
-    """The answer to each text, or none where the model is not sure enough."""
-    bar = answer_threshold(bundle, config.target_error, config.confidence_level) if config.target_error else None
-    if bar:
-        console.print(bar.sentence(), markup=False)
-    sources = [Source(path=path) for path in config.known]
-    strange = unseen_names(texts, documents_of(sources)) if sources else [[] for _ in texts]
-    for text, one, names in zip(texts, answer_questions(bundle, texts), strange, strict=True):
-        given = bar is None or (one.confidence >= bar.threshold and not names)
+def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
+    """The answer to each question, or none if the model abstains."""
+    threshold = answer_threshold(bundle, config.target_error, config.confidence_level) if config.target_error else None
+    if threshold:
+        console.print(threshold.sentence(), markup=False)
+    sources = [Source(path=path) for path in config.corpus]
+    unseen = unseen_names(texts, documents_of(sources)) if sources else [[] for _ in texts]
+    for text, one, names in zip(texts, answer_questions(bundle, texts), unseen, strict=True):
+        given = threshold is None or (one.confidence >= threshold.threshold and not names)
         row: dict[str, Any] = {"answer": one.text if given else None, "confidence": round(one.confidence, 4), "text": text}
         yield row | ({"unseen_names": names} if names else {})
 
 
 def _inputs_of(bundle: Bundle, config: PredictConfig) -> list[Any]:
-    """The texts given, then those of the file that is named, in its order; blank lines are passed over."""
+    """The texts given, then those of the file, in its order; blank lines are skipped."""
     task_type = TASK_TYPES["classification"] if bundle.answers_record else task_type_for(bundle)
     if config.texts and config.second:
         raise DataError("pairs of texts must come from a table: give --file, and name its columns")

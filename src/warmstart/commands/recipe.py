@@ -7,8 +7,8 @@
     lengths:
       tiny: {lm: {train: {epochs: null, steps: 3}}, tuned: {seeds: 1}}
 
-Each step writes into the folder that bears its name; ``${out}`` is the recipe's own. A length overrides settings, and may drop a
-step (``tuned: null``). A step that is done is not run again, and pretraining that was cut short goes on where it stopped.
+Each step writes into the folder of its name; ``${out}`` is the folder of the recipe. A length overrides settings, and may drop a
+step (``tuned: null``). A step that is done is not run again, and interrupted pretraining is resumed.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from warmstart.storage import atomic_write
 DONE = "recipe.json"
 
 
-class RecipeCommand(Config):
+class RecipeConfig(Config):
     """Run a recipe: several commands one after another, with settings from one file."""
 
     file: Positional[str]
     """the recipe (YAML)"""
     out: str | None = None
-    """folder of the run, with one folder a step; default: runs/ and the recipe's name"""
+    """folder of the run, with one folder per step; default: runs/ and the name of the recipe"""
     length: str | None = None
-    """one of the recipe's lengths, for instance tiny; default: as the steps stand"""
+    """one of the lengths that the recipe defines, for instance tiny; default: the steps as they are"""
     only: Advanced[tuple[str, ...]] = ()
-    """run these steps only"""
+    """run only these steps"""
 
 
 class RecipeSpec(Config):
-    """A recipe's file."""
+    """The file of a recipe."""
 
     title: str
-    """what it shows"""
+    """what the recipe shows"""
     steps: dict[str, dict[str, Any]] = Field(min_length=1)
     """name -> command and its settings, in order"""
     lengths: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """name -> step -> settings that override it, or null to leave it out"""
 
 
-def recipe(config: RecipeCommand) -> Path:
+def recipe(config: RecipeConfig) -> Path:
     """Run the steps that are not done yet; returns the folder. The ``recipe`` command."""
     folder = Path(config.out or Path("runs") / Path(config.file).stem)
     steps = read_recipe(config.file, folder, config.length)
@@ -81,8 +81,8 @@ def read_recipe(file: str, folder: Path, length: str | None) -> dict[str, dict[s
     if length is not None and length not in spec.lengths:
         raise ConfigError(f"{file} has no length '{length}'; {suggest(length, spec.lengths)}")
     changes = spec.lengths[length] if length else {}
-    if strange := [name for name in changes if name not in spec.steps]:
-        raise ConfigError(f"{file}: length '{length}' names a step '{strange[0]}'; {suggest(strange[0], spec.steps)}")
+    if unknown := [name for name in changes if name not in spec.steps]:
+        raise ConfigError(f"{file}: length '{length}' names a step '{unknown[0]}'; {suggest(unknown[0], spec.steps)}")
     dropped = {name for name, change in changes.items() if change is None}
     return {name: _merged(step, changes.get(name, {})) for name, step in spec.steps.items() if name not in dropped}
 
@@ -110,7 +110,7 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
 
 
 def _resumed(command: str, settings: Config) -> Config:
-    """Pretraining that has left checkpoints goes on from them."""
+    """Pretraining that has left checkpoints is resumed."""
     out = getattr(settings, "out", None)
     unfinished = command == "pretrain" and out and (Path(out) / "checkpoints").exists()
     return settings.model_copy(update={"resume": out}) if unfinished else settings

@@ -83,18 +83,18 @@ def load_bundle(folder: str | Path, *, selftest: bool = False) -> Bundle:
 
     With ``selftest`` the model must also reproduce its stored outputs.
     """
-    place = Path(folder)
-    manifest = _read_manifest(place)
-    contents = {name: _read_file(place, name, manifest["files"].get(name)) for name in FILES}
-    tensors = _read_tensors(place, contents["weights.safetensors"], manifest["tensors"])
+    folder = Path(folder)
+    manifest = _read_manifest(folder)
+    contents = {name: _read_file(folder, name, manifest["files"].get(name)) for name in FILES}
+    tensors = _read_tensors(folder, contents["weights.safetensors"], manifest["tensors"])
     manifest, tensors = upgraded(manifest, tensors)
     tokenizer = Tokenizer.from_json(contents["tokenizer.json"].decode())
-    model = _rebuild(place, manifest, tensors)
+    model = _rebuild(folder, manifest, tensors)
     calibration = Calibration.build(manifest["calibration"], "calibration") if manifest["calibration"] else None
     history = tuple(map(read_record, manifest["history"]))
     bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), history, calibration)
     if selftest and (found := failures(model, tokenizer, parse_tensors(contents["selftest.safetensors"]))):
-        raise BundleError(f"{place} fails its self-test: {'; '.join(found)}; it was damaged, or this machine computes differently")
+        raise BundleError(f"{folder} fails its self-test: {'; '.join(found)}; it was damaged, or this machine computes differently")
     return bundle
 
 
@@ -122,12 +122,12 @@ def _digest(manifest: dict[str, Any]) -> str:
     return sha256(json.dumps(manifest, sort_keys=True, ensure_ascii=False).encode())
 
 
-def _read_manifest(place: Path) -> dict[str, Any]:
-    file = place / "bundle.json"
-    if not place.is_dir():
-        raise BundleError(f"there is no bundle at {place}: a folder with bundle.json was expected")
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    file = folder / "bundle.json"
+    if not folder.is_dir():
+        raise BundleError(f"there is no bundle at {folder}: a folder with bundle.json was expected")
     if not file.is_file():
-        raise BundleError(f"{place} is not a bundle, or its bundle.json is missing; copy the whole folder again")
+        raise BundleError(f"{folder} is not a bundle, or its bundle.json is missing; copy the whole folder again")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         digest = manifest.pop("digest")
@@ -138,28 +138,28 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     if digest != _digest(manifest):
         raise BundleError(f"{file} is damaged or was edited: its contents do not match its digest; copy it again")
     if manifest["format"] > FORMAT:
-        raise BundleError(f"{place} has format {manifest['format']}, this warmstart reads up to {FORMAT}; update warmstart")
+        raise BundleError(f"{folder} has format {manifest['format']}, this warmstart reads up to {FORMAT}; update warmstart")
     return dict(manifest)
 
 
-def _read_file(place: Path, name: str, expected: str | None) -> bytes:
+def _read_file(folder: Path, name: str, expected: str | None) -> bytes:
     try:
-        data = (place / name).read_bytes()
+        data = (folder / name).read_bytes()
     except FileNotFoundError:
-        raise BundleError(f"{name} is missing in {place}; copy the whole folder again") from None
+        raise BundleError(f"{name} is missing in {folder}; copy the whole folder again") from None
     except OSError as error:
-        raise BundleError(f"cannot read {place / name}: {error.strerror}") from None
+        raise BundleError(f"cannot read {folder / name}: {error.strerror}") from None
     # damaged weights pass here: the check of every tensor names the damaged one
     if name != "weights.safetensors" and sha256(data) != expected:
-        raise BundleError(f"{place / name} is damaged: its hash is not the one in bundle.json; copy it again")
+        raise BundleError(f"{folder / name} is damaged: its hash is not the one in bundle.json; copy it again")
     return data
 
 
-def _read_tensors(place: Path, data: bytes, expected: dict[str, Any]) -> dict[str, Tensor]:
+def _read_tensors(folder: Path, data: bytes, expected: dict[str, Any]) -> dict[str, Tensor]:
     try:
         tensors = parse_tensors(data)
     except (safetensors.SafetensorError, ValueError) as error:
-        raise BundleError(f"{place / 'weights.safetensors'} is damaged: {error}; copy it again") from None
+        raise BundleError(f"{folder / 'weights.safetensors'} is damaged: {error}; copy it again") from None
     problems = [f"missing: {name}" for name in sorted(expected.keys() - tensors.keys())]
     problems += [f"unknown: {name}" for name in sorted(tensors.keys() - expected.keys())]
     for name in sorted(expected.keys() & tensors.keys()):
@@ -169,11 +169,11 @@ def _read_tensors(place: Path, data: bytes, expected: dict[str, Any]) -> dict[st
         elif _hash(tensors[name]) != digest:
             problems.append(f"{name} has changed")
     if problems:
-        raise BundleError(f"{place / 'weights.safetensors'} does not hold what was saved: {'; '.join(problems)}; copy it again")
+        raise BundleError(f"{folder / 'weights.safetensors'} does not hold what was saved: {'; '.join(problems)}; copy it again")
     return tensors
 
 
-def _rebuild(place: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
+def _rebuild(folder: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
     backbone = Backbone(BackboneConfig.build(manifest["backbone"], "backbone"), manifest["vocab_size"])
     for values in manifest["adapters"]:
         insert_adapter(backbone, adapter_config(values), seed=0)
@@ -183,15 +183,15 @@ def _rebuild(place: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) 
     came = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if wanted != came:
         odd = sorted(name for name in wanted.keys() | came.keys() if wanted.get(name) != came.get(name))
-        raise BundleError(f"{place}: the settings and the weights disagree about these tensors: {', '.join(odd)}")
+        raise BundleError(f"{folder}: the settings and the weights disagree about these tensors: {', '.join(odd)}")
     model.load_state_dict(tensors, strict=False)  # a tied head's weight is the embedding's; the names were compared above
     return model.eval()
 
 
-def _verify_in_fresh_process(place: Path) -> str | None:
+def _verify_in_fresh_process(folder: Path) -> str | None:
     """Load the bundle in a fresh process. Returns the reason if that was not possible; raises ``BundleError`` if it fails."""
     try:
-        run = run_python(_VERIFY, str(place.resolve()))
+        run = run_python(_VERIFY, str(folder.resolve()))
     except OSError as error:
         return f"no process could be started ({error.strerror or error})"
     if run.returncode == 0:
@@ -218,6 +218,6 @@ except Exception as error:
 
 def find_bundle(path: str | Path) -> Path:
     """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run."""
-    place = Path(path)
-    inside = place / "bundle"
-    return inside if not (place / "bundle.json").exists() and inside.is_dir() else place
+    folder = Path(path)
+    inside = folder / "bundle"
+    return inside if not (folder / "bundle.json").exists() and inside.is_dir() else folder
