@@ -176,13 +176,13 @@ def test_a_race_continues_pretraining_once(
     save(language_bundle(tokenizer), tmp_path / "lm")
     config = RaceConfig.build({
         "task": str(tmp_path / "task"), "backbones": [str(tmp_path / "lm")], "schemes": ["dapt+full", "dapt+probe"], "seeds": 1,
-        "rates": [1e-3], "scratch": False, "labels": 30, "out": str(tmp_path / "race"),
+        "learning_rates": [1e-3], "scratch": False, "labels": 30, "out": str(tmp_path / "race"),
         "tune": {"train": {"steps": 3, "learning_rate": 5e-4}},
     })  # fmt: skip
     found = race(config)
     assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
-    assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.standings}
-    assert "of going on with pretraining, once" in next(s.note for s in found.standings if s.name == "dapt+full")
-    monkeypatch.setattr("warmstart.finetuning.continued.continue_pretraining", lambda *_: pytest.fail("it was done already"))
+    assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.ranking.methods}
+    assert "of continued pretraining, once" in next(s.note for s in found.ranking.methods if s.name == "dapt+full")
+    monkeypatch.setattr("warmstart.sweep.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))
     race(config)
     assert json.loads((tmp_path / "race" / "race.json").read_text())["labels"] == 30

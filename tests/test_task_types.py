@@ -158,13 +158,13 @@ def test_a_race_runs_on_other_kinds(tokenizer: Tokenizer, tmp_path: Path) -> Non
     """Methods, baselines of the kind, resamples and the page, for numbers as for labels."""
     manifest = write_task(tmp_path / "regression", "regression")
     save(language_bundle(tokenizer), tmp_path / "lm")
-    config = {"task": str(manifest), "backbones": [str(tmp_path / "lm")], "schemes": ["full"], "rates": [5e-3], "seeds": 2}
+    config = {"task": str(manifest), "backbones": [str(tmp_path / "lm")], "schemes": ["full"], "learning_rates": [5e-3], "seeds": 2}
     found = race(
         RaceConfig.build(
             config | {"out": str(tmp_path / "race"), "tune": {"train": {"steps": 30, "batch": 8, "learning_rate": 5e-4}}}
         )
     )
-    assert {"TF-IDF + ridge regression", "full", "scalar-mix", "from scratch"} <= {s.name for s in found.standings}
+    assert {"TF-IDF + ridge regression", "full", "scalar-mix", "from scratch"} <= {s.name for s in found.ranking.methods}
 
 
 def test_figures_are_scikit_learns_and_scipys(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""How each method stands: its runs at the rate that was chosen for it.
-
-Nothing is run and nothing is written here.
-"""
+"""The ranking of a sweep's methods, each with its trials at the learning rate that was chosen for it. This file needs no torch."""
 
 from __future__ import annotations
 
@@ -13,53 +10,53 @@ from functools import cached_property
 import numpy as np
 
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.intervals import Interval
-from warmstart.sweep.store import Cell, Entrant, Result
+from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One method's runs, at the rate that was chosen for it."""
+class RankedMethod:
+    """One method's trials, at the learning rate that was chosen for it."""
 
-    entrant: Entrant
-    runs: tuple[Result, ...]
-    """one a seed"""
+    method: Method
+    runs: tuple[TrialResult, ...]
+    """one per seed"""
     seeds: tuple[int, ...]
-    """of these runs"""
-    rate: float
-    """0 where the method has none"""
+    """of these trials"""
+    learning_rate: float
+    """0 if the method has none"""
     tried: dict[float, float]
-    """validation score of the first seed at each rate"""
+    """validation score of the first seed at each learning rate"""
     diverged: tuple[float, ...]
-    """rates at which the first seed diverged"""
-    asked: int
-    """how many rates were to be tried"""
-    search: float
-    """seconds spent on rates that were not chosen"""
+    """learning rates at which the first seed diverged"""
+    planned: int
+    """how many learning rates were to be tried"""
+    search_seconds: float
+    """spent on learning rates that were not chosen"""
 
-    def on(self, seeds: Set[int]) -> Standing:
-        """The same with the runs of these seeds alone."""
-        kept = [place for place, seed in enumerate(self.seeds) if seed in seeds]
-        return replace(self, runs=tuple(self.runs[place] for place in kept), seeds=tuple(self.seeds[place] for place in kept))
+    def with_seeds(self, seeds: Set[int]) -> RankedMethod:
+        """The same with the trials of these seeds only."""
+        kept = [i for i, seed in enumerate(self.seeds) if seed in seeds]
+        return replace(self, runs=tuple(self.runs[i] for i in kept), seeds=tuple(self.seeds[i] for i in kept))
 
     @property
     def name(self) -> str:
         """What tables call it."""
-        return self.entrant.name
+        return self.method.name
 
     @cached_property
-    def judged(self) -> MethodScores:
-        """Its scores on the test split, with what they are on resamples."""
+    def test_scores(self) -> MethodScores:
+        """Scores on the test split, and on resamples of it."""
         return MethodScores(self.name, tuple(run.score for run in self.runs), np.array([run.resampled for run in self.runs]))
 
     @cached_property
-    def held(self) -> MethodScores:
-        """The same on the validation split."""
-        return MethodScores(self.name, tuple(run.validation for run in self.runs), np.array([run.held for run in self.runs]))
+    def validation_scores(self) -> MethodScores:
+        """Scores on the validation split, and on resamples of it."""
+        resampled = np.array([run.resampled_validation for run in self.runs])
+        return MethodScores(self.name, tuple(run.validation for run in self.runs), resampled)
 
     @property
     def validation(self) -> float:
-        """Mean over seeds."""
+        """Validation score, mean over seeds."""
         return float(np.mean([run.validation for run in self.runs]))
 
     @property
@@ -69,66 +66,112 @@ class Standing:
 
     @property
     def memory(self) -> int | None:
-        """The least of the seeds: the first run in a process also loads the library's code."""
+        """The smallest over seeds: the first trial in a process also loads the library's code."""
         return min((run.memory for run in self.runs if run.memory is not None), default=None)
 
     @property
     def collapsed(self) -> int:
-        """Runs that learned nothing."""
+        """Trials that learned nothing."""
         return sum(run.collapsed for run in self.runs)
 
     @property
-    def whole(self) -> bool:
-        """Whether every rate was tried: else a better one may be among the others."""
-        return len(self.tried) + len(self.diverged) >= self.asked
+    def search(self) -> str:
+        """How many learning rates were tried: ``"1 of 3 learning rates tried"``."""
+        return f"{len(self.tried) + len(self.diverged)} of {self.planned} learning rates tried"
+
+    @property
+    def search_complete(self) -> bool:
+        """Whether every learning rate was tried; otherwise a better one may be among the others."""
+        return len(self.tried) + len(self.diverged) >= self.planned
 
     @property
     def note(self) -> str:
-        """What should be known beside the figures."""
+        """What a reader should know beside the figures."""
         rates = (*self.tried, *self.diverged)
-        edge = len(rates) > 1 and self.rate in (min(rates), max(rates))
+        edge = len(rates) > 1 and self.learning_rate in (min(rates), max(rates))
+        before = self.method.continued_pretraining_seconds
         parts = [
-            "" if self.whole else f"{len(rates)} of {self.asked} rates tried",
+            "" if self.search_complete else self.search,
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
-            f"after {self.entrant.before:.0f} s of going on with pretraining, once" if self.entrant.before else "",
-            f"rate {self.rate:g}{' (at the edge of those tried)' if edge else ''}" if self.rate else "",
-            *dict.fromkeys((*(f"diverged at rate {rate:g}" for rate in self.diverged), *(run.note for run in self.runs))),
+            f"after {before:.0f} s of continued pretraining, once" if before else "",
+            f"learning rate {self.learning_rate:g}{' (at the edge of those tried)' if edge else ''}" if self.learning_rate else "",
+            *dict.fromkeys((*map(diverged_at, self.diverged), *(run.note for run in self.runs))),
         ]
         return "; ".join(part for part in parts if part)
 
 
-def stand(entrant: Entrant, cells: Sequence[Cell], done: Mapping[str, Result], middle: float) -> Standing | None:
-    """How a method stands, from its cells of which some are done; None if its first seed is not, or diverged at every rate.
+@dataclass(frozen=True)
+class Ranking:
+    """All methods with one number of labels, compared on the seeds that every one of them has run."""
 
-    The rate is the one whose first seed did best on validation; of equals, the one nearest to ``middle``.
+    methods: tuple[RankedMethod, ...]
+    """best mean test score first"""
+    missing: tuple[Method, ...]
+    """methods for which the time was too short"""
+    diverged: tuple[Method, ...]
+    """methods that diverged at every learning rate"""
+    seeds: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every method tried all its learning rates."""
+        return bool(self.methods) and not self.missing and all(ranked.search_complete for ranked in self.methods)
+
+
+def rank(methods: Sequence[Method], runs: SweepRuns, default_rate: float) -> Ranking:
+    """All methods, best first; of equally good learning rates, the one nearest to ``default_rate`` is chosen.
+
+    Baselines on all texts are deterministic: one seed stands for all.
     """
-    mine = [cell for cell in cells if cell.entrant == entrant]
-    search = [cell for cell in mine if cell.seed == min(other.seed for other in mine)]
-    mine = [cell for cell in mine if str(cell) in done]
-    tried = validated(search, done)
+    found = {method: rank_method(method, runs, default_rate) for method in methods}
+    ranked = [one for one in found.values() if one]
+    fixed = {method for method in methods if method.family == "baseline" and not runs.trials[0].labels}
+    trained = any(one.method.family != "baseline" for one in ranked)
+    seeds = set.intersection(*(set(one.seeds) for one in ranked if one.method not in fixed)) if trained else set[int]()
+    comparable = [one if one.method in fixed else one.with_seeds(seeds) for one in ranked if seeds]
+    started = {trial.method for trial in runs.trials if trial in runs.results}
+    unranked = [method for method, one in found.items() if one is None]
+    return Ranking(
+        tuple(sorted(comparable, key=lambda one: -one.test_scores.over_seeds.mean)),
+        missing=tuple(method for method in unranked if method not in started),
+        diverged=tuple(method for method in unranked if method in started),
+        seeds=len(seeds),
+    )
+
+
+def rank_method(method: Method, runs: SweepRuns, default_rate: float) -> RankedMethod | None:
+    """One method, from its finished trials; None if its first seed has none, or diverged at every learning rate.
+
+    The chosen learning rate is the one at which the first seed is best on validation.
+    """
+    planned = runs.of(method)
+    search = [trial for trial in planned if trial.seed == min(other.seed for other in planned)]
+    tried = validation_scores(search, runs.results)
     if not tried:
         return None
-    rate = choose_rate(tried, middle)
-    kept = sorted((cell for cell in mine if cell.rate == rate), key=lambda cell: cell.seed)
-    spent = sum(done[str(cell)].seconds - done[str(cell)].spared for cell in mine if cell.rate != rate)
-    runs, seeds = tuple(done[str(cell)] for cell in kept), tuple(cell.seed for cell in kept)
-    if entrant.kind == "baseline":
-        return Standing(entrant, runs, seeds, rate, {}, (), 0, spent)
-    lost = tuple(cell.rate for cell in search if str(cell) in done and cell.rate not in tried)
-    return Standing(entrant, runs, seeds, rate, tried, lost, len(search), spent)
+    chosen = choose_learning_rate(tried, default_rate)
+    results = {trial: runs.results[trial] for trial in planned if trial in runs.results}
+    kept = sorted((trial for trial in results if trial.learning_rate == chosen), key=lambda trial: trial.seed)
+    spent = sum(one.seconds - one.seconds_saved for trial, one in results.items() if trial.learning_rate != chosen)
+    ranked = RankedMethod(
+        method, tuple(results[trial] for trial in kept), tuple(trial.seed for trial in kept), chosen, {}, (), 0, spent
+    )
+    if method.family == "baseline":
+        return ranked
+    diverged = tuple(trial.learning_rate for trial in search if trial in results and trial.learning_rate not in tried)
+    return replace(ranked, tried=tried, diverged=diverged, planned=len(search))
 
 
-def validated(search: Sequence[Cell], done: Mapping[str, Result]) -> dict[float, float]:
-    """The validation score at each rate that is done; a run that diverged has none."""
-    found = {cell.rate: done[str(cell)] for cell in search if str(cell) in done}
-    return {rate: result.validation for rate, result in found.items() if not result.diverged}
+def validation_scores(search: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[float, float]:
+    """The validation score at each learning rate tried; a trial that diverged has none."""
+    return {trial.learning_rate: results[trial].validation for trial in search if trial in results and not results[trial].diverged}
 
 
-def choose_rate(tried: Mapping[float, float], middle: float) -> float:
-    """The rate with the highest validation score; of equals, the one nearest to ``middle``."""
-    return max(tried, key=lambda rate: (tried[rate], -abs(math.log(rate / middle)) if rate else 0.0))
+def choose_learning_rate(tried: Mapping[float, float], default_rate: float) -> float:
+    """The learning rate with the highest validation score; of equals, the one nearest to ``default_rate``."""
+    return max(tried, key=lambda rate: (tried[rate], -abs(math.log(rate / default_rate)) if rate else 0.0))
 
 
-def percent(found: Interval) -> str:
-    """A mean with its ends: ``"90.1 %, 88.2 to 92.0"``."""
-    return f"{100 * found.mean:.1f} %, {100 * found.low:.1f} to {100 * found.high:.1f}"
+def diverged_at(learning_rate: float) -> str:
+    """The note on a trial that diverged."""
+    return f"diverged at learning rate {learning_rate:g}"

@@ -1,1 +1,1 @@
-"""commands.curve."""
+"""``warmstart curve``."""

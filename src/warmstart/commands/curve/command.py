@@ -1,90 +1,95 @@
-"""The curve: what each number of labels gives, what more would give, and where pretraining stops paying.
+"""``warmstart curve``: scores by number of labels, what more labels would give, and where pretraining stops paying.
 
-Every seed draws its own stratified subset of each size, the same for all methods, so that bands also say what another choice of
-texts would have given. The number of labels counts training texts; the validation split, which chooses epochs and rates, stays
-whole.
+Every seed draws its own stratified subset of each size, the same for all methods, so that intervals also cover other choices of
+texts. The number of labels counts training texts; the validation split, which chooses epochs and learning rates, is used in full.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from warmstart.commands.curve.page import curve_page
-from warmstart.commands.curve.result import Learned
-from warmstart.commands.race.command import keep_runs
+from warmstart.commands.curve.page import score_header, score_rows, write_curve_page
+from warmstart.commands.curve.result import CurveResult
+from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.data.task import subsample
 from warmstart.errors import ConfigError, DataError
 from warmstart.storage import atomic_write
-from warmstart.sweep.ranking import Standing
-from warmstart.sweep.sweep import HeatsConfig, Scheme, line_up, open_heats, run_heats
+from warmstart.sweep.ranking import Ranking
+from warmstart.sweep.store import write_runs_table
+from warmstart.sweep.sweep import SchemeName, SweepConfig, open_sweep, run_sweep
 
 
-def rising(labels: tuple[int, ...]) -> tuple[int, ...]:
+def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:
     """The numbers themselves, if each is larger than the one before."""
     if list(labels) != sorted(set(labels)) or labels[0] < 2:
-        raise ValueError(f"must be rising numbers from 2 on; got {' '.join(map(str, labels))}")
+        raise ValueError(f"must be increasing numbers from 2 on; got {' '.join(map(str, labels))}")
     return labels
 
 
-class CurveConfig(HeatsConfig):
-    """Say what each number of labels gives, what more would give, and where pretraining stops paying."""
+class CurveConfig(SweepConfig):
+    """Measure the score by number of labels, predict it for more labels, and find where pretraining stops paying."""
 
-    schemes: Annotated[tuple[Scheme, ...], Field(min_length=1)] = ("lp-ft",)
-    """ways to adapt each backbone, a+b does both"""
+    schemes: Annotated[tuple[SchemeName, ...], Field(min_length=1)] = ("lp-ft",)
+    """ways to adapt each backbone, a+b combines two"""
     out: str = "runs/curve"
-    """folder of the run; the same folder goes on where it stopped"""
-    labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(rising)] = (16, 32, 64, 128, 256, 512)
-    """numbers of labelled training texts, rising"""
-    target: float | None = Field(None, gt=0, lt=1)
-    """a score to reach; default: half the error of the best at the largest number"""
+    """folder of the run; with the folder of an earlier run, continue it"""
+    labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (16, 32, 64, 128, 256, 512)
+    """numbers of labelled training texts, increasing"""
+    target: Advanced[float | None] = Field(None, gt=0, lt=1)
+    """a score to reach; default: half the error of the best method at the largest number of labels"""
 
-    def fewest(self) -> int | None:
+    def fewest_labels(self) -> int | None:
         """The smallest number of labelled texts."""
         return self.labels[0]
 
 
-def curve(config: CurveConfig) -> Learned:
-    """Run what is not done yet, and report what labels are worth; the ``curve`` command."""
-    heats = open_heats(config)
-    task = heats.task
-    for count in (config.labels[0], config.labels[-1]):
+def curve(config: CurveConfig) -> CurveResult:
+    """Run the trials that have no result yet, compare the methods at each size, write the report; the ``curve`` command."""
+    sweep = open_sweep(config)
+    task = sweep.task
+    for labels in (config.labels[0], config.labels[-1]):
         try:
-            subsample(task, count, config.seed)
+            subsample(task, labels, config.seed)
         except DataError as error:
-            raise ConfigError(f"--labels {count}: {error}") from None
+            raise ConfigError(f"--labels {labels}: {error}") from None
     runs = {}
-    for count in config.labels:
-        console.print(f"\n{count} labels")
-        runs[count] = run_heats(heats, count)
-    lines = {count: line_up(heats, ran) for count, ran in runs.items()}
-    stood = {count: line.standings for count, line in lines.items() if line.whole}
-    lost = dict.fromkeys(name for line in lines.values() for name in line.diverged)
-    _check_stood(config, stood, lost)
-    missing = tuple(count for count in config.labels if count not in stood)
-    diverged = {name: tuple(count for count, line in lines.items() if name in line.diverged) for name in lost}
-    result = Learned(task, stood, missing, diverged, config.target, heats.found)
-    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.table(), result.header())
-    for sentence in result.sentences():
+    for labels in config.labels:
+        console.print(f"\n{labels} labels")
+        runs[labels] = run_sweep(sweep, labels)
+    rankings = {labels: sweep.rank(found) for labels, found in runs.items()}
+    _check_pretrained(config, rankings)
+    complete = {labels: ranking for labels, ranking in rankings.items() if ranking.complete}
+    incomplete = tuple(labels for labels in config.labels if labels not in complete)
+    methods = dict.fromkeys(method for ranking in rankings.values() for method in ranking.diverged)
+    diverged = {method: tuple(n for n, ranking in rankings.items() if method in ranking.diverged) for method in methods}
+    ranked = {labels: ranking.methods for labels, ranking in complete.items()}
+    result = CurveResult(task, ranked, incomplete, diverged, config.target, sweep.audit)
+    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", score_rows(result), score_header(result))
+    for sentence in result.findings:
         console.print(sentence, markup=False)
-    keep_runs([(count, standings, runs[count]) for count, standings in stood.items()], heats.folder)
-    atomic_write(heats.folder / "curve.json", json.dumps(result.to_dict(), indent=1).encode())
-    page = curve_page(result, config, heats.folder)
-    console.print(f"every run: {heats.folder / 'runs.csv'}\nreport: {page}", markup=False)
+    write_runs_table([(labels, ranking, runs[labels]) for labels, ranking in complete.items()], sweep.folder)
+    atomic_write(sweep.folder / "curve.json", json.dumps(result.to_dict(), indent=1).encode())
+    page = write_curve_page(result, config, sweep.folder)
+    console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}", markup=False)
     return result
 
 
-def _check_stood(config: CurveConfig, stood: Mapping[int, Sequence[Standing]], lost: Iterable[str]) -> None:
-    """Raise ``DataError`` where no pretrained method stands everywhere: there is then nothing to tell of labels."""
-    if not stood and config.budget:
-        raise DataError(f"the budget of {config.budget} did not suffice for every method at one number of labels; give more")
-    everywhere = [{s.name for s in standings if s.entrant.kind == "adapted"} for standings in stood.values()]
-    if not everywhere or not set.intersection(*everywhere):
-        diverged = f" ({', '.join(lost)} diverged at every rate)" if lost else ""
+def _check_pretrained(config: CurveConfig, rankings: dict[int, Ranking]) -> None:
+    """Raise ``DataError`` if no pretrained method has a score at every number of labels."""
+    complete = [ranking for ranking in rankings.values() if ranking.complete]
+    if not complete and config.budget:
         raise DataError(
-            f"a curve needs a pretrained method that stands at every number of labels, but none does{diverged}; lower --rates"
+            f"the budget of {config.budget} is too short for all methods at one number of labels; use a longer --budget"
+        )
+    adapted = [{one.method for one in ranking.methods if one.method.family == "adapted"} for ranking in complete]
+    if not adapted or not set.intersection(*adapted):
+        names = dict.fromkeys(method.name for ranking in rankings.values() for method in ranking.diverged)
+        diverged = f" ({', '.join(names)} diverged at every learning rate)" if names else ""
+        raise DataError(
+            f"a curve needs a pretrained method with a score at every number of labels, but there is none{diverged}; use lower "
+            "--learning-rates"
         )

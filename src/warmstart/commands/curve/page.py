@@ -1,4 +1,4 @@
-"""The report of a curve: score against labels, what more would give, and what each size cost."""
+"""The report of a curve: score against number of labels, what more labels would give, and what each size cost."""
 
 from __future__ import annotations
 
@@ -7,58 +7,28 @@ from pathlib import Path
 
 import altair as alt
 
-from warmstart.commands.curve.result import Learned
+from warmstart.commands.curve.result import CurveResult
 from warmstart.config import Config
 from warmstart.report.charts import Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Report, Section, Table, write_report
-from warmstart.report.sections import as_sentence, audit_section, closing_sections, footer
+from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import QUIET, shapes
+from warmstart.stats.formatting import percent
 
 
-def curve_page(found: Learned, config: Config, folder: Path) -> Path:
+def write_curve_page(result: CurveResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    said = found.sentences()
-    largest = max(found.stood)
-    rows = [
-        (name, labels, interval.mean, interval.low, interval.high)
-        for name in found.names
-        for labels in found.stood
-        for interval in [found.at(name, labels).judged.over_seeds]
-    ]
-    chart = learning_curve(rows, {name: found.ahead(name) for name in found.told}, found.task.metric, found.target)
-    caption = (
-        f"{found.task.metric} on the test split: mean and 95 % interval over seeds, each of which draws its own texts. Dashed: the "
-        f"power law fitted to them, with its 90 % interval. Dotted: {100 * found.target:.1f} %."
-    )
-    laws = [
-        (name, f"{100 * law.law.irreducible_error:.1f} %", f"{law.law.exponent:.2f}", law.sentence(name, found.target))
-        for name, law in found.told.items()
-    ]
-    costs = [
-        (f"{labels:,}", s.name, f"{s.rate:g}" if s.rate else "-", f"{s.seconds:.1f}", str(s.collapsed))
-        for labels, standings in found.stood.items()
-        for s in standings
-        if s.name in found.names
-    ]
     report = Report(
-        f"What labels are worth: {found.task.name}",
-        as_sentence(said[0]),
+        f"Learning curve: {result.task.name}",
+        result.findings[0],
         tuple(
-            (f"{name}, {largest:,} labels", f"{100 * found.at(name, largest).judged.over_seeds.mean:.1f} %") for name in found.names
+            (f"{method.name}, {result.largest:,} labels", percent(result.mean(method, result.largest))) for method in result.methods
         ),
         (
-            Section(
-                "By number of labels",
-                tuple(as_sentence(sentence) for sentence in said),
-                (Figure("curve", caption, chart), Table(found.header(), found.table())),
-            ),
-            Section(
-                "What more labels would give",
-                ("error(n) = c + a n^-b, fitted to the means; intervals: refits to scores drawn around it as seeds strayed.",),
-                (Table(("method", "error that stays (c)", "b", f"for {100 * found.target:.1f} %"), laws),),
-            ),
-            Section("Cost", items=(Table(("labels", "method", "rate", "seconds a run", "collapsed runs"), costs),)),
-            audit_section(found.audit),
+            _scores_section(result),
+            _extrapolation_section(result),
+            _costs_section(result),
+            audit_section(result.audit),
             *closing_sections(config),
         ),
         footer(),
@@ -66,28 +36,77 @@ def curve_page(found: Learned, config: Config, folder: Path) -> Path:
     return write_report(report, folder)
 
 
+def score_header(result: CurveResult) -> tuple[str, ...]:
+    """Names the columns of ``score_rows``."""
+    return ("method", *(f"{labels:,}" for labels in result.rankings))
+
+
+def score_rows(result: CurveResult) -> list[tuple[str, ...]]:
+    """One row per method: score and interval at each number of labels."""
+    return [
+        (method.name, *(str(result.at(method, labels).test_scores.over_seeds) for labels in result.rankings))
+        for method in result.methods
+    ]
+
+
+def _scores_section(result: CurveResult) -> Section:
+    rows = [
+        (method.name, labels, interval.mean, interval.low, interval.high)
+        for method in result.methods
+        for labels in result.rankings
+        for interval in [result.at(method, labels).test_scores.over_seeds]
+    ]
+    predicted = {method.name: result.predicted(method) for method in result.extrapolations}
+    caption = (
+        f"{result.task.metric} on the test split: mean and 95% interval over seeds, each of which draws its own texts. Dashed: the "
+        f"power law fitted to them, with its 90% interval. Dotted: {percent(result.target)}."
+    )
+    figure = Figure("curve", caption, learning_curve(rows, predicted, result.task.metric, result.target))
+    return Section("By number of labels", result.findings, (figure, Table(score_header(result), score_rows(result))))
+
+
+def _extrapolation_section(result: CurveResult) -> Section:
+    rows = [
+        (method.name, percent(curve.law.irreducible_error), f"{curve.law.exponent:.2f}", curve.sentence(method.name, result.target))
+        for method, curve in result.extrapolations.items()
+    ]
+    text = "error(n) = c + a n^-b, fitted to the means; intervals: refits to scores drawn around it with the spread of the seeds."
+    header = ("method", "irreducible error (c)", "b", f"for {percent(result.target)}")
+    return Section("What more labels would give", (text,), (Table(header, rows),))
+
+
+def _costs_section(result: CurveResult) -> Section:
+    rows = [
+        (f"{labels:,}", one.name, f"{one.learning_rate:g}" if one.learning_rate else "-", f"{one.seconds:.1f}", str(one.collapsed))
+        for labels, ranked in result.rankings.items()
+        for one in ranked
+        if one.method in result.methods
+    ]
+    return Section("Costs", items=(Table(("labels", "method", "learning rate", "seconds per run", "collapsed runs"), rows),))
+
+
 def learning_curve(
     rows: Sequence[tuple[str, int, float, float, float]],
-    told: Mapping[str, Sequence[tuple[float, float, float, float]]],
+    predicted: Mapping[str, Sequence[tuple[float, float, float, float]]],
     metric: str,
     target: float | None,
 ) -> Chart:
-    """Measured (name, labels, mean, low, high) as points with bands; foretold (labels, score, low, high) by name, dashed.
+    """Measured (name, labels, mean, low, high) as points with bands; predicted (labels, score, low, high) by name, dashed.
 
-    A dotted line stands at ``target``.
+    ``target`` is a dotted line.
     """
     names = list(dict.fromkeys(row[0] for row in rows))
     counts = sorted({row[1] for row in rows})
     values = [{"method": name, "labels": n, "mean": mean, "low": low, "high": high} for name, n, mean, low, high in rows]
     ahead = [
         {"method": name, "labels": n, "mean": mean, "low": low, "high": high}
-        for name, points in told.items()
+        for name, points in predicted.items()
         for n, mean, low, high in points
     ]
     scale = alt.Scale(zero=False, nice=True)
     x = alt.X(
         "labels:Q",
-        title="labelled training texts (logarithmic; dashed: foretold)",
+        title="labelled training texts (logarithmic; dashed: predicted)",
         scale=alt.Scale(type="log", padding=30, nice=False),
         axis=alt.Axis(values=counts, format=",.0f", grid=False),
     )

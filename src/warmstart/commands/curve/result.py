@@ -1,6 +1,7 @@
-"""What a curve found: what labels are worth to each method, what more would give, and where pretraining stops paying.
+"""The result of a curve: scores by number of labels, what more labels would give, and where pretraining stops paying.
 
-Nothing is run and nothing is written here.
+The pretrained method that is best on validation with the most labels is compared with every method that needs no pretraining, at
+each number of labels. Differences count as significant after correction for all methods and numbers of labels (Holm 1979).
 """
 
 from __future__ import annotations
@@ -9,195 +10,224 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warmstart.data.audit import Audit
-from warmstart.data.task import Task
+import polars as pl
+
+from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, paired_difference
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, round_labels
+from warmstart.stats.formatting import percent, percent_interval, points_interval
 from warmstart.stats.multiple_testing import holm
-from warmstart.sweep.ranking import Standing
 
-SMALL = 0.02
+if TYPE_CHECKING:
+    from warmstart.data.audit import Audit
+    from warmstart.data.task import Task
+    from warmstart.sweep.ranking import RankedMethod
+    from warmstart.sweep.trial import Method
+
+SMALL_LEAD = 0.02
 """a lead that can be no larger is no reason to pretrain"""
 
 
 @dataclass(frozen=True)
-class Learned:
-    """How all methods stand at each number of labels."""
+class CurveResult:
+    """All methods at each number of labels."""
 
     task: Task
-    stood: Mapping[int, tuple[Standing, ...]]
+    rankings: Mapping[int, tuple[RankedMethod, ...]]
     """by number of labels, rising; best mean first"""
-    missing: tuple[int, ...]
-    """numbers of labels at which the time did not suffice for every method and rate"""
-    diverged: Mapping[str, tuple[int, ...]]
-    """by method, the numbers of labels at which it diverged at every rate"""
+    incomplete: tuple[int, ...]
+    """numbers of labels for which the time was too short for every method and learning rate"""
+    diverged: Mapping[Method, tuple[int, ...]]
+    """by method, the numbers of labels at which it diverged at every learning rate"""
     goal: float | None
     """the score asked for"""
     audit: Audit
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Methods that stand everywhere, best at the largest number of labels first; the majority is left out."""
-        everywhere = set.intersection(*({s.name for s in standings} for standings in self.stood.values()))
-        last = self.stood[max(self.stood)]
-        return tuple(s.name for s in last if s.name in everywhere and s.name != "majority")
+    def largest(self) -> int:
+        """The largest number of labels."""
+        return max(self.rankings)
 
     @cached_property
-    def first(self) -> str:
+    def methods(self) -> tuple[Method, ...]:
+        """Methods with a score at every number of labels, best at the largest first; without the majority label."""
+        everywhere = set.intersection(*({one.method for one in ranked} for ranked in self.rankings.values()))
+        last = self.rankings[self.largest]
+        return tuple(one.method for one in last if one.method in everywhere and one.name != "majority")
+
+    @cached_property
+    def pretrained(self) -> Method:
         """The pretrained method that is best on validation at the largest number of labels."""
-        adapted = [s for s in self.stood[max(self.stood)] if s.entrant.kind == "adapted" and s.name in self.names]
-        return max(adapted, key=lambda s: s.validation).name
+        adapted = [method for method in self.methods if method.family == "adapted"]
+        return max(adapted, key=lambda method: self.at(method, self.largest).validation)
+
+    @cached_property
+    def others(self) -> tuple[Method, ...]:
+        """The methods that it is compared with: those without pretraining."""
+        return tuple(method for method in self.methods if method.family != "adapted")
 
     @cached_property
     def target(self) -> float:
-        """The score asked for; where none is, half the error that the first method makes with the most labels."""
-        left = 1 - self.at(self.first, max(self.stood)).judged.over_seeds.mean
-        return self.goal or 1 - float(f"{left / 2:.2g}")
+        """The score asked for; otherwise the one with half the error that the pretrained method makes with the most labels."""
+        error = 1 - self.mean(self.pretrained, self.largest)
+        return self.goal or 1 - float(f"{error / 2:.2g}")
 
-    def at(self, name: str, labels: int) -> Standing:
-        """How one method stands with so many labels."""
-        return next(standing for standing in self.stood[labels] if standing.name == name)
+    def at(self, method: Method, labels: int) -> RankedMethod:
+        """One method with so many labels."""
+        return next(one for one in self.rankings[labels] if one.method == method)
 
-    def scores(self, name: str) -> dict[int, tuple[float, ...]]:
-        """Scores of all seeds by number of labels."""
-        return {labels: self.at(name, labels).judged.scores for labels in self.stood}
+    def mean(self, method: Method, labels: int) -> float:
+        """The mean test score of a method with so many labels."""
+        return self.at(method, labels).test_scores.over_seeds.mean
 
-    @cached_property
-    def told(self) -> dict[str, Extrapolation]:
-        """The power law of each method, where there are enough sizes and seeds to fit one."""
-        found = {name: extrapolate(self.scores(name)) for name in self.names}
-        return {name: law for name, law in found.items() if law}
-
-    def gap(self, other: str, labels: int) -> Difference:
-        """What the first method has over another with so many labels."""
-        return paired_difference(self.at(self.first, labels).judged, self.at(other, labels).judged)
+    def scores(self, method: Method) -> dict[int, tuple[float, ...]]:
+        """Test scores of all seeds by number of labels."""
+        return {labels: self.at(method, labels).test_scores.scores for labels in self.rankings}
 
     @cached_property
-    def others(self) -> tuple[str, ...]:
-        """Methods that the first is compared with: those that start from no pretrained backbone."""
-        return tuple(name for name in self.names if self._kind(name) != "adapted")
+    def extrapolations(self) -> dict[Method, Extrapolation]:
+        """The power law of each method, if there are enough numbers of labels and seeds to fit one."""
+        found = {method: extrapolate(self.scores(method)) for method in self.methods}
+        return {method: curve for method, curve in found.items() if curve}
+
+    def lead(self, other: Method, labels: int) -> Difference:
+        """The scores of the pretrained method less those of another with so many labels."""
+        return paired_difference(self.at(self.pretrained, labels).test_scores, self.at(other, labels).test_scores)
 
     @cached_property
-    def seen(self) -> dict[tuple[str, int], Difference]:
-        """The differences that can be seen, once their probabilities are corrected for all methods and sizes (Holm)."""
-        gaps = {(other, n): self.gap(other, n) for other in self.others for n in self.stood}
-        chances = holm([gap.p for gap in gaps.values()])
-        return {place: gap for (place, gap), chance in zip(gaps.items(), chances, strict=True) if chance < 0.05}
+    def significant(self) -> dict[tuple[Method, int], Difference]:
+        """The leads that are significant, by method and number of labels."""
+        leads = {(other, labels): self.lead(other, labels) for other in self.others for labels in self.rankings}
+        corrected = holm([lead.p for lead in leads.values()])
+        return {key: lead for (key, lead), p in zip(leads.items(), corrected, strict=True) if p < SIGNIFICANT}
 
-    def sentences(self) -> list[str]:
-        """What labels are worth, and how sure that is."""
-        said = [self._pays(other) for other in self.others]
-        if law := self.told.get(self.first):
-            said.append(law.sentence(self.first, self.target))
-            said += [sentence for sentence in (self._hindsight(), self._worth()) if sentence]
+    @property
+    def findings(self) -> list[str]:
+        """Where pretraining helps, what more labels would give, and what is missing."""
+        findings = [sentence for other in self.others for sentence in self._comparison(other)]
+        if curve := self.extrapolations.get(self.pretrained):
+            findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(), *self._worth()]
         else:
-            said.append("what more labels would give needs at least three numbers of labels and two seeds")
-        for name, places in self.diverged.items():
-            said.append(
-                f"{name} diverged at every rate with {', '.join(map(str, places))} labels, and is left out; lower rates may do"
+            findings.append("An extrapolation to more labels needs at least three numbers of labels and two seeds.")
+        for method, sizes in self.diverged.items():
+            findings.append(
+                f"{method.name} is left out: with {', '.join(map(str, sizes))} labels it diverged at every learning rate. Lower "
+                "learning rates may help."
             )
-        if self.missing:
-            said.append(
-                f"the time did not suffice for {', '.join(map(str, self.missing))} labels; the same command goes on from here"
-            )
-        return said
+        if self.incomplete:
+            counts = ", ".join(map(str, self.incomplete))
+            findings.append(f"The time was too short for {counts} labels; run the same command again to continue.")
+        return findings
 
-    def _kind(self, name: str) -> str:
-        return self.at(name, max(self.stood)).entrant.kind
-
-    def _pays(self, other: str) -> str:
-        """Where the first method is better than another, and where that stops."""
-        sizes = list(self.stood)
-        better, worse = ([n for n in sizes if (other, n) in self.seen and sign * self.seen[other, n].mean > 0] for sign in (1, -1))
-        if not better and not worse:
-            return f"between {self.first} and {other} no difference can be seen at any number of labels"
-        parts = []
-        for verb, places in (("better", better), ("worse", worse)):
+    def _comparison(self, other: Method) -> list[str]:
+        """Where the pretrained method is better than another, where it is worse, and where that stops."""
+        sizes, first = list(self.rankings), self.pretrained.name
+        significant = {labels: lead.mean for (method, labels), lead in self.significant.items() if method == other}
+        better, worse = ([n for n in sizes if sign * significant.get(n, 0) > 0] for sign in (1, -1))
+        if not significant:
+            return [f"No significant difference between {first} and {other.name} at any number of labels."]
+        findings = []
+        for verdict, places in (("better", better), ("worse", worse)):
             if places:
-                ends = dict.fromkeys((places[0], places[-1]))
-                parts.append(f"{verb} with {listed(places, sizes)} labels ({'; '.join(_points(self.gap(other, n)) for n in ends)})")
-        rest = [n for n in sizes if n not in better and n not in worse]
-        unseen = f"; with {listed(rest, sizes)} no difference can be seen" if rest else ""
-        return f"{self.first} against {other}: {' and '.join(parts)}{unseen}{self._stops(other, better)}"
+                lead = self._lead(other, places[0])
+                if len(places) > 1:
+                    lead += f" with {places[0]:,}, {self._lead(other, places[-1])} with {places[-1]:,}"
+                findings.append(f"With {list_sizes(places, sizes)} labels, {first} is {verdict} than {other.name}: {lead}.")
+        if rest := [n for n in sizes if n not in better and n not in worse]:
+            findings.append(f"No significant difference between {first} and {other.name} with {list_sizes(rest, sizes)} labels.")
+        return findings + self._stops_paying(other, [n for n in sizes if better and n > better[-1]])
 
-    def _stops(self, other: str, better: Sequence[int]) -> str:
-        """Where pretraining stops paying: where all that the texts and seeds leave open is a small lead."""
-        beyond = [n for n in self.stood if better and n > better[-1]]
-        if self._kind(other) != "scratch" or not beyond:
-            return ""
-        small = [n for n in beyond if all(self.gap(other, m).high <= SMALL for m in beyond if m >= n)]
+    def _stops_paying(self, other: Method, beyond: Sequence[int]) -> list[str]:
+        """Where pretraining stops paying: where the lead over training from scratch is small, to the upper end of its interval.
+
+        ``beyond`` are the numbers of labels after the last at which it is significantly better.
+        """
+        if other.family != "scratch" or not beyond:
+            return []
+        small = [n for n in beyond if all(self.lead(other, m).high <= SMALL_LEAD for m in beyond if m >= n)]
+        labels = small[0] if small else beyond[0]
+        lead = f"the lead over {other.name} is {self._lead(other, labels)}"
         if small:
-            return f": pretraining stops paying at {small[0]:,} labels ({_points(self.gap(other, small[0]))})"
-        return f": whether pretraining stops paying at {beyond[0]:,} cannot be told ({_points(self.gap(other, beyond[0]))})"
+            return [f"Pretraining stops paying at {labels:,} labels: {lead}."]
+        return [f"Whether pretraining stops paying at {labels:,} labels is uncertain: {lead}."]
 
-    def _hindsight(self) -> str:
-        """Whether the smaller sizes would have foretold the largest."""
-        found = backtest(self.scores(self.first))
+    def _lead(self, other: Method, labels: int) -> str:
+        lead = self.lead(other, labels)
+        return points_interval(lead.mean, lead.low, lead.high)
+
+    def _backtest(self) -> list[str]:
+        """Whether the smaller numbers of labels predict the largest."""
+        found = backtest(self.scores(self.pretrained))
         if found is None:
-            return ""
-        labels, score, (told, low, high) = found
-        verdict = "inside" if low <= score <= high else "outside: trust the extrapolation little"
-        return (
-            f"checked in hindsight: from the smaller sizes alone, {100 * told:.1f} % ({100 * low:.1f} to {100 * high:.1f}) would "
-            f"have been foretold for {labels:,} labels; it was {100 * score:.1f} %, {verdict}"
-        )
+            return []
+        inside = found.predicted.low <= found.score <= found.predicted.high
+        verdict = "inside the interval" if inside else "outside the interval, so the extrapolation is unreliable"
+        return [
+            f"Predicted from the smaller numbers of labels alone, the score with {found.labels:,} labels is "
+            f"{percent_interval(*found.predicted)}; measured: {percent(found.score)}, {verdict}."
+        ]
 
-    def _worth(self) -> str:
-        """How many labels the best method without pretraining needs for what the first reaches with few."""
-        others = [name for name in self.others if name in self.told]
-        ahead = [n for n in self.stood if all((other, n) in self.seen and self.seen[other, n].mean > 0 for other in others)]
+    def _worth(self) -> list[str]:
+        """How many labels the best method without pretraining needs for the score that the pretrained one reaches with few."""
+        others = [method for method in self.others if method in self.extrapolations]
+        better = {key for key, lead in self.significant.items() if lead.mean > 0}
+        ahead = [n for n in self.rankings if all((other, n) in better for other in others)]
         if not others or not ahead:
-            return ""
-        labels = ahead[0]
-        other = max(others, key=lambda name: self.at(name, labels).judged.over_seeds.mean)
-        needed = self.told[other].law.labels(self.at(self.first, labels).judged.over_seeds.mean)
-        far = needed > HORIZON * max(self.stood)
-        worth = f"more than {round_labels(HORIZON * max(self.stood))}" if far else f"about {round_labels(needed)}"
-        return f"{labels} labels with {self.first} are worth {worth} with {other}"
+            return []
+        labels, most = ahead[0], HORIZON * self.largest
+        other = max(others, key=lambda method: self.mean(method, labels))
+        needed = self.extrapolations[other].law.labels(self.mean(self.pretrained, labels))
+        worth = f"more than {round_labels(most)}" if needed > most else f"about {round_labels(needed)}"
+        return [f"{labels} labels with {self.pretrained.name} are worth {worth} with {other.name}."]
 
-    def header(self) -> tuple[str, ...]:
-        """Names the columns of ``table``."""
-        return ("method", *(f"{labels:,}" for labels in self.stood))
+    def predicted(self, method: Method) -> list[tuple[float, float, float, float]]:
+        """(labels, score, low, high) predicted from the largest number of labels measured to four times as many."""
+        curve = self.extrapolations[method]
+        places = [curve.largest * 2 ** (step / 4) for step in range(9)]
+        return [(labels, *curve.score(labels)) for labels in places]
 
-    def table(self) -> list[tuple[str, ...]]:
-        """One row a method: score and interval at each number of labels."""
-        return [(name, *(str(self.at(name, labels).judged.over_seeds) for labels in self.stood)) for name in self.names]
-
-    def ahead(self, name: str) -> list[tuple[float, float, float, float]]:
-        """(labels, score, low, high) foretold from the largest size measured to four times as many."""
-        law = self.told[name]
-        places = [law.largest * 2 ** (step / 4) for step in range(9)]
-        return [(place, *law.score(place)) for place in places]
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The numbers behind the findings: ``scores`` of every method by number of labels, and the power ``laws``."""
+        scores = [
+            {"method": method.name, "id": method.id, "labels": labels, **self.at(method, labels).test_scores.over_seeds.to_dict()}
+            for method in self.methods
+            for labels in self.rankings
+        ]
+        laws = [{"method": method.name, "id": method.id, **vars(curve.law)} for method, curve in self.extrapolations.items()]
+        return {"scores": pl.DataFrame(scores), "laws": pl.DataFrame(laws)}
 
     def to_dict(self) -> dict[str, Any]:
-        """All that was found, fit for JSON."""
+        """Everything as plain values, fit for JSON."""
         return {
             "task": self.task.summary(),
-            "scores": {name: {str(n): list(values) for n, values in self.scores(name).items()} for name in self.names},
-            "laws": {name: vars(law.law) for name, law in self.told.items()},
+            "methods": [self._method_values(method) for method in self.methods],
             "target": self.target,
-            "more_labels": {
-                name: [None if math.isinf(value) else value for value in law.labels(self.target)] for name, law in self.told.items()
-            },
-            "sentences": self.sentences(),
+            "findings": self.findings,
+        }
+
+    def _method_values(self, method: Method) -> dict[str, Any]:
+        curve = self.extrapolations.get(method)
+        return {
+            "method": method.name,
+            "id": method.id,
+            "scores": {str(labels): list(values) for labels, values in self.scores(method).items()},
+            "law": vars(curve.law) if curve else None,
+            "labels_for_target": [None if math.isinf(n) else n for n in curve.labels(self.target)] if curve else None,
         }
 
 
-def listed(places: Sequence[int], sizes: Sequence[int]) -> str:
+def list_sizes(places: Sequence[int], sizes: Sequence[int]) -> str:
     """Of sizes 16, 32, 64, 128 the places 16, 64, 128 -> ``"16 and 64 to 128"``: neighbours are taken together."""
     runs: list[list[int]] = []
-    for place, size in enumerate(sizes):
+    for i, size in enumerate(sizes):
         if size not in places:
             continue
-        if place and runs and runs[-1][-1] == sizes[place - 1]:
+        if i and runs and runs[-1][-1] == sizes[i - 1]:
             runs[-1].append(size)
         else:
             runs.append([size])
-    said = [f"{run[0]:,}" if len(run) == 1 else f"{run[0]:,} to {run[-1]:,}" for run in runs]
-    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
-
-
-def _points(gap: Difference) -> str:
-    return f"{100 * gap.mean:+.1f} points, {100 * gap.low:+.1f} to {100 * gap.high:+.1f}"
+    parts = [f"{run[0]:,}" if len(run) == 1 else f"{run[0]:,} to {run[-1]:,}" for run in runs]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

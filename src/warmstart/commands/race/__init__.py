@@ -1,1 +1,1 @@
-"""commands.race."""
+"""``warmstart race``."""

@@ -1,4 +1,4 @@
-"""The report of a race: who stands where, what it costs, which rates were tried, and what to take."""
+"""The report of a race: the ranking, differences, restarts, costs and learning rates."""
 
 from __future__ import annotations
 
@@ -10,39 +10,51 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from warmstart.baselines.majority import constant_score
-from warmstart.commands.race.result import Race
+from warmstart.commands.race.result import RaceResult
 from warmstart.config import Config
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
-from warmstart.report.sections import as_sentence, audit_section, closing_sections, footer
+from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import INK, QUIET, shapes
-from warmstart.sweep.ranking import Standing
+from warmstart.stats.formatting import file_size, p_value, percent, percent_range, percent_value, points_range, points_value
+from warmstart.sweep.ranking import RankedMethod
+
+SCORE = "score (95% over seeds)"
+HEADER = ("method", SCORE, "over test texts", "seconds", "memory", "trained", "new", "per task", "note")
+TERMINAL_HEADER = ("method", SCORE, "seconds", "memory", "trained", "per task")
+"""the columns that fit a terminal"""
+COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
+    "time": ("seconds per run", lambda one: one.seconds),
+    "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
+    "memory": ("bytes of memory", lambda one: one.memory or 0),
+    "disk": ("bytes to keep per task", lambda one: one.runs[0].disk),
+}
+"""the costs that the score is drawn against"""
 
 
-def race_page(race: Race, config: Config, folder: Path) -> Path:
+def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    advice, *others = race.sentences()
-    best = race.best
+    best, task = result.best, result.task
+    recommendation, *findings = result.findings
     report = Report(
-        f"Race: {race.task.name}",
-        as_sentence(advice),
+        f"Race: {task.name}",
+        recommendation,
         (
-            (f"{race.task.metric}, {best.name}", f"{100 * best.judged.over_seeds.mean:.1f} %"),
-            ("training texts", f"{race.labels:,}"),
-            ("validation texts", f"{len(race.task.validation):,}"),
-            ("test texts", f"{len(race.task.test):,}"),
-            ("methods", str(len(race.standings))),
-            ("seeds", str(race.seeds)),
+            (f"{task.metric}, {best.name}", percent(best.test_scores.over_seeds.mean)),
+            ("training texts", f"{result.labels:,}"),
+            ("validation texts", f"{len(task.validation):,}"),
+            ("test texts", f"{len(task.test):,}"),
+            ("methods", str(len(result.ranking.methods))),
+            ("seeds", str(result.ranking.seeds)),
         ),
         (
-            _standings_section(race, others),
-            _pairs_section(race),
-            _runs_section(race),
-            Section("What it costs", (), tuple(_trade_offs(race))),
-            _rates_section(race),
-            audit_section(race.audit),
+            _ranking_section(result, findings),
+            _differences_section(result),
+            _restarts_section(result),
+            Section("Costs", (), tuple(_cost_figures(result))),
+            _learning_rates_section(result),
+            audit_section(result.audit),
             *closing_sections(config),
         ),
         footer(),
@@ -50,92 +62,119 @@ def race_page(race: Race, config: Config, folder: Path) -> Path:
     return write_report(report, folder)
 
 
-def _standings_section(race: Race, said: list[str]) -> Section:
-    rows = [(s.name, s.judged.scores, *_ends(s)) for s in race.standings]
-    figure = Figure(
-        "standings",
-        f"{race.task.metric} on the test split: each seed, mean and 95 % interval over seeds.",
-        comparison_chart(rows, race.task.metric),
+def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
+    """One row per method under ``HEADER``, best mean first."""
+    rows = list[tuple[str, ...]]()
+    for one in result.ranking.methods:
+        run, over_texts = one.runs[0], one.test_scores.over_texts
+        sizes = (f"{run.trainable:,}", f"{run.new:,}", file_size(run.disk)) if run.trainable else ("-",) * 3
+        memory = file_size(one.memory) if one.memory is not None else "-"
+        score, ends = str(one.test_scores.over_seeds), percent_range(over_texts.low, over_texts.high)
+        rows.append((one.name, score, ends, f"{one.seconds:.1f}", memory, *sizes, one.note))
+    return rows
+
+
+def terminal_rows(result: RaceResult) -> list[tuple[str, ...]]:
+    """The columns of ``method_rows`` under ``TERMINAL_HEADER``."""
+    columns = [HEADER.index(name) for name in TERMINAL_HEADER]
+    return [tuple(row[column] for column in columns) for row in method_rows(result)]
+
+
+def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
+    metric = result.task.metric
+    rows = [(one.name, one.test_scores.scores, *_interval(one)) for one in result.ranking.methods]
+    caption = f"{metric} on the test split: each seed, mean and 95% interval over seeds."
+    explanation = (
+        "Seconds and memory are those of one run, training and evaluation; memory is the peak on top of the program, the backbone "
+        "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
+    figure = Figure("ranking", caption, comparison_chart(rows, metric))
+    return Section("Ranking", (*findings, explanation), (figure, Table(HEADER, method_rows(result))))
+
+
+def _differences_section(result: RaceResult) -> Section:
+    over = "over both" if result.ranking.seeds > 1 else "over test texts only, because one seed says nothing about other seeds"
     text = (
-        "Seconds and memory are of one run, training and evaluation: memory at its highest, on top of the program, the backbone "
-        "and the texts. New: parameters that the backbone has not. A task: bytes to keep beside the backbone.",
+        f"Every method against {result.best.name}, the best on validation, in points on the test split: paired by seed and by "
+        f"test text, {over}; p-values corrected for the number of methods (Holm 1979)."
     )
-    return Section("Standings", (*(as_sentence(sentence) for sentence in said), *text), (figure, Table(race.HEADER, race.table())))
+    rows = [
+        (
+            row.ranked.name,
+            points_value(gap.mean),
+            points_range(gap.low, gap.high),
+            p_value(row.p),
+            "yes" if row.significant else "no",
+        )
+        for row in result.differences
+        for gap in [row.difference]
+    ]
+    header = ("method", "against the best", "95% interval", "corrected p", "significant")
+    return Section("Significant differences", (text,), (Table(header, rows),))
 
 
-def _pairs_section(race: Race) -> Section:
-    over = "over both" if race.seeds > 1 else "over test texts alone, as one seed tells nothing of others"
-    text = (
-        f"Every method against {race.best.name}, which is best on validation, in points on the test split: paired by seed and by "
-        f"test text, {over}; probabilities corrected for the number of methods (Holm 1979)."
+def _restarts_section(result: RaceResult) -> Section:
+    methods = [one for one in result.ranking.methods if one.name != "majority"]
+    rows = [(one.name, one.test_scores.scores, [run.collapsed for run in one.runs]) for one in methods]
+    caption = (
+        "Crosses are runs, the bar their mean, the stroke one standard deviation each way. Red: no better than the majority label."
     )
-    return Section("Can a difference be seen?", (text,), (Table(race.PAIRS, race.pairs()),))
-
-
-def _runs_section(race: Race) -> Section:
-    rows = [(s.name, s.judged.scores, [run.collapsed for run in s.runs]) for s in race.standings if s.name != "majority"]
-    figure = Figure(
-        "restarts",
-        "A cross a run; the bar is the mean, the stroke one standard deviation each way. Red: no better than the commonest label.",
-        restarts(rows, race.task.metric, constant_score(race.task)),
-    )
+    figure = Figure("restarts", caption, restarts_chart(rows, result.task.metric, result.constant_score))
     return Section("Restarts", items=(figure,))
 
 
-def _trade_offs(race: Race) -> Iterator[Figure]:
-    costs: list[tuple[str, str, Callable[[Standing], float]]] = [
-        ("time", "seconds of one run", lambda s: s.seconds),
-        ("parameters", "parameters that train", lambda s: s.runs[0].trainable),
-        ("memory", "bytes of memory", lambda s: s.memory or 0),
-        ("disk", "bytes to keep a task", lambda s: s.runs[0].disk),
-    ]
-    for name, title, cost in costs:
-        rows = [(s.name, float(cost(s)), *_ends(s)) for s in race.standings if cost(s) and s.name != "majority"]
+def _cost_figures(result: RaceResult) -> Iterator[Figure]:
+    methods = [one for one in result.ranking.methods if one.name != "majority"]
+    for name, (title, cost) in COSTS.items():
+        rows = [(one.name, float(cost(one)), *_interval(one)) for one in methods if cost(one)]
         if rows:
-            caption = f"Score against {title}; the line joins what nothing beats at its price."
-            yield Figure(f"score-and-{name}", caption, trade_off(rows, title, race.task.metric))
+            caption = f"Score against {title}; the line joins the methods that no cheaper method beats."
+            yield Figure(f"score-and-{name}", caption, trade_off_chart(rows, title, result.task.metric))
 
 
-def _rates_section(race: Race) -> Section:
-    trained = [standing for standing in race.standings if standing.tried]
-    rates = sorted({rate for standing in trained for rate in (*standing.tried, *standing.diverged)})
-    rows = [(s.name, *(_at(s, rate) for rate in rates), f"{s.rate:g}", f"{s.search:.1f}") for s in trained]
-    total = sum(standing.search for standing in trained)
+def _learning_rates_section(result: RaceResult) -> Section:
+    trained = [one for one in result.ranking.methods if one.tried]
+    rates = sorted({rate for one in trained for rate in (*one.tried, *one.diverged)})
+    rows = [
+        (one.name, *(_validation_at(one, rate) for rate in rates), f"{one.learning_rate:g}", f"{one.search_seconds:.1f}")
+        for one in trained
+    ]
+    total = sum(one.search_seconds for one in trained)
     text = (
-        f"{race.task.metric} on the {len(race.task.validation):,} validation texts at each rate, first seed. Rates that were not "
-        f"chosen cost {total:.0f} seconds in all. A scheme multiplies the rate for its parts, so one rate means the same for all."
+        f"{result.task.metric} on the {len(result.task.validation):,} validation texts at each learning rate, first seed. The "
+        f"learning rates that were not chosen cost {total:.0f} seconds in all. A scheme scales the learning rate for its parts, so "
+        "one learning rate means the same for all."
     )
     header = ("method", *(f"{rate:g}" for rate in rates), "chosen", "seconds spent on the others")
     return Section("Learning rates", (text,), (Table(header, rows),))
 
 
-def _at(standing: Standing, rate: float) -> str:
-    if rate in standing.tried:
-        return f"{100 * standing.tried[rate]:.1f}"
-    return "diverged" if rate in standing.diverged else "-"
+def _validation_at(ranked: RankedMethod, learning_rate: float) -> str:
+    if learning_rate in ranked.tried:
+        return percent_value(ranked.tried[learning_rate])
+    return "diverged" if learning_rate in ranked.diverged else "-"
 
 
-def _ends(standing: Standing) -> tuple[float, float, float]:
-    found = standing.judged.over_seeds
+def _interval(ranked: RankedMethod) -> tuple[float, float, float]:
+    found = ranked.test_scores.over_seeds
     return found.mean, found.low, found.high
 
 
-LOST = "#c0392b"
-"""the colour of what went wrong"""
+COLLAPSED = "#c0392b"
+"""the colour of collapsed runs"""
 
 
-def restarts(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], metric: str, floor: float) -> Chart:
-    """One column a method, from (name, scores, collapsed): a cross a run, a bar at the mean, a stroke of one standard deviation.
+def restarts_chart(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], metric: str, constant: float) -> Chart:
+    """One column per method, from (name, scores, collapsed): crosses for runs, a bar at the mean, the standard deviation.
 
-    Collapsed runs are red; the dashed line at ``floor`` is what takes no learning. With many seeds this is the picture of restarts
-    in the NAACL 2019 transfer-learning tutorial.
+    Collapsed runs are red; the dashed line is the score of a constant prediction. With many seeds this is the figure of restarts in
+    the NAACL 2019 transfer-learning tutorial.
     """
     names = [name for name, *_ in rows]
     crosses = [
-        {"method": name, "run": run, "score": score, "state": "collapsed" if lost else "learned"}
-        for name, scores, losses in rows
-        for run, (score, lost) in enumerate(zip(scores, losses, strict=True))
+        {"method": name, "run": run, "score": score, "state": "collapsed" if collapsed else "learned"}
+        for name, scores, states in rows
+        for run, (score, collapsed) in enumerate(zip(scores, states, strict=True))
     ]
     means = []
     for name, scores, _ in rows:
@@ -155,23 +194,23 @@ def restarts(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], metric
             tooltip=["method:N", alt.Tooltip("mean:Q", format=".1%"), alt.Tooltip("spread:Q", format=".2%")],
         )
     )
-    state = alt.Color("state:N", scale=alt.Scale(domain=["learned", "collapsed"], range=["#1f77b4", LOST]), title=None)
+    state = alt.Color("state:N", scale=alt.Scale(domain=["learned", "collapsed"], range=["#1f77b4", COLLAPSED]), title=None)
     runs = (
         chart_of(crosses)
         .mark_point(shape="cross", angle=45, size=70, filled=True, opacity=0.75)
         .encode(x=x, y=alt.Y("score:Q", scale=y), color=state, tooltip=["method:N", "run:Q", alt.Tooltip("score:Q", format=".2%")])
     )
-    line = chart_of([{"floor": floor}]).mark_rule(strokeDash=[4, 4], color=QUIET).encode(y=alt.Y("floor:Q", scale=y))
-    return finish(stroke + mean + runs + (line if any(any(lost) for *_, lost in rows) else alt.LayerChart()), 340)
+    line = chart_of([{"constant": constant}]).mark_rule(strokeDash=[4, 4], color=QUIET).encode(y=alt.Y("constant:Q", scale=y))
+    return finish(stroke + mean + runs + (line if any(any(collapsed) for *_, collapsed in rows) else alt.LayerChart()), 340)
 
 
-def trade_off(rows: Sequence[tuple[str, float, float, float, float]], cost: str, metric: str) -> Chart:
-    """Score against a cost on a logarithmic axis, from (name, cost, mean, low, high); a line joins what nothing beats."""
+def trade_off_chart(rows: Sequence[tuple[str, float, float, float, float]], cost: str, metric: str) -> Chart:
+    """Score against a cost on a logarithmic axis, from (name, cost, mean, low, high); a line joins the best at each cost."""
     names = [name for name, *_ in rows]
     values: list[dict[str, Any]] = [
-        {"method": name, "cost": price, "mean": mean, "low": max(0.0, low), "high": min(1.0, high)}
-        for name, price, mean, low, high in rows
-        if price > 0
+        {"method": name, "cost": value, "mean": mean, "low": max(0.0, low), "high": min(1.0, high)}
+        for name, value, mean, low, high in rows
+        if value > 0
     ]
     front, highest = [], -math.inf
     for row in sorted(values, key=lambda row: (row["cost"], -row["mean"])):
@@ -187,7 +226,6 @@ def trade_off(rows: Sequence[tuple[str, float, float, float, float]], cost: str,
     tooltip = ["method:N", alt.Tooltip("cost:Q", format=".3~s"), alt.Tooltip("mean:Q", format=".1%")]
     shape = alt.Shape("method:N", scale=alt.Scale(domain=names, range=shapes(names)))
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(y=y, shape=shape, tooltip=tooltip)
-    named = chart_of(front).mark_text(align="left", dx=9, dy=-7, fontSize=11, color=QUIET)
-    said = named.encode(x=x, y=y, text="method:N")
+    labels = chart_of(front).mark_text(align="left", dx=9, dy=-7, fontSize=11, color=QUIET).encode(x=x, y=y, text="method:N")
     line = chart_of(front).mark_line(strokeDash=[3, 3], color=QUIET, interpolate="step-after").encode(x=x, y=y)
-    return finish(line + rule + dots + said, 360)
+    return finish(line + rule + dots + labels, 360)

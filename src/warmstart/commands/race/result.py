@@ -1,225 +1,226 @@
-"""What a race found: which method is the best, and which is the cheapest that cannot be told from it.
+"""The result of a race: all methods ranked, and the one to use.
 
-Nothing is run and nothing is written here.
+The recommendation (``RaceResult.recommended``) is made on the validation split; test scores are reported and choose nothing:
+
+1. Methods with an incomplete learning-rate search are excluded.
+2. The best method is the trained one with the highest mean validation score.
+3. A method is within the noise of the best if its mean validation score falls short by at most one standard error of the paired
+   difference, over seeds and validation texts (the one-standard-error rule of Breiman et al. 1984).
+4. Of the methods within the noise, baselines included, the cheapest is recommended: the fewest seconds per run, with those of
+   continued pretraining.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from warmstart.data.audit import Audit
-from warmstart.data.task import Task
+import polars as pl
+
+from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, cheapest_within_noise, paired_difference
-from warmstart.stats.formatting import file_size
-from warmstart.stats.intervals import Interval
+from warmstart.stats.formatting import file_size, percent, percent_interval, points, points_interval, sentence_case
 from warmstart.stats.multiple_testing import holm
-from warmstart.sweep.ranking import Standing, percent
 
-FEW = 30
-"""validation texts, below which they are said to be few"""
+if TYPE_CHECKING:
+    from warmstart.data.audit import Audit
+    from warmstart.data.task import Task
+    from warmstart.sweep.ranking import RankedMethod, Ranking
+
+FEW_TEXTS = 30
+"""with fewer validation texts, a choice made on them is uncertain"""
+FEW_SEEDS = 3
+
+
+class DifferenceToBest(NamedTuple):
+    """The test scores of a method less those of the best method."""
+
+    ranked: RankedMethod
+    difference: Difference
+    p: float
+    """corrected for the number of methods (Holm 1979)"""
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is unlikely to be chance."""
+        return self.p < SIGNIFICANT
 
 
 @dataclass(frozen=True)
-class Race:
-    """How all methods stand."""
+class RaceResult:
+    """All methods on one task, and the one to use."""
 
     task: Task
     labels: int
     """training texts of each run"""
-    standings: tuple[Standing, ...]
-    """best mean first"""
-    missing: tuple[str, ...]
-    """methods that the time did not suffice for"""
-    diverged: tuple[str, ...]
-    """methods that diverged at every rate"""
-    seeds: int
-    """that every method has run"""
+    ranking: Ranking
     audit: Audit
+    constant_score: float
+    """the test score of a constant prediction"""
 
     @cached_property
-    def best(self) -> Standing:
-        """The trained method that is best on validation, of those that tried all their rates, if there are any."""
-        trained = [s for s in self.standings if s.entrant.kind != "baseline"]
-        return max([s for s in trained if s.whole] or trained, key=lambda s: s.validation)
+    def best(self) -> RankedMethod:
+        """The trained method that is best on validation, of those with a complete learning-rate search if there are any."""
+        trained = [one for one in self.ranking.methods if one.method.family != "baseline"]
+        return max([one for one in trained if one.search_complete] or trained, key=lambda one: one.validation)
+
+    @property
+    def recommended(self) -> RankedMethod:
+        """The method with the fewest seconds per run within the noise of the best."""
+        return self._cheapest(lambda one: one.seconds + one.method.continued_pretraining_seconds)
+
+    @property
+    def smallest(self) -> RankedMethod:
+        """The method with the fewest bytes per task within the noise of the best; a baseline only if there is no other."""
+        return self._cheapest(lambda one: math.inf if one.method.family == "baseline" else float(one.runs[0].disk))
+
+    def _cheapest(self, cost: Callable[[RankedMethod], float]) -> RankedMethod:
+        eligible = [one for one in self.ranking.methods if one.search_complete or one is self.best]
+        scores = [one.validation_scores for one in eligible]
+        chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in eligible])
+        return next(one for one in eligible if one.validation_scores is chosen)
 
     @cached_property
-    def gaps(self) -> list[tuple[Standing, Difference, float]]:
-        """Every other method against the best: the paired difference, and its probability corrected for their number (Holm)."""
-        others = [standing for standing in self.standings if standing is not self.best]
-        found = [paired_difference(standing.judged, self.best.judged) for standing in others]
-        return list(zip(others, found, holm([gap.p for gap in found]), strict=True))
+    def differences(self) -> list[DifferenceToBest]:
+        """Every other method against the best on the test split, paired by seed and text."""
+        others = [one for one in self.ranking.methods if one is not self.best]
+        found = [paired_difference(one.test_scores, self.best.test_scores) for one in others]
+        return [DifferenceToBest(*row) for row in zip(others, found, holm([one.p for one in found]), strict=True)]
 
-    def cheapest(self, cost: Callable[[Standing], float]) -> Standing:
-        """The one with the lowest cost that is within the noise of the best on validation: the test split only reports.
+    @property
+    def findings(self) -> list[str]:
+        """The recommendation first, then the scores behind it, then what a reader should know about them."""
+        return [*self._recommendation(), *self._better_on_test(), *self._failed_runs(), *self._cautions()]
 
-        What has not tried all its rates takes no part.
-        """
-        able = [s for s in self.standings if s.whole or s is self.best]
-        near = cheapest_within_noise([s.held for s in able], self.best.held, [cost(s) for s in able])
-        return next(standing for standing in able if standing.held is near)
+    def _recommendation(self) -> list[str]:
+        best, chosen = self.best, self.recommended
+        interval = best.test_scores.over_both
+        score = percent_interval(interval.mean, interval.low, interval.high)
+        sources = "seeds and test texts" if self.ranking.seeds > 1 else "test texts, one seed"
+        reached = f"On the test texts, {best.name} reaches {score}, over {sources}, in {best.seconds:.1f} seconds per run."
+        if chosen is best:
+            findings = [f"Use {best.name}: it is the best on validation, and no cheaper method is within its noise.", reached]
+        else:
+            gap = paired_difference(chosen.test_scores, best.test_scores)
+            findings = [
+                f"Use {chosen.name}, the cheapest method within the noise of {best.name}, which is the best on validation.",
+                reached,
+                f"{sentence_case(chosen.name)} reaches {percent(chosen.test_scores.over_seeds.mean)} in {chosen.seconds:.1f} "
+                f"seconds per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}.",
+            ]
+            if chosen.method.family != "adapted":
+                findings.append("Transfer brought no significant gain on validation.")
+        if (count := len(self.task.validation)) < FEW_TEXTS:
+            findings.append(f"Only {count} validation texts made this choice, which is few.")
+        if (smallest := self.smallest).method.family != "baseline":
+            size = file_size(smallest.runs[0].disk)
+            findings.append(f"The smallest method within the noise is {smallest.name}: {size} per task beside the backbone.")
+        return findings
 
-    def sentences(self) -> list[str]:
-        """The recommendation, and what else should be known."""
-        said = [self._advice(), self._smallest(), *self._surprises()]
-        if lost := [f"{s.name} ({s.collapsed} of {len(s.runs)})" for s in self.standings if s.collapsed]:
-            said.append(f"collapsed runs, no better than the commonest label: {', '.join(lost)}")
-        if diverged := self._diverged():
-            said.append(f"diverged, the loss was no number any more: {', '.join(diverged)}; lower rates may do")
-        if cut := [f"{s.name} ({len(s.tried) + len(s.diverged)} of {s.asked})" for s in self.standings if not s.whole]:
-            said.append(f"the time did not suffice for all rates of {', '.join(cut)}, left out of the recommendation")
-        if len(ways := sorted({(run.jobs, run.threads) for s in self.standings for run in s.runs})) > 1:
-            said.append(f"seconds do not compare well: runs had {' or '.join(map(_way, ways))}")
-        if self.missing:
-            said.append(f"the time did not suffice for {', '.join(self.missing)}; the same command goes on from here")
-        if self.seeds < 3:
-            said.append(f"{self.seeds} seed{'s' if self.seeds > 1 else ''} say little of what other seeds would give")
-        return [sentence for sentence in said if sentence]
+    def _better_on_test(self) -> list[str]:
+        """Methods that are better on the test texts than the best on validation."""
+        findings = []
+        for row in self.differences:
+            gap, lead = row.difference, row.ranked.validation - self.best.validation
+            if gap.mean > 0 and row.significant:
+                by, validation = (
+                    points_interval(gap.mean, gap.low, gap.high),
+                    f"also better: {points(lead)}" if lead > 0 else "not better",
+                )
+                names = f"{row.ranked.name} is better than {self.best.name}"
+                findings.append(f"On the test texts, {names}: {by}; on validation it was {validation}.")
+        return findings
 
-    def _diverged(self) -> list[str]:
-        """Which methods diverged, and where."""
-        search = [f"{s.name} at rate {', '.join(f'{rate:g}' for rate in sorted(s.diverged))}" for s in self.standings if s.diverged]
-        later = [(s, sum(run.diverged for run in s.runs)) for s in self.standings]
-        runs = [f"{s.name} at its chosen rate ({count} of {len(s.runs)} runs)" for s, count in later if count]
-        return [*search, *runs, *(f"{name} at every rate" for name in self.diverged)]
+    def _failed_runs(self) -> list[str]:
+        """Runs that collapsed or diverged."""
+        methods, findings = self.ranking.methods, []
+        if collapsed := [f"{one.name} ({one.collapsed} of {len(one.runs)})" for one in methods if one.collapsed]:
+            findings.append(f"Some runs are no better than the majority label: {', '.join(collapsed)}.")
+        rates = [f"{one.name} at {' and '.join(f'{rate:g}' for rate in sorted(one.diverged))}" for one in methods if one.diverged]
+        later = [(one, sum(run.diverged for run in one.runs)) for one in methods]
+        runs = [f"{one.name} at its chosen learning rate ({count} of {len(one.runs)} runs)" for one, count in later if count]
+        if diverged := [*rates, *runs, *(f"{method.name} at every learning rate" for method in self.ranking.diverged)]:
+            findings.append(f"The loss became NaN or infinite (lower learning rates may help): {', '.join(diverged)}.")
+        return findings
 
-    def _advice(self) -> str:
-        best, taken = self.best, self.cheapest(lambda standing: standing.seconds + standing.entrant.before)
-        chance = "over seeds and test texts" if self.seeds > 1 else "over test texts, one seed"
-        around = f"{percent(best.judged.over_both)} {chance}, {best.seconds:.1f} s a run"
-        count = len(self.task.validation)
-        few = f"; {count} validation texts chose it, which is few" if count < FEW else ""
-        if taken is best:
-            return f"take {best.name}, the best on validation ({around}): nothing cheaper comes within its noise there{few}"
-        bought = "; transfer bought nothing that can be seen on validation" if taken.entrant.kind != "adapted" else ""
-        gap = paired_difference(taken.judged, best.judged)
-        return (
-            f"take {taken.name} ({taken.seconds:.1f} s a run): on validation it is within the noise of {best.name}, the best "
-            f"there; on the test texts it has {100 * taken.judged.over_seeds.mean:.1f} %, {100 * gap.mean:+.1f} points "
-            f"({100 * gap.low:+.1f} to {100 * gap.high:+.1f}) against {best.name} ({around}){bought}{few}"
-        )
+    def _cautions(self) -> list[str]:
+        """What was cut short, and what does not compare."""
+        methods, seeds, findings = self.ranking.methods, self.ranking.seeds, []
+        if cut := [f"{one.name} ({one.search})" for one in methods if not one.search_complete]:
+            findings.append(f"Methods with an incomplete learning-rate search are flagged and excluded: {', '.join(cut)}.")
+        if len(shares := sorted({(run.jobs, run.threads) for one in methods for run in one.runs})) > 1:
+            used = " or ".join(f"{threads} thread{'' if threads == 1 else 's'} with {jobs} at once" for jobs, threads in shares)
+            findings.append(f"Seconds are not comparable, because runs had {used}.")
+        if missing := [method.name for method in self.ranking.missing]:
+            findings.append(f"The time was too short for {', '.join(missing)}; run the same command again to continue.")
+        if seeds < FEW_SEEDS:
+            findings.append(f"{seeds} seed{'s say' if seeds > 1 else ' says'} little about other seeds.")
+        return findings
 
-    def _smallest(self) -> str:
-        taken = self.cheapest(lambda s: float(s.runs[0].disk) if s.entrant.kind != "baseline" else math.inf)
-        if taken.entrant.kind == "baseline":
-            return ""
-        size = file_size(taken.runs[0].disk)
-        return f"smallest to keep within the noise on validation: {taken.name}, {size} a task beside the backbone"
-
-    def _surprises(self) -> list[str]:
-        return [
-            f"on the test texts {standing.name} is better than {self.best.name} by {100 * gap.mean:.1f} points "
-            f"({100 * gap.low:.1f} to {100 * gap.high:.1f}), {self._said(standing)}"
-            for standing, gap, chance in self.gaps
-            if gap.mean > 0 and chance < 0.05
-        ]
-
-    def _said(self, standing: Standing) -> str:
-        """Whether validation, which chose the best, already said what the test texts say of another method."""
-        if standing.validation > self.best.validation:
-            return f"and on validation by {100 * (standing.validation - self.best.validation):.1f}"
-        return "though validation did not say so"
-
-    HEADER: ClassVar = (
-        "method",
-        "score (95 % over seeds)",
-        "over test texts",
-        "seconds",
-        "memory",
-        "trained",
-        "new",
-        "a task",
-        "note",
-    )
-    """names the columns of ``table``"""
-
-    def table(self) -> list[tuple[str, ...]]:
-        """One row a method, best mean first."""
-        return [
-            (
-                s.name,
-                str(s.judged.over_seeds),
-                f"{100 * s.judged.over_texts.low:.1f} to {100 * s.judged.over_texts.high:.1f}",
-                f"{s.seconds:.1f}",
-                file_size(s.memory) if s.memory is not None else "-",
-                f"{s.runs[0].trainable:,}" if s.runs[0].trainable else "-",
-                f"{s.runs[0].new:,}" if s.runs[0].trainable else "-",
-                file_size(s.runs[0].disk) if s.runs[0].trainable else "-",
-                s.note,
-            )
-            for s in self.standings
-        ]
-
-    SHORT: ClassVar = ("method", "score (95 % over seeds)", "seconds", "memory", "trained", "a task")
-    """names the columns of ``short``"""
-
-    def short(self) -> list[tuple[str, ...]]:
-        """The columns of ``table`` that fit a terminal."""
-        places = [self.HEADER.index(name) for name in self.SHORT]
-        return [tuple(row[place] for place in places) for row in self.table()]
-
-    PAIRS: ClassVar = ("method", "against the best", "95 % interval", "p, corrected", "seen")
-    """names the columns of ``pairs``"""
-
-    def pairs(self) -> list[tuple[str, ...]]:
-        """Each method's paired difference to the best, in points."""
-        return [
-            (
-                standing.name,
-                f"{100 * gap.mean:+.1f}",
-                f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}",
-                "< 0.001" if chance < 0.001 else f"{chance:.3f}",
-                "yes" if chance < 0.05 else "no",
-            )
-            for standing, gap, chance in self.gaps
-        ]
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The numbers behind the findings: ``methods`` with scores and costs, and the ``differences`` to the best method."""
+        return {"methods": _frame(self._method_rows()), "differences": _frame(self._difference_rows())}
 
     def to_dict(self) -> dict[str, Any]:
-        """All that was found, fit for JSON."""
+        """Everything as plain values, fit for JSON."""
         return {
             "task": self.task.summary(),
             "labels": self.labels,
-            "seeds": self.seeds,
+            "seeds": self.ranking.seeds,
             "best": self.best.name,
-            "sentences": self.sentences(),
-            "missing": list(self.missing),
-            "diverged": list(self.diverged),
-            "methods": [
-                {
-                    "method": s.name,
-                    "scores": list(s.judged.scores),
-                    "over_seeds": _ends(s.judged.over_seeds),
-                    "over_texts": _ends(s.judged.over_texts),
-                    "over_both": _ends(s.judged.over_both),
-                    "validation": s.validation,
-                    "seconds": s.seconds,
-                    "search_seconds": s.search,
-                    "memory": s.memory,
-                    "trainable": s.runs[0].trainable,
-                    "new": s.runs[0].new,
-                    "disk": s.runs[0].disk,
-                    "rate": s.rate or None,
-                    "tried": {f"{rate:g}": score for rate, score in s.tried.items()},
-                    "rates_diverged": list(s.diverged),
-                    "rates_asked": s.asked,
-                    "collapsed": s.collapsed,
-                }
-                for s in self.standings
-            ],
-            "against_best": [
-                {"method": s.name, "difference": gap.mean, "low": gap.low, "high": gap.high, "p": gap.p, "p_corrected": chance}
-                for s, gap, chance in self.gaps
-            ],
+            "best_id": self.best.method.id,
+            "findings": self.findings,
+            "missing": [method.name for method in self.ranking.missing],
+            "diverged": [method.name for method in self.ranking.diverged],
+            "methods": self._method_rows(),
+            "against_best": self._difference_rows(),
         }
 
+    def _method_rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "method": one.name,
+                "id": one.method.id,
+                "scores": list(one.test_scores.scores),
+                "over_seeds": one.test_scores.over_seeds.to_dict(),
+                "over_texts": one.test_scores.over_texts.to_dict(),
+                "over_both": one.test_scores.over_both.to_dict(),
+                "validation": one.validation,
+                "seconds": one.seconds,
+                "search_seconds": one.search_seconds,
+                "memory": one.memory,
+                "trainable": one.runs[0].trainable,
+                "new": one.runs[0].new,
+                "disk": one.runs[0].disk,
+                "learning_rate": one.learning_rate or None,
+                "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
+                "learning_rates_diverged": list(one.diverged),
+                "learning_rates_planned": one.planned,
+                "collapsed": one.collapsed,
+            }
+            for one in self.ranking.methods
+        ]
 
-def _way(way: tuple[int, int]) -> str:
-    jobs, threads = way
-    return f"{threads} thread{'' if threads == 1 else 's'} with {jobs} at once"
+    def _difference_rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "method": one.name,
+                "id": one.method.id,
+                "difference": gap.mean,
+                "low": gap.low,
+                "high": gap.high,
+                "p": gap.p,
+                "p_corrected": p,
+            }
+            for one, gap, p in self.differences
+        ]
 
 
-def _ends(found: Interval) -> dict[str, float | None]:
-    return {name: None if math.isnan(value := getattr(found, name)) else value for name in ("mean", "low", "high")}
+def _frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """A table of the single values in each row; lists and groups are left out."""
+    flat = [{name: value for name, value in row.items() if not isinstance(value, list | dict)} for row in rows]
+    return pl.DataFrame(flat, infer_schema_length=None)

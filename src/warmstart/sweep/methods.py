@@ -1,0 +1,106 @@
+"""The methods of a sweep: which take part, on which backbone, and the learning rates each one tries."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from warmstart.baselines import baselines_for
+from warmstart.data.task import Task, subsample
+from warmstart.errors import BundleError, ConfigError
+from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.continued import continue_pretraining, pretraining_texts
+from warmstart.finetuning.finetune import check_scheme
+from warmstart.finetuning.runs import SCRATCH
+from warmstart.interop.load import load_model
+from warmstart.model.files import find_bundle, load_bundle, save
+from warmstart.model.history import ContinuedPretrainingRecord
+from warmstart.storage import sha256
+from warmstart.sweep.trial import Method
+
+CONTINUED = "dapt"
+"""folder of the backbones after continued pretraining, in the folder of the run"""
+
+
+def list_methods(
+    task: Task, backbones: Sequence[str], schemes: Sequence[str], tune: FineTuneConfig, *, scratch: bool
+) -> list[Method]:
+    """All methods, cheapest first. Raises ``ModelError`` or ``ConfigError`` if a scheme does not fit a backbone."""
+    methods = [Method(name=name, family="baseline") for name in baselines_for(task)]
+    for path, suffix in zip(backbones, _suffixes(backbones), strict=True):
+        bundle, digest = load_model(path), bundle_digest(path)
+        for scheme in dict.fromkeys(schemes):
+            check_scheme(bundle, tune.model_copy(update={"scheme": scheme}))
+            methods.append(Method(name=f"{scheme}{suffix}", family="adapted", backbone=path, backbone_digest=digest, scheme=scheme))
+        if scratch:
+            methods.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", backbone=path, backbone_digest=digest))
+    return methods
+
+
+def learning_rates_for(method: Method, rates: Sequence[float], default_rate: float) -> list[float]:
+    """The learning rates that a method tries, nearest to ``default_rate`` first; with a frozen backbone also ten times each."""
+    if method.family == "baseline":
+        return [0.0]
+    frozen = method.family == "adapted" and make_scheme(method.scheme).keeps_features
+    larger = (float(f"{10 * rate:.6g}") for rate in rates if frozen)
+    return sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default_rate)))
+
+
+def with_continued_backbone(
+    method: Method, task: Task, tune: FineTuneConfig, folder: Path, *, seed: int, labels: int | None
+) -> Method:
+    """The method itself; with ``dapt`` in its scheme, the method on a backbone after continued pretraining, made once and kept.
+
+    All training texts are read without their labels. Only ``labels`` of them, drawn by ``seed``, serve the probe that decides
+    whether to keep the new weights.
+    """
+    if method.family != "adapted" or not make_scheme(method.scheme).continued_pretraining:
+        return method
+    labelled = subsample(task, labels, seed) if labels else task
+    options = {name: value for name, value in tune.options.to_dict().items() if name.startswith("dapt")}
+    key = json.dumps([method.backbone_digest, task.digest, _text_digest(task), options, labels, seed])
+    bundle = folder / CONTINUED / sha256(key.encode())[:24]
+    if not bundle.is_dir():
+        bundle.parent.mkdir(exist_ok=True)
+        save(continue_pretraining(load_model(method.backbone), labelled, tune.options, seed, task.train).bundle, bundle)
+    record = load_bundle(bundle).history[-1]
+    assert isinstance(record, ContinuedPretrainingRecord)
+    changes = {
+        "backbone": str(bundle),
+        "shared_backbone": method.backbone,
+        "backbone_digest": bundle_digest(str(bundle)),
+        "continued_pretraining_seconds": record.evaluations[-1].seconds,
+    }
+    return method.model_copy(update=changes)
+
+
+def bundle_digest(path: str) -> str:
+    """Identifies a bundle by its manifest, which has the hash of every tensor. Raises ``BundleError`` if there is none."""
+    manifest = find_bundle(path) / "bundle.json"
+    if not manifest.is_file():
+        raise BundleError(
+            f"each backbone must be a saved bundle, or a run's folder, but {path} is neither; `warmstart import` makes a bundle"
+        )
+    return sha256(manifest.read_bytes())
+
+
+@functools.lru_cache(maxsize=1)
+def _text_digest(task: Task) -> str:
+    """Identifies the text that ``dapt`` reads: unlabelled texts are no part of the task's own digest."""
+    return sha256(json.dumps(pretraining_texts(task, task.train.texts)[0]).encode())
+
+
+def _suffixes(backbones: Sequence[str]) -> list[str]:
+    """What tells the backbones apart in a method's name: nothing if there is one, otherwise the folder's name."""
+    if len(backbones) == 1:
+        return [""]
+    if len(set(backbones)) < len(backbones):
+        raise ConfigError(
+            f"each backbone must be named once, but the backbones are {', '.join(backbones)}; remove the repeated one"
+        )
+    short = [Path(path).parent.name if Path(path).name == "bundle" else Path(path).name for path in backbones]
+    return [f" · {name if short.count(name) == 1 else path}" for name, path in zip(short, backbones, strict=True)]

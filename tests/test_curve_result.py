@@ -1,0 +1,67 @@
+"""The findings of a curve claim no more than the intervals and their number allow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers.tasks import cats
+from warmstart.commands.curve.result import CurveResult
+from warmstart.data.audit import audit
+from warmstart.sweep.ranking import RankedMethod
+from warmstart.sweep.trial import Method, TrialResult
+
+SHAPE = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+OTHER = np.array([0.5, -1.0, 0.0, 1.0, -0.5])
+
+
+def ranked(name: str, family: str, mean: float, spread: np.ndarray) -> RankedMethod:
+    """Five seeds around a mean; the uncertainty over test texts is small."""
+    chance = np.random.default_rng(0).normal(0, 0.002, 100)
+    runs = tuple(
+        TrialResult(float(score), tuple(score + chance), 1.0, float(score), tuple(score + chance)) for score in mean + spread
+    )
+    return RankedMethod(Method(name=name, family=family), runs, tuple(range(5)), 1e-3, {1e-3: mean}, (), 1, 0.0)  # type: ignore[arg-type]
+
+
+def curve_of(*rows: tuple[int, float, float], names: tuple[str, ...] = ("",)) -> CurveResult:
+    """A curve of (labels, lead in score, spread of seeds) of ``lp-ft`` over ``from scratch``, for each backbone named."""
+    rankings = {}
+    for labels, lead, spread in rows:
+        found = [ranked(f"lp-ft{name}", "adapted", 0.9, spread * SHAPE) for name in names]
+        found += [ranked(f"from scratch{name}", "scratch", 0.9 - lead, spread * OTHER) for name in names]
+        rankings[labels] = tuple(found)
+    return CurveResult(cats(), rankings, (), {}, None, audit(cats()))
+
+
+@pytest.mark.parametrize("names", [("",), (" · a", " · b")])
+def test_pretraining_stops_paying_only_where_little_lead_is_left(names: tuple[str, ...]) -> None:
+    """Where the interval goes up to many points, nothing is claimed; where it ends below two, the claim has its interval."""
+    clear = ((16, 0.10, 0.01), (32, 0.10, 0.01))
+    wide, narrow, unknown, again = (
+        " ".join(curve_of(*clear, *rows, names=names).findings)
+        for rows in ([(64, 0.05, 0.06)], [(64, 0.001, 0.005)], [], [(64, 0.001, 0.005), (128, 0.05, 0.06)])
+    )
+    assert (
+        f"Whether pretraining stops paying at 64 labels is uncertain: the lead over from scratch{names[0]} is +5.0 points (" in wide
+    )
+    assert f"Pretraining stops paying at 64 labels: the lead over from scratch{names[0]} is +0.1 points (-" in narrow
+    assert "stops paying" not in unknown
+    assert "is uncertain" in again
+
+
+def test_differences_are_corrected_for_their_number() -> None:
+    """A lead that is just significant alone is not among six sizes, unless the others are as clear."""
+    found = curve_of((16, 0.05, 0.035))
+    assert 0.01 < found.lead(found.others[0], 16).p < 0.05
+    assert found.findings[0].startswith("With 16 labels, lp-ft is better than from scratch: +5.0 points (")
+    many = curve_of((16, 0.05, 0.035), *((2**power, 0.0, 0.035) for power in range(5, 10)))
+    assert "No significant difference between lp-ft and from scratch at any number of labels." in many.findings
+
+
+@pytest.mark.parametrize(("score", "target"), [(0.992, 0.996), (0.9, 0.95), (0.875, 0.938), (0.5, 0.75)])
+def test_the_default_target_is_never_perfection(score: float, target: float) -> None:
+    """Half the error is rounded, not the score: 99.2% leads to 99.6%, not to 100%."""
+    found = CurveResult(cats(), {16: (ranked("lp-ft", "adapted", score, 0.01 * SHAPE),)}, (), {}, None, audit(cats()))
+    assert found.target == pytest.approx(target, abs=6e-4)
+    assert found.target < 1

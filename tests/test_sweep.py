@@ -1,0 +1,354 @@
+"""Sweeps: what is saved, ranked and reported; each promise on its own, on a tiny backbone or on made-up results."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import polars
+import pytest
+import torch
+import yaml
+
+from helpers.bundles import language_bundle
+from helpers.tasks import cats, race_config
+from warmstart.commands.curve.command import CurveConfig, curve
+from warmstart.commands.curve.result import CurveResult
+from warmstart.commands.race.command import RaceConfig, race
+from warmstart.commands.race.result import RaceResult
+from warmstart.data.audit import audit
+from warmstart.errors import DataError, ModelError
+from warmstart.finetuning import features as features_file
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.model.files import load_bundle, save
+from warmstart.sweep import execution
+from warmstart.sweep.execution import run_trial
+from warmstart.sweep.methods import bundle_digest, with_continued_backbone
+from warmstart.sweep.ranking import Ranking, rank, rank_method
+from warmstart.sweep.store import SweepContext, find_result, result_file
+from warmstart.sweep.sweep import open_sweep
+from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
+from warmstart.tasks.load import load_task, save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+
+
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A folder with a task and a tiny language model."""
+    save_task(cats(), tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    return tmp_path
+
+
+def with_text(place: Path, count: int) -> RaceConfig:
+    """A race with ``dapt`` whose task has so many unlabelled texts."""
+    manifest = yaml.safe_load((place / "task" / "task.yaml").read_text())
+    (place / "task" / "more.txt").write_text("\n\n".join(f"She holds the cat and rubs the dog {i}." for i in range(count)))
+    (place / "task" / "task.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": ["more.txt"]}))
+    quick = {"dapt_pilot": 0.0, "dapt_epochs": 3.0, "dapt_learning_rate": 3e-3}
+    train = {"steps": 12, "batch": 8, "learning_rate": 5e-4}
+    return race_config(
+        place,
+        schemes=["full", "dapt+probe"],
+        learning_rates=[1e-3],
+        seeds=1,
+        scratch=False,
+        tune={"options": quick, "train": train},
+    )
+
+
+def continued(place: Path, config: RaceConfig) -> Method:
+    """The method with ``dapt``, after continued pretraining of its backbone."""
+    method = Method(name="dapt+probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="dapt+probe")
+    return with_continued_backbone(method, load_task(config.task), config.tune, place, seed=config.seed, labels=config.labels)
+
+
+def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> None:
+    """What ``dapt`` reads is mostly text outside the splits: the same text is read once, another one again."""
+    first = continued(place, with_text(place, 60))
+    assert continued(place, with_text(place, 60)).backbone == first.backbone
+    other = continued(place, with_text(place, 90))
+    assert other.backbone_digest != first.backbone_digest
+    assert [load_bundle(Path(one.backbone)).history[-1].texts for one in (first, other)] == [120, 150]
+    assert other.backbone_digest == bundle_digest(other.backbone)
+
+
+def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
+    """A head on a backbone that ``dapt`` changed needs that backbone too: all that changed counts, as in full fine-tuning."""
+    config = with_text(place, 60)
+    method = continued(place, config)
+    assert load_bundle(Path(method.backbone)).history[-1].kept
+    plain = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
+    context = SweepContext.of(load_task(config.task), config.task, place, config.tune, drop_leaks=False)
+    far, near = (run_trial(Trial(method=one, seed=0, learning_rate=1e-3), context) for one in (method, plain))
+    assert far
+    assert near
+    whole = sum(tensor.numel() * tensor.element_size() for tensor in load_bundle(place / "lm").model.backbone.state_dict().values())
+    assert near.disk == 4 * near.new
+    assert whole / 2 < far.disk <= whole + near.disk
+    assert far.new == near.new
+
+
+def result(test: float, validation: float, seconds: float = 1.0) -> TrialResult:
+    """Scores without uncertainty over texts."""
+    return TrialResult(test, (test,) * 50, seconds, validation, (validation,) * 50)
+
+
+def full_and_probe(*seeds: int) -> tuple[list[Trial], dict[Trial, TrialResult]]:
+    """Two methods with equal scores on every seed, at one rate; the middle seed has drawn hard texts."""
+    hard = {0: 0.8, 1: 0.7, 2: 0.8}
+    methods = [Method(name=name, family="adapted", backbone_digest=name, scheme=name) for name in ("full", "probe")]
+    trials = [Trial(method=method, seed=seed, learning_rate=1e-3, labels=100) for seed in seeds for method in methods]
+    return trials, {trial: result(hard[trial.seed], hard[trial.seed]) for trial in trials}
+
+
+def ranked(trials: list[Trial], results: dict[Trial, TrialResult]) -> Ranking:
+    """The methods of these trials."""
+    return rank(list(dict.fromkeys(trial.method for trial in trials)), SweepRuns(tuple(trials), results), 5e-4)
+
+
+def raced(trials: list[Trial], results: dict[Trial, TrialResult]) -> RaceResult:
+    """The result of a race with these trials."""
+    return RaceResult(cats(), 60, ranked(trials, results), audit(cats()), 0.5)
+
+
+def test_methods_of_the_same_name_stay_apart() -> None:
+    """Two backbones may give a method the same display name, and two learning rates the same digits: no result gets lost."""
+    methods = [
+        Method(name="full", family="adapted", backbone=path, backbone_digest=path[0], scheme="full") for path in ("a/lm", "b/lm")
+    ]
+    rates = (1e-3, 1.0000001e-3)
+    trials = [Trial(method=method, seed=0, learning_rate=rate, labels=100) for method in methods for rate in rates]
+    assert len({str(trial) for trial in trials}) == 1
+    results = {trial: result(0.6 + i / 10, 0.6 + i / 10) for i, trial in enumerate(trials)}
+    found = raced(trials, results)
+    assert [(one.method, one.learning_rate, one.test_scores.scores) for one in found.ranking.methods] == [
+        (methods[1], rates[1], (pytest.approx(0.9),)), (methods[0], rates[1], (pytest.approx(0.7),)),
+    ]  # fmt: skip
+    values = found.to_dict()
+    assert [one["id"] for one in values["methods"]] == ["adapted/full/b", "adapted/full/a"]
+    assert (values["best_id"], values["against_best"][0]["id"]) == ("adapted/full/b", "adapted/full/a")
+    sizes = {}
+    for labels in (8, 16):
+        scores = {trial.model_copy(update={"labels": labels}): one for trial, one in results.items()}
+        sizes[labels] = ranked(list(scores), scores).methods
+    curved = CurveResult(cats(), sizes, (), {}, None, audit(cats()))
+    assert [(one["id"], one["scores"]["8"]) for one in curved.to_dict()["methods"]] == [
+        ("adapted/full/b", [pytest.approx(0.9)]), ("adapted/full/a", [pytest.approx(0.7)]),
+    ]  # fmt: skip
+    assert len(curved.tables["scores"]) == 4
+
+
+def test_an_interrupted_race_compares_the_same_seeds(place: Path) -> None:
+    """One method has run seeds 0 and 2, the other 0 and 1, as after a kill with --jobs 2: both are compared on seed 0 alone."""
+    trials, results = full_and_probe(0, 1, 2)
+    finished = {t: one for t, one in results.items() if (t.method.name, t.seed) not in {("full", 1), ("probe", 2)}}
+    ranking = ranked(trials, finished)
+    assert [(one.seeds, one.test_scores.scores) for one in ranking.methods] == [((0,), (0.8,))] * 2
+    assert (ranking.missing, ranking.diverged, ranking.seeds) == ((), (), 1)
+
+
+def test_a_learning_rate_that_diverges_does_not_end_the_race(place: Path) -> None:
+    """It is never chosen, is not run again, and is named in the findings, the notes and the report."""
+    config = race_config(place, learning_rates=[1e-3, 1e4], seeds=1)
+    found = race(config)
+    full = next(s for s in found.ranking.methods if s.name == "full")
+    assert (full.learning_rate, full.diverged, list(full.tried)) == (1e-3, (1e4,), [1e-3])
+    assert "diverged at learning rate 10000" in full.note
+    assert any("full at 10000" in sentence for sentence in found.findings)
+    page = (place / "race" / "report.html").read_text()
+    assert "full at 10000" in page
+    runs = polars.read_csv(place / "race" / "runs.csv").filter(polars.col("diverged"))
+    assert set(runs["learning_rate"]) <= {1e4, 1e5}
+    assert not runs["chosen"].any()
+    assert race(config).to_dict() == found.to_dict()
+    with pytest.raises(ModelError, match="at every learning rate that was tried, .*full.* diverged; use lower --learning-rates"):
+        race(race_config(place, learning_rates=[1e4], seeds=1, out=str(place / "lost")))
+
+
+def test_a_later_seed_that_diverges_counts_as_a_run_that_learned_nothing(place: Path) -> None:
+    """It lowers the mean like any collapsed run, and is named; leaving it out would flatter the method."""
+    trials, done = full_and_probe(0, 1, 2)
+    trial = next(trial for trial in trials if (trial.method.name, trial.seed) == ("full", 1))
+    done[trial] = replace(done[trial], score=0.5, collapsed=True, diverged=True, note="diverged at learning rate 0.001")
+    found = raced(trials, done)
+    full = next(s for s in found.ranking.methods if s.name == "full")
+    assert full.test_scores.scores == (0.8, 0.5, 0.8)
+    assert "diverged at learning rate 0.001" in full.note
+    assert any("full at its chosen learning rate (1 of 3 runs)" in sentence for sentence in found.findings)
+
+
+def test_another_mistake_of_a_model_names_its_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only divergence is a result; any other error ends the race, and names the trial."""
+
+    def unfit(*_: object) -> None:
+        raise ModelError("too long")
+
+    monkeypatch.setattr(execution, "fine_tune", unfit)
+    with pytest.raises(ModelError, match="probe at learning rate 0.001, seed 0: too long"):
+        race(race_config(place, seeds=1))
+
+
+def only(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[Trial], bool]) -> None:
+    """As if the time allowed these trials only."""
+    run = execution.run_trial
+    monkeypatch.setattr(execution, "run_trial", lambda trial, context: run(trial, context) if wanted(trial) else None)
+
+
+def test_a_method_with_an_incomplete_search_is_not_recommended(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one of three learning rates tried it is flagged, named, and neither the best nor recommended, whatever its scores."""
+    only(monkeypatch, lambda trial: trial.method.name != "full" or trial.learning_rate == 5e-4)
+    found = race(race_config(place, learning_rates=[2e-4, 5e-4, 5e-3], seeds=1))
+    full = next(s for s in found.ranking.methods if s.name == "full")
+    assert "1 of 3 learning rates tried" in full.note
+    excluded = "Methods with an incomplete learning-rate search are flagged and excluded: full (1 of 3 learning rates tried)."
+    assert excluded in found.findings
+    perfect = {"score": 1.0, "validation": 1.0, "resampled_validation": (1.0,) * 1000, "seconds": 0.0}
+    won = replace(full, runs=tuple(replace(run, **perfect) for run in full.runs))
+    methods = tuple(won if one is full else one for one in found.ranking.methods)
+    flattered = replace(found, ranking=replace(found.ranking, methods=methods))
+    assert "full" not in (flattered.best.name, flattered.recommended.name)
+
+
+def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another scheme with no time left is a clear error; an incomplete size is named and left out."""
+    words = race_config(place, learning_rates=[2e-3, 5e-3], out=str(place / "curve")).to_dict()
+    curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["probe"]}))
+    with pytest.raises(DataError, match="budget of 0s is too short for all methods at one number of labels; use a longer --budget"):
+        curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"], "budget": "0s"}))
+    only(monkeypatch, lambda trial: trial.labels == 4 or trial.learning_rate == 2e-3)
+    found = curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"]}))
+    assert (list(found.rankings), found.incomplete) == ([4], (8,))
+
+
+def test_the_saved_settings_are_the_latest(place: Path) -> None:
+    """A race that continues saves its own settings in config.yaml, not those of the first one."""
+    race(race_config(place, schemes=[], learning_rates=[1e-3], seeds=1, scratch=False))
+    race(race_config(place, schemes=[], learning_rates=[2e-3], seeds=2, scratch=False))
+    kept = yaml.safe_load((place / "race" / "config.yaml").read_text())
+    assert (kept["seeds"], kept["learning_rates"]) == (2, [2e-3])
+
+
+def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``dapt`` runs before any trial; a folder with its bundles only belongs to the race."""
+    config = with_text(place, 60)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("warmstart.sweep.sweep.run_trials", stop)
+    with pytest.raises(KeyboardInterrupt):
+        race(config)
+    assert [file.name for file in (place / "race").iterdir() if file.is_dir()] == ["dapt"]
+    monkeypatch.setattr("warmstart.sweep.methods.continue_pretraining", stop)
+    assert open_sweep(config).folder == place / "race"
+
+
+def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:
+    """No worker saves a result of other texts under the name of those that the race started with."""
+    path = str(place / "task")
+    context = SweepContext.of(load_task(path), path, place, FineTuneConfig(), drop_leaks=False)
+    file = place / "task" / "test.ndjson"
+    file.write_text("\n".join(file.read_text().splitlines()[:4]))
+    trial = Trial(method=Method(name="majority", family="baseline"), seed=0)
+    with pytest.raises(DataError, match="changed while trials were running; start again"):
+        run_trial(trial, context)
+    assert find_result(trial, context) is None
+
+
+def test_runs_at_different_speeds_are_named(place: Path) -> None:
+    """Seconds decide the recommendation: if runs had different numbers of threads or jobs, one sentence says so."""
+    trials, done = full_and_probe(0, 1, 2)
+    sentence = "Seconds are not comparable, because runs had 0 threads with 1 at once or 4 threads with 2 at once."
+    assert sentence not in raced(trials, done).findings
+    key = next(iter(done))
+    done[key] = replace(done[key], threads=4, jobs=2)
+    assert sentence in raced(trials, done).findings
+    config = race_config(place, schemes=[], learning_rates=[1e-3], seeds=1, scratch=False)
+    assert {run.threads for s in race(config).ranking.methods for run in s.runs} == {torch.get_num_threads()}
+
+
+def test_validation_scores_are_saved_for_every_run(place: Path) -> None:
+    """Baselines and models: the score at the kept weights, and on resamples; a result without them is run again."""
+    config = race_config(place, schemes=["full"], learning_rates=[5e-3], seeds=1, scratch=False)
+    task = load_task(config.task)
+    context = SweepContext.of(task, config.task, place, config.tune, drop_leaks=False)
+    full = Method(name="full", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="full")
+    for method in (Method(name="majority", family="baseline"), Method(name="TF-IDF + linear SVM", family="baseline"), full):
+        trial = Trial(method=method, seed=0, learning_rate=5e-3 if method is full else 0.0)
+        found = run_trial(trial, context)
+        assert found
+        assert np.mean(found.resampled_validation) == pytest.approx(found.validation, abs=0.02)
+        assert np.mean(found.resampled) == pytest.approx(found.score, abs=0.02)
+        assert find_result(trial, context) == found
+        assert (method.name == "majority") == (found.validation == 0.5)
+    file = result_file(trial, context)
+    values = json.loads(file.read_text())
+    values.pop("resampled_validation")
+    file.write_text(json.dumps(values))
+    assert find_result(trial, context) is None
+
+
+@pytest.mark.parametrize(("test", "validation", "recommended"), [(0.9, 0.6, "full"), (0.6, 0.8, "probe")])
+def test_the_recommendation_is_made_on_validation(test: float, validation: float, recommended: str) -> None:
+    """A cheap method that is far behind there is not recommended, however lucky on the test texts.
+
+    One that is as good there is recommended, and its test score is reported.
+    """
+    trials, _ = full_and_probe(0, 1, 2)
+    results = {t: result(0.8, 0.8, 9.0) if t.method.name == "full" else result(test, validation) for t in trials}
+    found = raced(trials, results)
+    assert found.recommended.name == recommended
+    assert found.findings[0].startswith(f"Use {recommended}")
+    assert "Only 20 validation texts made this choice, which is few." in found.findings
+    assert "full reaches 80.0% (80.0 to 80.0), over seeds and test texts, in 9.0 seconds per run" in found.findings[1]
+    if recommended == "probe":
+        assert "Probe reaches 60.0% in 1.0 seconds per run, -20.0 points (-20.0 to -20.0) against full." in found.findings
+    else:
+        better = "On the test texts, probe is better than full: +10.0 points (+10.0 to +10.0); on validation it was not better."
+        assert better in found.findings
+
+
+def test_one_seed_says_nothing_of_seeds() -> None:
+    """The finding names what its interval covers."""
+    trials, done = full_and_probe(0)
+    assert "over test texts, one seed" in raced(trials, done).findings[1]
+
+
+def test_a_method_better_on_test_names_its_validation_score() -> None:
+    """TF-IDF has a validation score too: the sentence says whether it was better there."""
+    trials, _ = full_and_probe(0, 1, 2)
+    tfidf = Trial(method=Method(name="TF-IDF", family="baseline"), seed=0)
+    trials = [tfidf, *(trial.model_copy(update={"labels": None}) for trial in trials)]
+    for validation, end in ((0.9, "it was also better: +13.3 points."), (0.5, "it was not better.")):
+        results = {t: result(0.95, validation) if t is tfidf else result(0.8, 0.7667) for t in trials}
+        sentence = next(sentence for sentence in raced(trials, results).findings if "TF-IDF is better" in sentence)
+        assert sentence.endswith(end)
+
+
+def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock of 100 s per reading of a split: the first trial pays, the others count the same, also in another process."""
+    config, clock = race_config(place), itertools.count(step=100.0)
+    monkeypatch.setattr(features_file, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    context = SweepContext.of(load_task(config.task), config.task, place, config.tune, drop_leaks=False)
+    probe = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
+    trials = [Trial(method=probe, seed=seed, learning_rate=rate) for seed, rate in ((0, 1e-3), (0, 5e-3), (1, 5e-3))]
+    done = {}
+    for trial in trials:
+        done[trial] = run_trial(trial, context) or pytest.fail("there is no deadline")
+        execution._prepare.cache_clear()
+    assert [result.seconds_saved for result in done.values()] == [
+        0.0,
+        pytest.approx(200),
+        pytest.approx(200),
+    ]
+    assert [result.seconds > 200 for result in done.values()] == [False, True, True]
+    chosen = rank_method(probe, SweepRuns(tuple(trials), done), 5e-4) or pytest.fail("its first seed has run")
+    assert chosen.search_seconds < 200
