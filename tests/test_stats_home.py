@@ -16,10 +16,7 @@ CALLS = {"multinomial", "quantile", "nanquantile", "percentile", "nanpercentile"
 """methods that resample, take the ends of an interval, or look up a distribution"""
 ALLOWED = {("data/audit.py", "quantile")}
 """no interval: the length of the 95% longest texts"""
-NOT_YET = {
-    "commands/curve/page.py", "commands/curve/result.py", "commands/export/command.py", "commands/race/page.py",
-    "commands/race/result.py", "sweep/ranking.py", "sweep/trial.py",
-}  # fmt: skip
+NOT_YET = {"commands/export/command.py"}
 """files that still write percentages of their own"""
 
 

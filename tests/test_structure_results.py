@@ -21,8 +21,6 @@ from warmstart.commands import COMMANDS
 from warmstart.report.result import StudyResult
 
 ROOT = Path(warmstart.__file__).parent
-TODO = {"commands.curve.page", "commands.curve.result", "commands.race.page", "commands.race.result"}
-"""modules that still mix them"""
 
 
 def modules(part: str) -> list[str]:
@@ -53,7 +51,7 @@ def imported(module: str) -> Iterator[str]:
 def test_measuring_knows_no_report(module: str) -> None:
     """It returns arrays; what is said and drawn of them is another file."""
     wrong = [name for name in imported(module) if name.startswith(("warmstart.report", "altair", "vl_convert"))]
-    assert not wrong or module in TODO, f"{module} imports {wrong}"
+    assert not wrong, f"{module} imports {wrong}"
 
 
 def test_a_page_runs_no_model() -> None:
@@ -66,7 +64,7 @@ def test_a_page_runs_no_model() -> None:
     names = {name for found in imports.values() for name in found if name.split(".")[0] not in drawing and name[-5:] != ".page"}
     problems = problems_without_torch(sorted(names))
     wrong = {module: sorted(found & problems.keys()) for module, found in imports.items() if found & problems.keys()}
-    assert not wrong.keys() - TODO, wrong
+    assert not wrong, wrong
 
 
 IMPORT_WITHOUT_TORCH = """
@@ -95,7 +93,7 @@ def problems_without_torch(names: Sequence[str]) -> dict[str, str]:
 def test_results_need_neither_torch_nor_charts() -> None:
     """Every ``result.py`` can be imported on a machine that has neither: figures and sentences are plain Python."""
     problems = problems_without_torch([*modules("result"), "report.result", "stats.formatting"])
-    assert not problems.keys() - TODO, problems
+    assert not problems, problems
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.startswith("study ")])
@@ -103,8 +101,3 @@ def test_every_study_returns_a_study_result(name: str) -> None:
     """Programs and notebooks handle all studies alike; what is particular to one is in its details."""
     _, function = COMMANDS[name].load()
     assert typing.get_type_hints(function)["return"] is StudyResult
-
-
-def test_the_list_of_exceptions_names_modules_that_exist() -> None:
-    """A module that was moved or mended leaves the list."""
-    assert set(modules("measure") + modules("result") + modules("page")) >= TODO

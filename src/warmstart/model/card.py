@@ -25,9 +25,8 @@ from warmstart.model.history import (
     TaskRecord,
 )
 from warmstart.stats.formatting import percent, percent_interval
+from warmstart.stats.intervals import FEW_SEEDS
 
-FEW_SEEDS = 3
-"""fewer seeds than this say little"""
 MAX_LABELS = 30
 """no more labels than this are listed"""
 

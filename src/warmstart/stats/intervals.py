@@ -20,6 +20,8 @@ Z_95 = 1.96
 """half the width of a 95% interval, in standard errors of a normal distribution"""
 CENTRAL_95 = (0.025, 0.975)
 """the quantiles between which 95% lie"""
+FEW_SEEDS = 3
+"""with fewer seeds, an interval over them is wide"""
 
 
 class Estimate(NamedTuple):

@@ -23,6 +23,7 @@ import polars as pl
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, cheapest_within_noise, paired_difference
 from warmstart.stats.formatting import file_size, percent, percent_interval, points, points_interval, sentence_case
+from warmstart.stats.intervals import FEW_SEEDS
 from warmstart.stats.multiple_testing import holm
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 FEW_TEXTS = 30
 """with fewer validation texts, a choice made on them is uncertain"""
-FEW_SEEDS = 3
 
 
 class DifferenceToBest(NamedTuple):
