@@ -371,7 +371,7 @@ def test_mistakes_are_found_before_the_run(trained: Path, text: Path, tmp_path: 
     (tmp_path / "short.txt").write_text("She\n")
     for words, why in (
         ([], "a language model is evaluated on text"),
-        (["task.yaml"], "a task came"),
+        (["task.yaml"], "got a task"),
         (["--text", str(text), "--prune", "4"], "at least one of 4 heads must stay in every block"),
         (["--text", str(tmp_path / "short.txt")], "at least two passages"),
     ):

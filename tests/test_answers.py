@@ -37,7 +37,7 @@ QUESTIONS = AnsweredQuestions(tuple(f"Where was {name} born?" for name in PEOPLE
 @pytest.fixture(scope="module")
 def letters() -> Tokenizer:
     """A character tokenizer that can spell the questions."""
-    return train_tokenizer([*QUESTIONS.questions, *QUESTIONS.answers] * 3, TokenizerConfig(kind="character", sentinels=0))
+    return train_tokenizer([*QUESTIONS.questions, *QUESTIONS.answers] * 3, TokenizerConfig(type="character", sentinels=0))
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     text.write_text("".join(f"{name} was born in {place}.\n" for name, place in PEOPLE.items()) * 4)
     shape = ["--width", "32", "--depth", "2", "--heads", "2", "--feedforward", "64", "--max-length", "64"]
     objective = ["--objective", "span", "--form", "prefix-suffix", "--held-out", "none", "--document", "line"]
-    letters_ = ["--tokenizer.kind", "character", "--tokenizer.sentinels", "0"]
+    letters_ = ["--tokenizer.type", "character", "--tokenizer.sentinels", "0"]
     lm, out = tmp_path / "lm", tmp_path / "answers"
     assert main(["pretrain", str(text), "--out", str(lm), "--steps", "3", *objective, *letters_, *shape]) == 0
     train = {"steps": 150, "batch": 16, "learning_rate": 5e-3, "weight_decay": 0.0}

@@ -101,7 +101,7 @@ def test_lengths_in_tokens(tokenizer: Tokenizer) -> None:
 
 def test_unknown_tokens() -> None:
     """Words that the tokenizer does not know are counted as a fraction of all tokens."""
-    words = train_tokenizer(["a 0 1 2 3 4 5 6 7 8 9"] * 3, TokenizerConfig(kind="word", vocab_size=60, sentinels=0))
+    words = train_tokenizer(["a 0 1 2 3 4 5 6 7 8 9"] * 3, TokenizerConfig(type="word", vocab_size=60, sentinels=0))
     found = audit(CLEAN, words)
     assert [part.tokens.unknown for part in found.splits if part.tokens] == pytest.approx([0, 1 / 5, 1 / 5])
     assert "20.00% of the tokens in test are unknown to the tokenizer." in [finding.sentence for finding in found.findings()]

@@ -110,7 +110,7 @@ def test_words_are_encoded_as_the_text_that_they_make(kind: str) -> None:
     if kind == "llama":
         tokenizer = blank_of_its_own()
     else:
-        tokenizer = train_tokenizer(SENTENCES * 20, TokenizerConfig(kind=kind, vocab_size=330, sentinels=0))  # type: ignore[arg-type]
+        tokenizer = train_tokenizer(SENTENCES * 20, TokenizerConfig(type=kind, vocab_size=330, sentinels=0))  # type: ignore[arg-type]
     words = [sentence.split() for sentence in SENTENCES]
     found = encode_pieces(tokenizer, [[text[0], *(f" {word}" for word in text[1:])] for text in words], 64)
     whole = encode(tokenizer, SENTENCES, 64)

@@ -66,7 +66,7 @@ def test_every_objective_has_repeatable_held_out_figures(name: str, tokenizer: T
 
 def test_a_trained_model_knows_the_grammar(tmp_path: Path) -> None:
     """After training, held-out loss is near the grammar's own entropy, and next-word probabilities are near the true ones."""
-    tokenizer = train_tokenizer(sentences(200), TokenizerConfig(kind="word", min_frequency=1, sentinels=0))
+    tokenizer = train_tokenizer(sentences(200), TokenizerConfig(type="word", min_frequency=1, sentinels=0))
     train_on = corpus_of(sentences(3000, seed=1), tokenizer, tmp_path)
     (tmp_path / "held").mkdir()
     held = corpus_of(sentences(300, seed=2), tokenizer, tmp_path / "held")

@@ -182,7 +182,7 @@ def test_a_lexicon_counts_words_as_the_tokenizer_distinguishes_them(tokenizer: T
     assert lexicon.words == ("the", "cat", "dog")
     assert lexicon.counts == (3, 2, 1)
     assert lexicon.find("CAT") == 1
-    uncased = train_tokenizer(SENTENCES * 20, TokenizerConfig(kind="wordpiece", vocab_size=120, lowercase=True))
+    uncased = train_tokenizer(SENTENCES * 20, TokenizerConfig(type="wordpiece", vocab_size=120, lowercase=True))
     folded = lexicon_from_text(uncased, texts, 3, ["DOG"])
     assert (folded.words[0], folded.counts[0], folded.index["The"]) == ("the", 4, folded.index["the"])
     assert folded.index["DOG"] == folded.index["dog"]
@@ -199,7 +199,7 @@ def test_a_vocabulary_has_its_whole_words(tokenizer: Tokenizer) -> None:
     for word, ids in zip(lexicon.words[:-1], lexicon.token_ids, strict=False):
         assert word.isalpha()
         assert tokenizer.encode([f" {word}"]) == [list(ids)]
-    words = train_tokenizer(SENTENCES, TokenizerConfig(kind="word", vocab_size=60))
+    words = train_tokenizer(SENTENCES, TokenizerConfig(type="word", vocab_size=60))
     with pytest.raises(TokenizerError, match="spell 'zebra'"):
         lexicon_from_vocabulary(words, ["zebra"])
 

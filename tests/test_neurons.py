@@ -195,7 +195,7 @@ def test_few_passages_are_an_error_or_a_warning(tokenizer: Tokenizer, tmp_path: 
     save(bundle_of(tokenizer), tmp_path / "m")
     given = {"model": str(tmp_path / "m"), "text": (str(tmp_path / "t.txt"),), "out": str(tmp_path / "run"), "shifts": 3}
     (tmp_path / "t.txt").write_text(" ".join(SENTENCES * 9))
-    with pytest.raises(DataError, match=r"at least 8 passages with tokens.*but 1 came.*blank lines"):
+    with pytest.raises(DataError, match=r"at least 8 passages with tokens.*but there are 1.*blank lines"):
         study_neurons(StudyNeuronsConfig.build(given))
     assert not (tmp_path / "run").exists()
     (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES * 9)[: 9 * len(SENTENCES[0])])

@@ -105,7 +105,7 @@ def test_a_masked_score_masks_a_token_and_the_rest_of_its_word(tokenizer: Tokeni
 @pytest.mark.parametrize("causal", [True, False])
 def test_sentences_with_the_same_tokens_are_read_once(*, causal: bool) -> None:
     """Their scores are exactly equal, and such a pair is a tie."""
-    folding = train_tokenizer(PREFIXES * 20, TokenizerConfig(kind="wordpiece", vocab_size=120, lowercase=True))
+    folding = train_tokenizer(PREFIXES * 20, TokenizerConfig(type="wordpiece", vocab_size=120, lowercase=True))
     bundle, rows = bundle_of(folding, causal=causal), list[int]()
     with_one = score_sentences(bundle, ["She holds the cat."])
     watch = bundle.model.backbone.register_forward_pre_hook(lambda _, ids: rows.append(len(ids[0])))

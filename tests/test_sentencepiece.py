@@ -51,7 +51,7 @@ def test_a_small_bpe_model(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(path)
     pieces = [tokenizer.token(id) for id in tokenizer.encode(["  abc   ab <s> "])[0]]
     assert pieces == ["▁abc", "▁", "ab", "▁", "<unk>", "<unk>"]
-    assert (tokenizer.kind, tokenizer.specials.eos, tokenizer.specials.cls) == ("sentencepiece", 2, 1)
+    assert (tokenizer.type, tokenizer.specials.eos, tokenizer.specials.cls) == ("sentencepiece", 2, 1)
     assert tokenizer.decode(tokenizer.encode(["abc ab"])[0]) == "abc ab"
     starts = tokenizer.vocabulary().word_starts
     assert starts[tokenizer.id("▁abc")]
@@ -106,6 +106,6 @@ def test_splits_as_sentencepiece_did() -> None:
 def test_a_real_word_list() -> None:
     """The French word list has 49,997 pieces, and covers text that is already split into them."""
     tokenizer = load_tokenizer(DATA / "altegrad_cls_books" / "dict.txt")
-    assert (tokenizer.kind, tokenizer.vocab_size) == ("word", 49_997 + 5)
+    assert (tokenizer.type, tokenizer.vocab_size) == ("word", 49_997 + 5)
     ids = tokenizer.encode(["▁la ▁mais on"])[0]
     assert tokenizer.decode(ids) == "▁la ▁mais on"

@@ -30,7 +30,7 @@ LINES = ["the cat sat", "on the  mat", "café [EOS] é", "z", "the end"]
 @cache
 def tokenizer(kind: str = "bytes") -> Tokenizer:
     """A small tokenizer; "word" knows only words that occur twice."""
-    return train_tokenizer(LINES, TokenizerConfig(kind=kind, vocab_size=300, sentinels=0))  # type: ignore[arg-type]
+    return train_tokenizer(LINES, TokenizerConfig(type=kind, vocab_size=300, sentinels=0))  # type: ignore[arg-type]
 
 
 def source(folder: Path, lines: list[str], name: str = "text.txt") -> Source:

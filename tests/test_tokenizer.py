@@ -38,7 +38,7 @@ TRICKY = st.lists(st.one_of(SPELLING, st.sampled_from([" ", "\n", "[", "]", "##"
 @cache
 def trained(kind: str, lowercase: bool = False) -> Tokenizer:
     """One small tokenizer per kind, trained on texts that spell special tokens."""
-    config = TokenizerConfig(kind=kind, vocab_size=330, lowercase=lowercase, sentinels=3, min_frequency=1)  # type: ignore[arg-type]
+    config = TokenizerConfig(type=kind, vocab_size=330, lowercase=lowercase, sentinels=3, min_frequency=1)  # type: ignore[arg-type]
     return train_tokenizer(iter(TEXTS), config)
 
 
@@ -59,9 +59,9 @@ def foreign(**names: str) -> Backend:
     return backend
 
 
-def test_kinds_and_config_name_the_same() -> None:
+def test_types_and_config_name_the_same() -> None:
     """The registry and the setting offer the same kinds, and an unknown one is refused by name."""
-    assert set(TRAINERS) == set(typing.get_args(TokenizerConfig.model_fields["kind"].annotation))
+    assert set(TRAINERS) == set(typing.get_args(TokenizerConfig.model_fields["type"].annotation))
     with pytest.raises(ConfigError, match="did you mean 'wordpiece'"):
         TRAINERS["wordpeice"]
 
@@ -70,7 +70,7 @@ def test_kinds_and_config_name_the_same() -> None:
 def test_special_tokens_come_first(kind: str) -> None:
     """Special tokens have the first ids, in the documented order, in every kind."""
     tokenizer = trained(kind)
-    assert tokenizer.kind == kind
+    assert tokenizer.type == kind
     assert [tokenizer.token(id) for id in range(8)] == new_special_tokens(3)
     s = tokenizer.specials
     assert (s.pad, s.unk, s.eos, s.mask, s.cls, s.sentinels) == (0, 1, 2, 3, 4, (5, 6, 7))
@@ -208,7 +208,7 @@ def test_save_load_pickle(kind: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
     copies = [load_tokenizer(tmp_path / "tokenizer.json"), load_tokenizer(tmp_path), pickle.loads(pickle.dumps(tokenizer))]
     for copy in copies:
-        assert (copy.digest, copy.kind, copy.specials) == (tokenizer.digest, tokenizer.kind, tokenizer.specials)
+        assert (copy.digest, copy.type, copy.specials) == (tokenizer.digest, tokenizer.type, tokenizer.specials)
         assert copy.encode(TEXTS) == tokenizer.encode(TEXTS)
 
 
@@ -266,7 +266,7 @@ def test_word_list(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("the 12\nof 7\n▁cat\n1 1\n", encoding="utf-8")
     tokenizer = load_tokenizer(path)
-    assert tokenizer.kind == "word"
+    assert tokenizer.type == "word"
     assert [tokenizer.token(id) for id in range(5, 9)] == ["the", "of", "▁cat", "1"]
     assert tokenizer.encode(["of  the dog ▁cat [PAD]"])[0][:4] == [6, 5, tokenizer.specials.unk, 7]
     assert load_tokenizer(path, sentinels=4).vocab_size == 5 + 4 + 4
@@ -308,11 +308,11 @@ def test_a_special_token_of_one_character_is_refused() -> None:
 def test_training_errors(kind: str) -> None:
     """No text, or a vocabulary too small for the alphabet, is a TokenizerError that says how much is needed."""
     with pytest.raises(TokenizerError, match="needs text to learn from"):
-        train_tokenizer(iter(["", " \n"]), TokenizerConfig(kind=kind))  # type: ignore[arg-type]
+        train_tokenizer(iter(["", " \n"]), TokenizerConfig(type=kind))  # type: ignore[arg-type]
     with pytest.raises(
-        TokenizerError, match=rf"at least \d+ \(37 special tokens and an alphabet of \d+ for kind '{kind}'\), but is 37"
+        TokenizerError, match=rf"at least \d+ \(37 special tokens and an alphabet of \d+ for type '{kind}'\), but is 37"
     ):
-        train_tokenizer(iter(TEXTS), TokenizerConfig(kind=kind, vocab_size=37))  # type: ignore[arg-type]
+        train_tokenizer(iter(TEXTS), TokenizerConfig(type=kind, vocab_size=37))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("texts", "message"), [("one text", "write encode"), (["\ud800"], "lone surrogate")])

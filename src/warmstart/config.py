@@ -55,7 +55,7 @@ class Config(BaseModel):
 
 
 def explain(cls: type[Config], problem: Any) -> str:
-    """One of pydantic's error entries as a sentence: the key, what must hold, and the value given."""
+    """One of pydantic's error entries as a sentence: the key, what it must be, and the value given."""
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         owner, key = _settings_at(cls, problem["loc"][:-1]), str(problem["loc"][-1])

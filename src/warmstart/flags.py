@@ -18,20 +18,20 @@ def count_flags(settings: type[Config]) -> dict[str, int]:
     """How many ``basic`` and how many ``advanced`` flags these settings give a command; groups count field by field."""
     counts = {"basic": 0, ADVANCED: 0}
 
-    def add(cls: type[Config], *, hidden: bool) -> None:
+    def add(cls: type[Config], *, advanced: bool) -> None:
         for field in cls.model_fields.values():
-            advanced, group = hidden or ADVANCED in field.metadata, _group(field)
+            is_advanced, group = advanced or ADVANCED in field.metadata, _group(field)
             if group is None:
-                counts[ADVANCED if advanced else "basic"] += 1
+                counts[ADVANCED if is_advanced else "basic"] += 1
             else:
-                add(group, hidden=advanced)
+                add(group, advanced=is_advanced)
 
-    add(settings, hidden=False)
+    add(settings, advanced=False)
     return counts
 
 
 def only_basic(settings: type[Config]) -> type[Config]:
-    """The same settings with their advanced fields hidden, for a short ``--help``. They parse nothing else."""
+    """The same settings without help for their advanced fields, for a short ``--help``; they are not used for parsing."""
     fields: dict[str, Any] = {}
     for name, field in settings.model_fields.items():
         group = _group(field)

@@ -1,6 +1,6 @@
 """Atomic writes: write a temporary file or folder, flush it to disk, rename it.
 
-After a full disk, a kill or a power cut either the old folder is there, whole, or the new one.
+After a full disk, a kill or a power cut either the old folder is there, complete, or the new one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recipes: whole experiments as YAML, each step a command with its settings, run by one command.
+"""Recipes: complete experiments as YAML, each step a command with its settings, run by one command.
 
     title: the lab
     steps:

@@ -30,7 +30,7 @@ class Encoded:
     group: int = 1
     """rows per example; the rows of an example are adjacent"""
     piece_starts: tuple[np.ndarray, ...] = ()
-    """for each row, the index of the first token of every piece that fits; empty unless texts came in pieces"""
+    """for each row, the index of the first token of every piece that fits; empty unless the texts were given in pieces"""
     second_starts: np.ndarray | None = None
     """for each row of a pair, the index at which its second text begins; None for models without token types"""
 

@@ -1,7 +1,7 @@
 """Decoding: many rows of token ids are continued at once, from left to right, with the log-probability of every new token.
 
 A KV cache makes a new token cost the same however long the text is. Rows of different length are padded on the left; a row that has
-stopped leaves the batch. When a row outgrows the context window, its newer half is read again and decoding goes on; such rows are
+stopped leaves the batch. When a row outgrows the context window, its newer half is read again and decoding continues; such rows are
 batched only with rows of the same length, so that the tokens one row attends to never depend on another.
 
 Letters: B rows, T tokens, D width, V vocabulary.
@@ -41,7 +41,7 @@ class Decoded:
     log_probabilities: tuple[float, ...]
     """in nats, of every new token and of the one that stopped it: the model's own, before temperature, top-k and top-p"""
     stopped: bool
-    """a stop token came; else ``max_new_tokens`` were generated"""
+    """it ended with a stop token; otherwise ``max_new_tokens`` were generated"""
 
 
 @dataclass

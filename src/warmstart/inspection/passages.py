@@ -69,7 +69,7 @@ def language_passages(bundle: Bundle, documents: Iterable[str], limit: int, seed
             rows.append(inputs[0])
             targets.append(np.where(chosen, ids, IGNORE)[0])
     if len(rows) < 2:
-        raise DataError(f"the loss of a text needs at least two passages, but {len(rows)} came; give more text")
+        raise DataError(f"the loss of a text needs at least two passages, but there are {len(rows)}; give more text")
     return Passages(Encoded(tuple(rows), np.zeros(len(rows), dtype=np.int64)), tuple(targets), causal)
 
 

@@ -1,4 +1,4 @@
-"""How likely a language model finds a sentence.
+"""How probable a sentence is to a language model.
 
 A causal model gives a sentence's log-probability from left to right. A masked model gives the sum of every token's log-probability
 with that token masked (pseudo-log-likelihood, Salazar et al. 2020). The other pieces of its word would give it away, so those that

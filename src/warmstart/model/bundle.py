@@ -41,9 +41,9 @@ class Bundle:
         classes = getattr(self.model.head.config, "classes", 0)
         if len(self.labels) != classes:
             raise ModelError(f"the head has {classes} classes, but got {len(self.labels)} label names: {list(self.labels)}")
-        if strange := [record for record in self.history if not isinstance(record, Record)]:
+        if wrong := [record for record in self.history if not isinstance(record, Record)]:
             raise ModelError(
-                f"history must hold records (see warmstart.model.history), but got {strange[0]!r}; "
+                f"history must hold records (see warmstart.model.history), but got {wrong[0]!r}; "
                 "OtherRecord(name=..., details={...}) holds anything"
             )
 
@@ -86,7 +86,7 @@ class Bundle:
         None: the model has not learned to predict plain text.
 
         A hybrid model learned both, its masked tokens one position early, and is read token after token. A model trained on spans
-        behind sentinels has only predicted hidden spans, never plain text.
+        behind sentinels has only predicted masked spans, never plain text.
         """
         if not isinstance(self.model.head, LMHead):
             return None

@@ -180,10 +180,10 @@ def _rebuild(folder: Path, manifest: dict[str, Any], tensors: dict[str, Tensor])
     head = make_head(head_config(manifest["head"]), backbone.config.width, backbone.embedding.weight)
     model = Model(backbone, head, causal=manifest["causal"])
     wanted = {name: list(tensor.shape) for name, tensor in model.weights().items()}
-    came = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    if wanted != came:
-        odd = sorted(name for name in wanted.keys() | came.keys() if wanted.get(name) != came.get(name))
-        raise BundleError(f"{folder}: the settings and the weights disagree about these tensors: {', '.join(odd)}")
+    found = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    if wanted != found:
+        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        raise BundleError(f"{folder}: the settings and the weights disagree about these tensors: {', '.join(wrong)}")
     model.load_state_dict(tensors, strict=False)  # a tied head's weight is the embedding's; the names were compared above
     return model.eval()
 

@@ -1,4 +1,4 @@
-"""How a bundle came to be: a typed record for every command that trained or changed it, oldest first.
+"""How a bundle was made: a typed record for every command that trained or changed it, oldest first.
 
 Records are written into ``bundle.json`` and read back here and nowhere else; every other part reads attributes. Their shape belongs
 to the format of the bundle: whoever changes a field raises ``model.files.FORMAT`` and adds the old name to ``model.old_formats``.

@@ -1,6 +1,6 @@
-"""Pruning: attention heads are removed for good, the same number in every block, so that a config still describes the shape.
+"""Pruning: attention heads are removed, the same number in every block, so that a config still describes the shape.
 
-The pruned model has the outputs of the whole model when these heads contribute nothing (Michel et al. 2019). The width of a head
+The pruned model has the outputs of the full model when these heads contribute nothing (Michel et al. 2019). The width of a head
 does not change, so ``heads * head_width`` becomes smaller than the width of the hidden states.
 
 Letters: D width, H heads, K head width, L depth.

@@ -24,7 +24,7 @@ class StudyResult:
 
     title: str
     findings: Sequence[str]
-    """whole sentences: each says what the study shows and how certain it is; the first is the main result"""
+    """complete sentences: each says what the study shows and how certain it is; the first is the main result"""
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     """every number behind the findings; each table is also written as ``NAME.csv`` beside the page"""
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class StudyResult:
     def __post_init__(self) -> None:
         assert self.findings, "a study needs at least one finding"
         unfinished = [sentence for sentence in self.findings if not sentence.endswith((".", "!", "?"))]
-        assert not unfinished, f"findings are whole sentences with a full stop: {unfinished}"
+        assert not unfinished, f"findings are complete sentences with a full stop: {unfinished}"
 
     def to_dict(self) -> dict[str, Any]:
         """Findings, figures and tables as plain values, fit for JSON. A table is a list of rows; a missing number is None."""

@@ -38,15 +38,15 @@ class Threshold:
 
     def sentence(self) -> str:
         """What the threshold guarantees, or why it cannot guarantee anything."""
-        errors, sure = percent(self.target, trim=True), percent(self.confidence_level, trim=True)
+        errors, level = percent(self.target, trim=True), percent(self.confidence_level, trim=True)
         if math.isinf(self.threshold):
             return (
-                f"No threshold can guarantee at most {errors} errors with {sure} confidence from these {self.examples} held-out "
+                f"No threshold can guarantee at most {errors} errors with {level} confidence from these {self.examples} held-out "
                 "examples, so the model always abstains. Allow more errors, or hold out more examples."
             )
         reached = f"{self.answered} ({percent(self.answered / self.examples, 0)})"
         return (
-            f"With a confidence threshold of {self.threshold:.3g}, at most {errors} of predictions are wrong, with {sure} "
+            f"With a confidence threshold of {self.threshold:.3g}, at most {errors} of predictions are wrong, with {level} "
             f"confidence. Of {self.examples} held-out examples, {reached} reach it, and {self.wrong} of those are wrong."
         )
 

@@ -70,8 +70,8 @@ def reliability_bins(
 ) -> list[ReliabilityBin]:
     """Texts by confidence (N,), in bins with equally many texts, or of equal width; empty ones are left out.
 
-    Equal mass is the default: if a model is mostly sure, bins of equal width put nearly all texts in one of them, and noise in the
-    others (Nixon et al. 2019).
+    Equal mass is the default: if a model is mostly confident, bins of equal width put nearly all texts in one of them, and
+    noise in the others (Nixon et al. 2019).
     """
     order = np.argsort(confidence, kind="stable")
     if equal_mass:

@@ -1,4 +1,4 @@
-"""Comparisons of methods: which one is better, by how much, and how sure that is.
+"""Comparisons of methods: which one is better, by how much, and how certain that is.
 
 Letters: S seeds, R resamples.
 """
@@ -67,7 +67,7 @@ class PairedComparison:
 
     @property
     def sentence(self) -> str:
-        """Which method is better, by how much, and how sure that is, as a whole sentence.
+        """Which method is better, by how much, and how certain that is, as a complete sentence.
 
         -> ``"Pretrained is better than TF-IDF by 9.1 points (95% interval 6.2 to 12.0, over 5 seeds and the test texts)."``
         """

@@ -88,7 +88,7 @@ class Extrapolation:
         return Estimate(self.law.labels(score), low, high)
 
     def sentence(self, name: str, score: float) -> str:
-        """How many more labels the method ``name`` needs for a score, as a whole sentence.
+        """How many more labels the method ``name`` needs for a score, as a complete sentence.
 
         -> ``"Full needs about 300 more labels for 90.0% (120 to 900 more in 9 of 10 refits)."``
         """
@@ -152,7 +152,7 @@ class Backtest(NamedTuple):
 
 
 def backtest(scores: Mapping[int, Sequence[float]]) -> Backtest | None:
-    """Hide the largest size and predict its mean score from the smaller ones; None if they are too few."""
+    """Leave out the largest size and predict its mean score from the smaller ones; None if they are too few."""
     largest = max(scores)
     curve = extrapolate({size: values for size, values in scores.items() if size < largest})
     if curve is None:

@@ -119,13 +119,13 @@ def load_task(path: str | Path, seed: int = 0) -> Task:
 
 
 def read_spec(path: str | Path) -> tuple[Path, TaskSpec]:
-    """A manifest (or the ``task.yaml`` of a folder): where it lies, and what it says. Raises ``ConfigError`` if it is wrong."""
+    """A manifest (or the ``task.yaml`` of a folder): its path and its contents. Raises ``ConfigError`` if it is wrong."""
     file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
     return file, TaskSpec.build(read_yaml(file), str(file))
 
 
 def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
-    """Read the sources of a manifest in ``folder``, hold out what it asks for, number the labels, and check everything.
+    """Read the sources of a manifest in ``folder``, hold out the splits that it names, number the labels, and check everything.
 
     Test, then validation, are held out of the training examples; a fraction is one of all training examples given.
     """

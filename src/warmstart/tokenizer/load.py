@@ -51,7 +51,7 @@ def _word_list_json(text: str, sentinels: int) -> str:
         problem = f"{repeated[0]!r} is repeated{more}" if repeated else "there is no word"
         raise TokenizerError(f"a word list must name each word once and no special token, but {problem}; correct the list")
     vocabulary = {word: id for id, word in enumerate([*specials, *words])}
-    config = TokenizerConfig(kind="word", vocab_size=len(vocabulary), sentinels=sentinels)
+    config = TokenizerConfig(type="word", vocab_size=len(vocabulary), sentinels=sentinels)
     text_json: str = word_backend(vocabulary, config).to_str()
     return text_json
 

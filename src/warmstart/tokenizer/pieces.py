@@ -1,6 +1,6 @@
 """Pieces of a vocabulary: the text of each, and whether it begins a word.
 
-Each kind of tokenizer marks words differently:
+Each type of tokenizer marks words differently:
 
     bytes                    "Ġthe"   a leading space is part of the piece (byte 32 is written Ġ)
     wordpiece                "##ing"  a piece *inside* a word is marked
@@ -19,7 +19,7 @@ from warmstart.errors import TokenizerError
 WORD_MARK = "▁"
 """marks the start of a word in unigram and sentencepiece vocabularies (U+2581)"""
 EVERY_CHARACTER = r"[\s\S]"
-"""the pattern at which the kind ``character`` splits"""
+"""the pattern at which tokenizers of type ``character`` split"""
 
 
 def _byte_table() -> dict[str, int]:
@@ -33,14 +33,14 @@ _BYTE_OF = _byte_table()
 _CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
 
 
-def tokenizer_kind(spec: dict[str, Any]) -> str:
-    """The kind of a tokenizer from its JSON: one of the five that can be trained here, or ``sentencepiece`` (BPE with ▁).
+def tokenizer_type(spec: dict[str, Any]) -> str:
+    """The type of a tokenizer from its JSON: one of the five that can be trained here, or ``sentencepiece`` (BPE with ▁).
 
     Raises ``TokenizerError`` for a tokenizer that marks no words.
     """
     model, steps = spec["model"], _steps(spec["pre_tokenizer"]) + _steps(spec["decoder"])
-    kinds = {"WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "word", "BPE": "sentencepiece"}
-    if model.get("end_of_word_suffix") or model["type"] not in kinds:
+    types = {"WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "word", "BPE": "sentencepiece"}
+    if model.get("end_of_word_suffix") or model["type"] not in types:
         raise TokenizerError(
             f"a tokenizer must mark the starts of words (Ġ or ▁) or their insides (##), but this {model['type']} model "
             "does neither; train a new tokenizer or choose another model"
@@ -49,7 +49,7 @@ def tokenizer_kind(spec: dict[str, Any]) -> str:
         return "bytes"
     if any(step.get("pattern") == {"Regex": EVERY_CHARACTER} for step in steps):
         return "character"
-    return kinds[model["type"]]
+    return types[model["type"]]
 
 
 def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -60,19 +60,19 @@ def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
     return [part, *(step for child in inner for step in _steps(child))]
 
 
-def starts_word(kind: str, piece: str) -> bool:
-    """Whether an ordinary piece begins a word, by the rule of its tokenizer's kind (see the table above).
+def starts_word(tokenizer_type: str, piece: str) -> bool:
+    """Whether an ordinary piece begins a word, by the rule of the type of its tokenizer (see the table above).
 
     >>> starts_word("bytes", "Ġthe"), starts_word("wordpiece", "##ing"), starts_word("unigram", "▁the")
     (True, False, True)
     """
-    if kind == "bytes":
+    if tokenizer_type == "bytes":
         return chr(_BYTE_OF.get(piece[:1], 0)) in " \n\r\t"
-    if kind == "wordpiece":
+    if tokenizer_type == "wordpiece":
         return not piece.startswith("##")
-    if kind == "word":
+    if tokenizer_type == "word":
         return True
-    return piece.isspace() if kind == "character" else piece.startswith(WORD_MARK)
+    return piece.isspace() if tokenizer_type == "character" else piece.startswith(WORD_MARK)
 
 
 def piece_to_text(piece: str) -> str:

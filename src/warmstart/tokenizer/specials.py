@@ -7,7 +7,7 @@ model sees it; but a model whose vocabulary holds ``[MASK]`` would still find it
     "a [MASK] b"  ->  "a", "[", "MASK]", "b"
 
 A ``WordLevel`` model only looks up whole words; there the guard drops the first character instead, and ``[MASK]`` stays one word:
-``MASK]``. So no model of any kind ever sees a whole spelling, and none can return a special id. The one exception is ``unk``, which
+``MASK]``. So no model of any type ever sees a whole spelling, and none can return a special id. The one exception is ``unk``, which
 a model returns for text that it cannot spell.
 """
 

@@ -1,6 +1,6 @@
 """A tokenizer: text to ids and back.
 
-One class around the ``tokenizers`` library, the same for every kind of tokenizer. Notable:
+One class around the ``tokenizers`` library, the same for every type of tokenizer. Notable:
 
 - Text is never encoded to a special id, not even text that spells ``[MASK]`` (see ``specials.py``), except ``unk``, which replaces
   what the vocabulary cannot spell. Encoding adds no special tokens: only code inserts them.
@@ -23,7 +23,7 @@ import numpy as np
 
 from warmstart.errors import TokenizerError
 from warmstart.storage import atomic_write, sha256
-from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_kind
+from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
 from warmstart.tokenizer.specials import guarded_backend
 from warmstart.types import Vocabulary
 
@@ -39,7 +39,7 @@ class Tokenizer:
 
     def __init__(self, text: str, sentinels: int = 0) -> None:
         self._backend, self.specials = guarded_backend(text, sentinels)
-        self.kind = tokenizer_kind(json.loads(self._backend.to_str()))
+        self.type = tokenizer_type(json.loads(self._backend.to_str()))
         self._special_ids = self.specials.all()
 
     @cached_property
@@ -74,7 +74,7 @@ class Tokenizer:
         piece = self._backend.id_to_token(int(id))
         if piece is None:
             raise TokenizerError(f"an id must be between 0 and {self.vocab_size - 1}, but this is {id}")
-        return piece_to_text(piece) if self.kind == "bytes" else str(piece)
+        return piece_to_text(piece) if self.type == "bytes" else str(piece)
 
     def id(self, token: str) -> int | None:
         """The id of a piece; None: there is no such piece.
@@ -83,7 +83,7 @@ class Tokenizer:
         as hexadecimal bytes, which are also ordinary text: it is only found as it is stored.)
         """
         id: int | None = None
-        if self.kind == "bytes":
+        if self.type == "bytes":
             id = self._backend.token_to_id(text_to_piece(token))
         return self._backend.token_to_id(token) if id is None else id
 
@@ -95,7 +95,7 @@ class Tokenizer:
     def _vocabulary(self) -> Vocabulary:
         starts = np.zeros(self.vocab_size, dtype=bool)
         for piece, id in self._backend.get_vocab(with_added_tokens=True).items():
-            starts[id] = id in self._special_ids or starts_word(self.kind, piece)
+            starts[id] = id in self._special_ids or starts_word(self.type, piece)
         starts.flags.writeable = False  # every caller gets this same array
         return Vocabulary(self.vocab_size, self.specials, starts)
 
@@ -123,4 +123,4 @@ class Tokenizer:
         return Tokenizer, (self.to_json(),)  # the library's own pickling would lose ``encode_special_tokens``
 
     def __repr__(self) -> str:
-        return f"Tokenizer(kind={self.kind!r}, vocab_size={self.vocab_size})"
+        return f"Tokenizer(type={self.type!r}, vocab_size={self.vocab_size})"

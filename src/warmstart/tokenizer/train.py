@@ -1,4 +1,4 @@
-"""Training a tokenizer on a stream of texts: five kinds, each deterministic.
+"""Training a tokenizer on a stream of texts: five types, each deterministic.
 
     bytes      byte-level byte-pair encoding (Sennrich et al. 2016; Radford et al. 2019): lossless for every text
     wordpiece  pieces at the start of words and inside them, longest first (Schuster & Nakajima 2012; Devlin et al. 2019)
@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -36,7 +36,9 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 class TokenizerConfig(Config):
     """How to train a tokenizer."""
 
-    kind: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
+    renamed: ClassVar[dict[str, str]] = {"kind": "type"}
+
+    type: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
     """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""
     vocab_size: int = Field(default=8192, ge=1)
     """largest number of pieces in the vocabulary, special tokens included"""
@@ -61,8 +63,8 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     first = next((text for text in stream if text and not text.isspace()), None)
     if first is None:
         raise TokenizerError("a tokenizer needs text to learn from, but every text is empty; check the source")
-    _check_size(config, 256 if config.kind == "bytes" else 1)
-    backend = TRAINERS[config.kind](chain([first], stream), config)
+    _check_size(config, 256 if config.type == "bytes" else 1)
+    backend = TRAINERS[config.type](chain([first], stream), config)
     return Tokenizer(backend.to_str(), config.sentinels)
 
 
@@ -70,8 +72,8 @@ def _check_size(config: TokenizerConfig, alphabet: int) -> None:
     specials = len(new_special_tokens(config.sentinels))
     if config.vocab_size < specials + alphabet:
         raise TokenizerError(
-            f"vocab_size must be at least {specials + alphabet} ({specials} special tokens and an alphabet of {alphabet} for kind "
-            f"'{config.kind}'), but is {config.vocab_size}; raise it, or use kind 'bytes' (alphabet 256)"
+            f"vocab_size must be at least {specials + alphabet} ({specials} special tokens and an alphabet of {alphabet} for type "
+            f"'{config.type}'), but is {config.vocab_size}; raise it, or use type 'bytes' (alphabet 256)"
         )
 
 
@@ -195,4 +197,4 @@ TRAINERS: Registry[Trainer] = Registry(
     "tokenizer",
     {"bytes": _bytes, "wordpiece": _wordpiece, "unigram": _unigram, "character": _characters, "word": _words},
 )
-"""The kinds of tokenizers that can be trained: functions from a stream of texts to the library's tokenizer."""
+"""The types of tokenizers that can be trained: functions from a stream of texts to the library's tokenizer."""

@@ -36,7 +36,7 @@ class VocabularyReport:
 
     @property
     def tokens_per_word(self) -> float:
-        """How many tokens a word takes: 1 is the least for most kinds; above 2 the vocabulary fits badly."""
+        """How many tokens a word takes: 1 is the least for most types; above 2 the vocabulary fits badly."""
         return self.tokens / max(self.words, 1)
 
     @property

@@ -1,6 +1,6 @@
 """What a run records of itself: the lines of ``metrics.jsonl``, and a progress bar.
 
-``metrics.jsonl`` is append-only. A resumed run first drops what came after its checkpoint, and a line cut short by a kill.
+``metrics.jsonl`` is append-only. A resumed run first drops what follows its checkpoint, and a line cut short by a kill.
 """
 
 from __future__ import annotations

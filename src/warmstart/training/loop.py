@@ -1,6 +1,6 @@
 """The one training loop: pretraining, every adaptation scheme and every run from scratch go through it.
 
-It knows no objective, no scheme and no file format. It asks for the batches of a step by the step's number, so that a run can be
+It knows no objective, no scheme and no file format. It requests the batches of a step by its number, so that a run can be
 stopped anywhere and resumed as if it had never stopped. ``accumulate`` k batches of b count exactly as one of k b, also if they are
 ragged: the loss of a step is the sum over all its targets, divided by their number.
 """

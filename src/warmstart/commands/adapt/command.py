@@ -96,8 +96,8 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, labels: int
     """
     seeds = range(config.seed, config.seed + config.seeds)
     swapped = swap_head(bundle.model, head_config_for(task, config.tune), config.seed)
-    whole = EncodedTask.of(task, swapped, bundle.tokenizer)
-    encoded = {seed: whole.sample(labels, seed) if labels else whole for seed in seeds}
+    full = EncodedTask.of(task, swapped, bundle.tokenizer)
+    encoded = {seed: full.sample(labels, seed) if labels else full for seed in seeds}
     first = encoded[config.seed].task
     findings = _audit(first, bundle, config.model)
     for line in _head_swap(bundle.model, swapped):
@@ -106,7 +106,7 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, labels: int
     settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
     runs = {name: tuple(_run(name, bundle, encoded[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
     rows = [_trained_row(name, results, task) for name, results in runs.items()]
-    baselines = _baselines(task, list(encoded.values()) if labels else [whole]) if config.baselines else {}
+    baselines = _baselines(task, list(encoded.values()) if labels else [full]) if config.baselines else {}
     rows += [row for row, _ in baselines.values()]
     scores = {name: score for name, (_, score) in baselines.items()}
     return AdaptResult(first, Comparison(task.metric, tuple(rows)), runs, scores, findings)

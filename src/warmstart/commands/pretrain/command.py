@@ -197,7 +197,7 @@ def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Pa
     if config.tokenizer_file:
         tokenizer = load_tokenizer(config.tokenizer_file)
     else:
-        console.print(f"Training a tokenizer ({config.tokenizer.kind}, {config.tokenizer.vocab_size} tokens).")
+        console.print(f"Training a tokenizer ({config.tokenizer.type}, {config.tokenizer.vocab_size} tokens).")
         fraction = config.held_out_fraction()
         part = None if fraction is None else DocumentSplit(fraction=fraction, held_out=False)
         tokenizer = train_tokenizer(documents_of(sources, part), config.tokenizer)

@@ -1,4 +1,4 @@
-"""The whole path on built-in input: pretrain, swap the head, adapt, compare, report. No data file, no network.
+"""The complete path on built-in input: pretrain, swap the head, adapt, compare, report. No data file, no network.
 
 It reads the documentation strings of the installed libraries, pretrains a small backbone on them, and classifies held-out passages
 by the area that they document, with few labels and with more.
@@ -57,7 +57,7 @@ class QuickstartConfig(Config):
 
 
 def quickstart(config: QuickstartConfig) -> QuickstartResult:
-    """Run the whole path; the ``quickstart`` command."""
+    """Run the complete path; the ``quickstart`` command."""
     folder = open_run(config.out, config, resume=False)
     task, source = built_in_data(folder, config)
     for count in config.labels:

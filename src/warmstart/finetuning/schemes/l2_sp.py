@@ -45,5 +45,5 @@ class L2SPPenalty:
 
 
 def l2_sp(options: L2SPOptions) -> Scheme:
-    """Replace weight decay, which pulls towards zero, by the penalty."""
+    """Replace weight decay, which penalises the distance from zero, by the penalty."""
     return Scheme(penalty=L2SPPenalty(options.l2_sp_strength, options.l2_sp_head_strength), weight_decay=0.0)

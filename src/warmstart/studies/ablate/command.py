@@ -41,7 +41,7 @@ class StudyAblateConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"first": "limit", "by": "ablation", "dimensions": "dimension_groups"}
 
     model: Positional[str]
-    """a bundle, or a run's folder"""
+    """a bundle, or the folder of a run"""
     task: Positional[str | None] = None
     """task of an adapted model: its manifest (YAML); the metric is the task's, on the test split"""
     text: tuple[str, ...] = ()

@@ -235,13 +235,13 @@ def choose_metric(bundle: Bundle, task: str | None, text: Sequence[str], limit: 
     """
     if isinstance(bundle.model.head, LMHead):
         if task is not None or not text:
-            came = "a task came; use the model adapted to it instead" if task is not None else "none came"
-            raise ConfigError(f"a language model is evaluated on text (--text FILES), but {came}")
+            given = "got a task; use the model adapted to it instead" if task is not None else "got none"
+            raise ConfigError(f"a language model is evaluated on text (--text FILES), but {given}")
         return _loss_metric(bundle, text, limit, seed)
     task_type_for(bundle)
     if task is None or text:
-        came = "--text came; leave it out, the head predicts no tokens" if text else "none came"
-        raise ConfigError(f"an adapted model is evaluated on its task (the manifest, after the model), but {came}")
+        given = "got --text; leave it out, the head predicts no tokens" if text else "got none"
+        raise ConfigError(f"an adapted model is evaluated on its task (the manifest, after the model), but {given}")
     return _task_metric(bundle, task, limit, seed)
 
 

@@ -31,7 +31,7 @@ class StudyAttentionConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"bar": "threshold"}
 
     model: Positional[str]
-    """any model: a bundle, or a run's folder"""
+    """any model: a bundle, or the folder of a run"""
     sentence: Positional[str]
     """the text whose attention is drawn; what does not fit into the model is cut"""
     text: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ class StudyDiffConfig(Config):
     """Compare two models of one shape: hidden states, weights, attention, nearest neighbours, probes and language loss."""
 
     before: Positional[str]
-    """the first model: a bundle, or a run's folder"""
+    """the first model: a bundle, or the folder of a run"""
     after: Positional[str]
     """the second model, trained from the first: same tokenizer and shape; adapters, LoRA or a scalar mix may be added"""
     text: tuple[str, ...]

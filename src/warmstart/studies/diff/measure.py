@@ -267,7 +267,7 @@ def sample_tokens(bundle: Bundle, documents: Iterable[str], passages: int, token
     kept = sample_passages(token_chunks(bundle.tokenizer, documents, room), passages, seed)
     if len(kept) < _MIN_PASSAGES:
         raise DataError(
-            f"a comparison needs at least {_MIN_PASSAGES} passages (paragraphs) of text, but {len(kept)} came; give more text"
+            f"a comparison needs at least {_MIN_PASSAGES} passages (paragraphs) of text, but there are {len(kept)}; give more text"
         )
     rows = tuple(np.array([specials.begin, *ids, specials.eos], dtype=np.int64) for ids in kept)
     each, draw = math.ceil(tokens / len(rows)), rng(seed, "tokens")

@@ -31,7 +31,7 @@ class StudyExplainConfig(Config):
     }  # fmt: skip
 
     model: Positional[str]
-    """a model that labels or generates text: a bundle, or a run's folder"""
+    """a model that labels or generates text: a bundle, or the folder of a run"""
     text: Positional[str | None] = None
     """the text whose prediction is explained"""
     target: str | None = None

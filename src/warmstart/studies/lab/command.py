@@ -14,7 +14,7 @@ from warmstart.studies.lab.result import lab_result, largest_difference
 
 
 class StudyLabConfig(Config):
-    """Attention by hand: keys and queries whose outcome has a closed form, which is then measured."""
+    """Attention by hand: keys and queries whose results have a closed form and are then measured."""
 
     out: str = "runs/lab"
     """folder of the run"""

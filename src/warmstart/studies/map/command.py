@@ -41,7 +41,7 @@ class StudyMapConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"word": "contexts_of", "near": "neighbours_of"}
 
     model: Positional[str]
-    """any model: a bundle, or a run's folder"""
+    """any model: a bundle, or the folder of a run"""
     text: tuple[str, ...] = ()
     """files or folders whose words are mapped, also in context; default: the words of the vocabulary, without context"""
     words: int = Field(300, ge=MIN_POINTS, le=2000)

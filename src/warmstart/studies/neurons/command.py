@@ -42,7 +42,7 @@ class StudyNeuronsConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"of": "units"}
 
     model: Positional[str]
-    """any model: a bundle, or a run's folder"""
+    """any model: a bundle, or the folder of a run"""
     text: tuple[str, ...] = Field(min_length=1)
     """files or folders of text; .conllu files (.gz too) add parts of speech"""
     units: Units = "neurons"
@@ -82,7 +82,7 @@ def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> TokenProperties:
     """The passages and the properties of their tokens."""
     tagged = [is_conllu(path) for path in config.text]
     if any(tagged) and not all(tagged):
-        raise ConfigError("--text must be .conllu files only, or none of them, but both came; run the study once for each")
+        raise ConfigError("--text must be .conllu files only, or none of them, but there are both; run the study once for each")
     if any(tagged):
         sentences = [sentence for path in config.text for sentence in read_conllu(path)]
         properties = tagged_properties(bundle, sample_passages(sentences, config.passages, config.seed))
@@ -91,8 +91,8 @@ def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> TokenProperties:
         properties = text_properties(bundle, sample_passages(documents, config.passages, config.seed))
     if properties.passages < _MIN_PASSAGES:
         raise DataError(
-            f"correlations need at least {_MIN_PASSAGES} passages with tokens for their intervals, but {properties.passages} came; "
-            "give more text, and separate its passages by blank lines"
+            f"correlations need at least {_MIN_PASSAGES} passages with tokens for their intervals, "
+            f"but there are {properties.passages}; give more text, and separate its passages by blank lines"
         )
     return properties
 
@@ -103,5 +103,5 @@ def _own_text(bundle: Bundle, config: StudyNeuronsConfig) -> Encoded | None:
         return None
     encoded = encode(bundle.tokenizer, [config.show], bundle.model.backbone.config.max_length)
     if not config.show.strip() or len(encoded.rows[0]) < 3:  # nothing but its frame
-        raise DataError(f"--show must be a text with at least one token, but {config.show!r} came; write one, or leave --show out")
+        raise DataError(f"--show must be a text with at least one token, but is {config.show!r}; give one, or leave --show out")
     return encoded

@@ -87,7 +87,7 @@ class NeuronLayout:
                 return row * self.width + within
         last = self.first + self.layers - 1
         raise ModelError(
-            f"a neuron must be LAYER.INDEX with layers {self.first} to {last} and indices 1 to {self.width}, but '{name}' came"
+            f"a neuron must be LAYER.INDEX with layers {self.first} to {last} and indices 1 to {self.width}, but got '{name}'"
         )
 
 

@@ -146,9 +146,9 @@ def _is_interrupted(config: StudyObjectivesConfig) -> bool:
 def held_out_passages(config: StudyObjectivesConfig, sources: list[Source]) -> list[str]:
     """Passages that no model is trained on, if any are held out."""
     plan = _pretrain_config(config, config.objectives[0], config.seed)
-    share, whole = plan.held_out_fraction(), plan.held_out == NOTHING
-    own = sources if share or whole else [Source(path=config.held_out, document=config.document)]
-    return list(islice(documents_of(own, DocumentSplit(fraction=share, held_out=True) if share else None), config.passages))
+    fraction, nothing = plan.held_out_fraction(), plan.held_out == NOTHING
+    own = sources if fraction or nothing else [Source(path=config.held_out, document=config.document)]
+    return list(islice(documents_of(own, DocumentSplit(fraction=fraction, held_out=True) if fraction else None), config.passages))
 
 
 def _models(name: str, config: StudyObjectivesConfig, stores: TokenStores, tokenizer: Tokenizer) -> Iterator[tuple[int, Bundle]]:

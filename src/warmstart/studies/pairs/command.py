@@ -29,7 +29,7 @@ class StudyPairsConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"first": "limit"}
 
     model: Positional[str]
-    """a language model: a bundle, or a run's folder"""
+    """a language model: a bundle, or the folder of a run"""
     pairs: Positional[str]
     """a file or folder of minimal pairs: BLiMP's, Marvin and Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
     out: str = "runs/pairs"

@@ -28,7 +28,7 @@ class StudyProbeConfig(Config):
     """Probe every layer for what it encodes about sentences and words, by small classifiers with controls."""
 
     models: Positional[tuple[str, ...]]
-    """models to probe: bundles, runs' folders, or hf:FOLDER"""
+    """models to probe: bundles, folders of runs, or hf:FOLDER"""
     tasks: tuple[str, ...] = ()
     """files or folders of sentence tasks in SentEval's format"""
     words: str | None = None
