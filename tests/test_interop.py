@@ -185,16 +185,16 @@ def hurt(folder: Path, change: str) -> None:
         ('config model_type="brt"', "unknown model_type 'brt'; did you mean 'bert'"),
         ('config hidden_act="silu"', "activation must be one of gelu, gelu_new"),
         ('config position_embedding_type="relative_key"', "position_embedding_type must be 'absolute' in a BERT, MiniLM model"),
-        ("config hidden_size=40", "shapes that config.json asks for, but"),
+        ("config hidden_size=40", "shapes that config.json specifies, but"),
         ("config num_attention_heads=5", "heads must divide width, but width is 32 and heads 5"),
         ("lose config.json", "must hold config.json, but"),
         ("lose tokenizer.json", r"must hold tokenizer.json, but .*AutoTokenizer"),
         ("lose model.safetensors", "must hold model.safetensors, but"),
-        ("pickle", r"holds pytorch_model.bin: pickles, .* convert them where you trust them: .* safe_serialization=True"),
+        ("pickle", r"holds pytorch_model.bin: pickles, .* if you trust them, convert them: .* safe_serialization=True"),
         ("break", "cannot read .*model.safetensors: .* copy it again"),
         (
             "missing tensor",
-            r"must be those of a BERT, MiniLM model of these settings, but missing: bert\.embeddings\.LayerNorm\.bias",
+            r"must be those of a BERT, MiniLM model with these settings, but missing: bert\.embeddings\.LayerNorm\.bias",
         ),
         ("unknown tensor", r"unknown: encoder\.extra"),
         ("small tokenizer", r"it has 50 rows and tokenizer.json has a token .* with id"),
@@ -212,7 +212,7 @@ def test_a_mask_token_of_another_name_is_not_guessed(tmp_path: Path) -> None:
     folder = folder_of("bert", tmp_path)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"mask_token": "the"}))
-    with pytest.raises(TokenizerError, match=r"mask token is 'the', but '\[MASK\]' was recognised"):
+    with pytest.raises(TokenizerError, match=r"mask token of this model is 'the', but the tokenizer's is '\[MASK\]'"):
         from_huggingface(folder)
 
 
@@ -313,7 +313,12 @@ def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, ca
     folder = folder_of("bert-bare", tmp_path / "hf")
     assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 0
     said = capsys.readouterr().err
-    for words in ("BERT, MiniLM (bert): width 32", "no language head", "[CLS] text [SEP], at most 66", "pooler.dense.weight"):
+    for words in (
+        "BERT, MiniLM (bert): width 32",
+        "embedding head, pooling mean",
+        "[CLS] text [SEP], at most 66",
+        "pooler.dense.weight",
+    ):
         assert words in said
     assert main(["doctor", str(tmp_path / "m")]) == 0
     assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 2
@@ -323,20 +328,20 @@ def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, ca
     said = capsys.readouterr().err
     for words in (
         "exists and is not empty",
-        "a table for 66; leave it out",
+        "a table of 66; remove it",
         "there is no folder nowhere",
         "head is 'embedding'",
     ):
         assert words in said
     assert isinstance(ws.load(f"hf:{folder}").model.head, EmbeddingHead)
     assert main(["cost", f"hf:{folder}"]) == 0
-    assert "embedding head, read as it lies there" in capsys.readouterr().err
+    assert "embedding head, not a bundle, so not checked" in capsys.readouterr().err
     assert main(["cost", "hf:nowhere"]) == 2
 
 
 def test_a_hubs_name_needs_a_network(tmp_path: Path) -> None:
     """Without one the error says what to do, and nothing is left behind."""
-    with pytest.raises(ModelError, match=r"someone/bert is no folder here, and config.json .* cannot be fetched"):
+    with pytest.raises(ModelError, match=r"someone/bert is not a folder, and config.json .* cannot be downloaded"):
         find_folder("hf:someone/bert", tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -364,7 +369,7 @@ def test_modules_cannot_lead_out_of_their_folder(name: str, tmp_path: Path) -> N
     folder.mkdir()
     (folder / "leave").symlink_to(tmp_path / "elsewhere")
     (folder / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Pooling", "path": name}]))
-    with pytest.raises(ModelError, match=r"cannot read what .*modules.json says of pooling"):
+    with pytest.raises(ModelError, match=r"cannot read the pooling in .*modules.json"):
         read_pooling(folder)
 
 
@@ -457,9 +462,16 @@ def test_what_came_in_goes_out_and_transformers_reads_it(pair: tuple[str, Any, B
     [
         ({"positions": "learned", "activation": "gelu-tanh"}, {}, True, ""),
         ({"norm_kind": "rms", "activation": "swiglu", "bias": False}, {"tied": False}, True, ""),
-        ({"positions": "sinusoidal"}, {}, True, r"beside GPT-2, the nearest, .* positions 'sinusoidal' instead of 'learned'"),
+        (
+            {"positions": "sinusoidal"},
+            {},
+            True,
+            r"the nearest one, GPT-2, this model has positions 'sinusoidal' instead of 'learned'.*; export it with --to onnx",
+        ),
+        ({"positions": "rotary"}, {}, True, "this model has .*; export it with --to onnx"),
+        ({"positions": "learned", "window": 2, "global_every": 2}, {}, True, "window 2 instead of None"),
         ({"positions": "learned"}, {"bias": True}, True, "bias True of the head instead of False"),
-        ({"positions": "learned"}, {}, False, "it looks both ways"),
+        ({"positions": "learned"}, {}, False, "bidirectional attention"),
     ],
 )
 def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causal: bool, said: str, tmp_path: Path) -> None:
@@ -546,7 +558,7 @@ def test_pooling_is_told_as_sentence_transformers_does(pooling: str, normalize: 
     assert again.model.head.config == swapped.head.config
     assert torch.equal(ws.embed(again, SENTENCES), ws.embed(Bundle(swapped, bundle.tokenizer), SENTENCES))
     odd = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="appended"), 0), bundle.tokenizer)
-    with pytest.raises(ModelError, match="this one has: the pooling 'appended'"):
+    with pytest.raises(ModelError, match="this model has the pooling 'appended'"):
         ws.to_huggingface(odd, tmp_path / "no")
     with pytest.raises(ModelError, match="embeddings need an embedding head, but this model has a classification head"):
         ws.embed(from_huggingface(folder_of("bert-labels", tmp_path / "labels")), SENTENCES)
@@ -577,12 +589,12 @@ def test_pooling_is_read_in_every_form_of_sentence_transformers(told: dict[str, 
     modules.append({"type": "sentence_transformers.sentence_transformer.modules.pooling.Pooling", "path": "1_Pooling"})
     (folder / "modules.json").write_text(json.dumps(modules))
     if pooling is None:
-        with pytest.raises(ModelError, match="must be pooled in one way"):
+        with pytest.raises(ModelError, match="the pooling must be one of"):
             from_huggingface(folder)
         return
     assert from_huggingface(folder).model.head.config.pooling == pooling
     (folder / "modules.json").write_text(json.dumps([*modules, {"type": "x.dense.Dense", "path": "2_Dense"}]))
-    with pytest.raises(ModelError, match="changes it by Dense"):
+    with pytest.raises(ModelError, match="also applies Dense"):
         from_huggingface(folder)
 
 
@@ -592,7 +604,7 @@ def test_other_classifiers_are_refused(name: str, tmp_path: Path) -> None:
     folder = folder_of("gpt2" if "GPT" in name else "llama", tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"architectures": [name]}))
-    with pytest.raises(ModelError, match=f"gives one label, as BERT's does, but this is a {name}; import its base"):
+    with pytest.raises(ModelError, match=f"predict one label, as BERT's does, but this is a {name}; import its base"):
         from_huggingface(folder)
 
 

@@ -16,7 +16,7 @@ from helpers.models import make_backbone, make_language_model
 from helpers.tasks import tune, write_task
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.commands.export.command import compare
+from warmstart.commands.export import compare_forms
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
@@ -25,7 +25,7 @@ from warmstart.finetuning.finetune import task_model
 from warmstart.heads import make_head
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop import onnx as ours
-from warmstart.interop.onnx import Portable, parity, to_onnx
+from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.calibration import Calibration
 from warmstart.model.files import load_bundle, save
@@ -80,7 +80,7 @@ def test_every_kind_of_head_goes_out(kind: str, tokenizer: Tokenizer, tmp_path: 
     model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=False).eval()
     bundle = Bundle(model, tokenizer, task.labels)
     assert to_onnx(bundle, tmp_path / "g") < 1e-5
-    one, two = compare(bundle, task, [tmp_path / "g" / "model.onnx"])
+    one, two = compare_forms(bundle, task, [tmp_path / "g" / "model.onnx"])
     assert (one.score, two.changed) == (pytest.approx(two.score), 0)
 
 
@@ -134,12 +134,12 @@ def test_the_command_says_what_each_form_is_worth(tokenizer: Tokenizer, tmp_path
     small, exact = (Path(out) / name for name in ("model.int8.onnx", "model.onnx"))
     assert small.stat().st_size < exact.stat().st_size
     bundle = load_bundle(Path(run) / "bundle")
-    assert parity(bundle.model, Portable(small, bundle.model)) < 0.5
+    assert relative_difference(bundle.model, OnnxModel(small, bundle.model)) < 0.5
     other = write_task(tmp_path / "regression", "regression")
     for words, what in (
         (["--to", "onnx", "--task", str(other), "--out", str(tmp_path / "h")], "fine-tuned for a classification task"),
         (["--to", "onnx", "--out", out], "exists and is not empty"),
-        (["--int8", "--out", str(tmp_path / "h")], "go with --to onnx"),
+        (["--int8", "--out", str(tmp_path / "h")], "need --to onnx"),
     ):
         assert main(["export", run, *words]) == 2
         assert what in " ".join(capsys.readouterr().err.split())
@@ -150,8 +150,8 @@ def test_a_graph_that_says_something_else_is_not_written(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is left behind."""
-    monkeypatch.setattr(ours, "parity", lambda *_: float("nan"))
-    with pytest.raises(ModelError, match="must say what the model says"):
+    monkeypatch.setattr(ours, "relative_difference", lambda *_: float("nan"))
+    with pytest.raises(ModelError, match="must give the outputs of the model"):
         to_onnx(language_bundle(tokenizer), tmp_path / "g")
     assert not (tmp_path / "g").exists()
 
@@ -165,7 +165,7 @@ def test_what_is_missing_is_named(tokenizer: Tokenizer, tmp_path: Path, monkeypa
 
 def test_a_task_with_other_labels_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Before anything is written."""
-    from warmstart.commands.export.command import export_onnx
+    from warmstart.commands.export import export_onnx
 
     task = load_task(write_task(tmp_path / "classification", "classification"))
     model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=False)

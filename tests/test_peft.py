@@ -11,6 +11,7 @@ import torch
 
 import warmstart as ws
 from helpers.foreign import folder_of, make_theirs, ragged
+from helpers.models import make_language_model
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.insertion import merge_adapters
 from warmstart.adapters.lora import LoraConfig
@@ -18,7 +19,9 @@ from warmstart.cli import main
 from warmstart.errors import ModelError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.peft import read_lora, write_lora
+from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings(
@@ -99,9 +102,9 @@ def test_a_round_trip_keeps_the_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"use_dora": True}, "must have use_dora False, but .* says True"),
-        ({"peft_type": "IA3"}, "must have peft_type 'LORA', but .* says 'IA3'"),
-        ({"r": 9}, r"lora_A of blocks.0.attention.qkv must be \(9, 32\), but \(3, 32\) came"),
+        ({"use_dora": True}, "use_dora must be False, but is True in"),
+        ({"peft_type": "IA3"}, "peft_type must be 'LORA', but is 'IA3' in"),
+        ({"r": 9}, r"lora_A of blocks.0.attention.qkv must have the shape \(9, 32\), but has \(3, 32\)"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -125,8 +128,24 @@ def test_another_models_lora_and_none_at_all_are_refused(tmp_path: Path) -> None
         read_lora(bundle, tmp_path / "a")
     with pytest.raises(ModelError, match="must share lora_A, but those of blocks.0.feedforward.inner differ"):
         read_lora(bundle, tmp_path / "b")
-    with pytest.raises(ModelError, match="one LoRA is needed, but this one has 0"):
+    with pytest.raises(ModelError, match="must have one LoRA, but this one has 0"):
         write_lora(from_huggingface(tmp_path / "base"), tmp_path / "c")
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_a_backbone_of_no_family_is_refused(
+    positions: str, tokenizer: Tokenizer, tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the settings that do not fit and another format, with exit code 2, and nothing is written."""
+    bundle = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, positions=positions, window=4, global_every=2), tokenizer)
+    insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
+    save(bundle, tmp_path / "m")
+    assert main(["export", str(tmp_path / "m"), "--to", "peft", "--out", str(tmp_path / "o")]) == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "the settings must be those of a model family" in printed
+    assert "window 4 instead of None" in printed
+    assert "export it with --to onnx" in printed
+    assert not (tmp_path / "o").exists()
 
 
 def test_the_commands(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:

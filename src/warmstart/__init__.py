@@ -25,7 +25,7 @@ _HOMES = {
     "Cost": "cost.cost",
     "CostConfig": "commands.cost",
     "CurveConfig": "commands.curve.command",
-    "ExportConfig": "commands.export.command",
+    "ExportConfig": "commands.export",
     "FineTuneConfig": "finetuning.config",
     "GenerateConfig": "generation.sampling",
     "ImportConfig": "commands.import_",
@@ -50,7 +50,7 @@ _HOMES = {
     "estimate_cost": "commands.cost",
     "curve": "commands.curve.command",
     "embed": "model.embed",
-    "export_model": "commands.export.command",
+    "export_model": "commands.export",
     "generate": "generation.generate",
     "import_model": "commands.import_",
     "interpolate": "finetuning.interpolation",
@@ -94,8 +94,8 @@ if TYPE_CHECKING:
     from warmstart.commands.cost import estimate_cost as estimate_cost
     from warmstart.commands.curve.command import CurveConfig as CurveConfig
     from warmstart.commands.curve.command import curve as curve
-    from warmstart.commands.export.command import ExportConfig as ExportConfig
-    from warmstart.commands.export.command import export_model as export_model
+    from warmstart.commands.export import ExportConfig as ExportConfig
+    from warmstart.commands.export import export_model as export_model
     from warmstart.commands.import_ import ImportConfig as ImportConfig
     from warmstart.commands.import_ import import_model as import_model
     from warmstart.commands.multitask.command import MultitaskConfig as MultitaskConfig

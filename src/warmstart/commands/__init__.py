@@ -122,9 +122,7 @@ COMMANDS = Registry(
         "import": Command(
             "commands.import_", "ImportConfig", "import_model", "read a pretrained model: GPT-2, BERT, Llama, ModernBERT ..."
         ),
-        "export": Command(
-            "commands.export.command", "ExportConfig", "export_model", "write a model in the form that transformers reads"
-        ),
+        "export": Command("commands.export", "ExportConfig", "export_model", "write a model for transformers, PEFT or ONNX"),
         "fetch": Command("commands.fetch", "FetchConfig", "fetch_data", "download a public data set, and verify its checksum"),
         "recipe": Command("commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another"),
     },

@@ -1,10 +1,9 @@
-"""Models that were made elsewhere: the commands ``import`` and ``export``, and ``load`` for both kinds of folder."""
+"""``import``: read a pretrained model in the Hugging Face format, or LoRA weights of PEFT, and save a bundle."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -21,39 +20,38 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import ImportLoraRecord
 from warmstart.run import provenance
-from warmstart.seeding import rng
 
 
 class ImportConfig(Config):
-    """Read a pretrained model in the Hugging Face form, and save it as a bundle that checks itself."""
+    """Read a pretrained model in the Hugging Face format, and save it as a bundle."""
 
     source: Positional[str]
-    """its folder (config.json, model.safetensors, tokenizer.json), or a hub's owner/name"""
+    """the model's folder (config.json, model.safetensors, tokenizer.json), or its owner/name on the hub"""
     out: str
     """folder of the bundle"""
     onto: str | None = None
-    """the source is a folder of peft's with LoRA weights: a bundle that they are put into"""
+    """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
     max_length: int | None = Field(None, gt=0)
-    """longest row, where positions are rotary; default: as the model says, but at most 8192"""
+    """maximum length, if positions are rotary; default: that of the model, at most 8192"""
 
 
 def import_model(config: ImportConfig) -> Bundle:
-    """The ``import`` command: read, say what came, save with a self-test."""
+    """The ``import`` command: read, describe, save with a self-test."""
     target = free_place(config.out)
     if config.onto:
         return _import_lora(config, config.onto)
-    came = import_folder(find_folder(config.source), config.max_length)
-    for line in describe(came):
+    imported = import_folder(find_folder(config.source), config.max_length)
+    for line in describe(imported):
         console.print(line, markup=False)
-    record = came.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
-    bundle = replace(came.bundle, history=(record,))
+    record = imported.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
+    bundle = replace(imported.bundle, history=(record,))
     save(bundle, target)
-    console.print(f"bundle: {target} (reloaded in a fresh process, outputs the same)", markup=False)
+    console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)", markup=False)
     return bundle
 
 
 def _import_lora(config: ImportConfig, model: str) -> Bundle:
-    """A bundle with the LoRA weights of a peft folder beside its own."""
+    """A bundle with the LoRA weights of a PEFT folder inserted."""
     bundle = load_model(model)
     lora = read_lora(bundle, config.source)
     record = ImportLoraRecord(
@@ -69,37 +67,22 @@ def _import_lora(config: ImportConfig, model: str) -> Bundle:
     return made
 
 
-@torch.inference_mode()
-def bundles_differ(one: Bundle, other: Bundle) -> float:
-    """The largest difference of two bundles' outputs on a few rows of random tokens that both know."""
-    size = min(one.tokenizer.vocab_size, other.tokenizer.vocab_size)
-    width = min(64, one.model.backbone.config.max_length)
-    ids = torch.from_numpy(rng(0, "parity").integers(0, size, (4, width)))
-    first, second = (bundle.model(ids) for bundle in (one, other))
-    shared = min(first.shape[-1], second.shape[-1])  # rows that were added on the way in are not written
-    return float((first[..., :shared] - second[..., :shared]).abs().max())
-
-
-def describe(came: Imported) -> list[str]:
-    """What came and what did not, one line each."""
-    bundle, family = came.bundle, FAMILIES[came.family]
-    shape, head = bundle.model.backbone.config, bundle.model.head
+def describe(imported: Imported) -> list[str]:
+    """What was imported and what was not, one line each."""
+    bundle, family = imported.bundle, FAMILIES[imported.family]
+    config, head = bundle.model.backbone.config, bundle.model.head
     count = sum(parameter.numel() for parameter in bundle.model.parameters())
-    gives = (
-        "a language head"
-        if not isinstance(head, EmbeddingHead)
-        else f"no language head: it gives embeddings ({head.config.pooling})"
-    )
+    kind = f"{head.config.kind} head" + (f", pooling {head.config.pooling}" if isinstance(head, EmbeddingHead) else "")
     specials, tokenizer = bundle.tokenizer.specials, bundle.tokenizer
     lines = [
-        f"family:  {family.title} ({came.family}): width {shape.width}, depth {shape.depth}, heads {shape.heads}",
-        f"came:    {len(bundle.model.weights())} tensors, {count:,} parameters; {gives}",
-        f"texts:   {tokenizer.token(specials.begin)} text {tokenizer.token(specials.eos)}, at most {shape.max_length:,} tokens",
+        f"family:   {family.title} ({imported.family}): width {config.width}, depth {config.depth}, heads {config.heads}",
+        f"imported: {len(bundle.model.weights())} tensors, {count:,} parameters; {kind}",
+        f"texts:    {tokenizer.token(specials.begin)} text {tokenizer.token(specials.eos)}, at most {config.max_length:,} tokens",
     ]
-    if came.left_out:
-        lines.append(f"left:    {', '.join(came.left_out)}")
-    if came.added:
-        lines.append(f"added:   {', '.join(came.added)} (their rows are the mean of all others)")
+    if imported.left_out:
+        lines.append(f"left out: {', '.join(imported.left_out)}")
+    if imported.added:
+        lines.append(f"added:    {', '.join(imported.added)} (their embeddings are the mean of all others)")
     if spare := bundle.model.backbone.vocab_size - tokenizer.vocab_size:
-        lines.append(f"spare:   {spare} rows of the embedding that no token has")
+        lines.append(f"spare:    {spare} rows of the embedding that belong to no token")
     return lines

@@ -1,7 +1,7 @@
-"""Foreign tensors into our model and back: one walk over our names, with a family's table beside it.
+"""Tensors of a Hugging Face model into our model and back: one walk over our names with a family's table.
 
-Import and export are the same walk in two directions. Parts of a matrix are put together row under row, and cut again; nothing is
-computed, so that a tensor that came in goes out with the same bits.
+Import and export are the same walk in two directions. Parts of a matrix are stacked by rows, and split again; nothing is
+computed, so an imported tensor is exported with the same bits.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ BY_TOKEN = ("backbone.embedding.weight", "head.weight", "head.bias")
 
 @dataclass(frozen=True)
 class Imported:
-    """A bundle, and what is worth saying of how it came."""
+    """An imported bundle, and what to report about the import."""
 
     bundle: Bundle
     family: str
     left_out: tuple[str, ...] = field(default=())
-    """tensors of the file that no part of our model reads"""
+    """tensors of the file that our model does not have"""
     added: tuple[str, ...] = field(default=())
-    """special tokens that the tokenizer lacked; their rows are the mean of all others"""
+    """special tokens that the tokenizer lacked; their embeddings are the mean of all others"""
 
 
 def from_huggingface(folder: str | Path) -> Bundle:
-    """The model in a folder of the Hugging Face form: ``config.json``, ``model.safetensors`` (or shards), ``tokenizer.json``.
+    """The model in a folder in the Hugging Face format: ``config.json``, ``model.safetensors`` (or shards), ``tokenizer.json``.
 
-    Raises ``ConfigError`` for a family that we do not have, ``ModelError`` for missing and unknown tensors and files, and
-    ``TokenizerError`` for a tokenizer that does not fit. Nothing of transformers is needed.
+    Raises ``ConfigError`` for an unknown family, ``ModelError`` for missing and unknown tensors and files, and ``TokenizerError``
+    for a tokenizer that does not fit. transformers is not needed.
     """
     return import_folder(Path(folder)).bundle
 
 
 def import_folder(place: Path, max_length: int | None = None) -> Imported:
-    """The same, with what was left out and what was added; ``max_length`` is the longest row, where positions are rotary."""
+    """The same, with what was left out and what was added; ``max_length`` is the maximum length, if positions are rotary."""
     theirs = read_json(place / "config.json")
     name = str(theirs.get("model_type"))
     family = FAMILIES[name]
@@ -78,14 +78,16 @@ def import_folder(place: Path, max_length: int | None = None) -> Imported:
 
 
 def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
-    """Our switches for their ``config.json``. Raises ``ModelError`` where it asks for something that we do not have."""
+    """Our settings for their ``config.json``. Raises ``ModelError`` for unsupported values."""
     for key, value in family.must.items():
-        if (came := theirs.get(key, value)) != value and came is not None:
-            raise ModelError(f"{key} must be {value!r} in a {family.title} model that is read here, but is {came!r}")
+        if (found := theirs.get(key, value)) != value and found is not None:
+            raise ModelError(f"{key} must be {value!r} in a {family.title} model, but is {found!r}; this model cannot be imported")
     ours = {name: theirs.get(setting.key, setting.default) for name, setting in family.settings.items()}
     if "activation" in ours:
         if ours["activation"] not in ACTIVATIONS:
-            raise ModelError(f"the activation must be one of {', '.join(ACTIVATIONS)}, but is {ours['activation']!r}")
+            raise ModelError(
+                f"the activation must be one of {', '.join(ACTIVATIONS)}, but is {ours['activation']!r}; it cannot be imported"
+            )
         ours["activation"] = ACTIVATIONS[ours["activation"]]
     if ours["feedforward"] is None:  # GPT-2's n_inner
         ours["feedforward"] = 4 * ours["width"]
@@ -97,7 +99,7 @@ def _with_length(config: BackboneConfig, max_length: int | None) -> BackboneConf
         return config
     if config.positions != "rotary":
         raise ModelError(
-            f"max_length is a choice where positions are rotary; this model has a table for {config.max_length}; leave it out"
+            f"max_length can be chosen only if positions are rotary, but this model has a table of {config.max_length}; remove it"
         )
     return config.model_copy(update={"max_length": max_length})
 
@@ -105,7 +107,7 @@ def _with_length(config: BackboneConfig, max_length: int | None) -> BackboneConf
 def from_tensors(
     family: Family, config: BackboneConfig, head: HeadConfig, stored: Mapping[str, Tensor], rows: int
 ) -> tuple[Model, tuple[str, ...]]:
-    """A model of their tensors, and the names of those left out. Raises ``ModelError`` that names missing and unknown ones."""
+    """A model made of their tensors, and the names of those left out. Raises ``ModelError`` for missing and unknown ones."""
     with torch.device("meta"):
         backbone = Backbone(config, rows)
         model = Model(backbone, make_head(head, config.width, backbone.embedding.weight), causal=family.causal)
@@ -116,11 +118,13 @@ def from_tensors(
     problems = [f"missing: {name}" for name in sorted(known - stored.keys())]
     problems += [f"unknown: {name}" for name in sorted(stored.keys() - known - set(left_out))]
     if problems:
-        raise ModelError(f"the tensors must be those of a {family.title} model of these settings, but {_some(problems)}")
+        raise ModelError(
+            f"the tensors must be those of a {family.title} model with these settings, but {_some(problems)}; copy the folder again"
+        )
     made = {name: _joined(family, name, [as_float(stored[one]) for one in names]) for name, names in wanted.items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in model.weights().items()}
     if odd := [f"{name} is {tuple(made[name].shape)}, not {shape}" for name, shape in shapes.items() if made[name].shape != shape]:
-        raise ModelError(f"the tensors must have the shapes that config.json asks for, but {_some(odd)}")
+        raise ModelError(f"the tensors must have the shapes that config.json specifies, but {_some(odd)}; copy the folder again")
     real = Backbone(config, rows)  # buffers are computed, not stored
     model = Model(real, make_head(head, config.width, real.embedding.weight), causal=family.causal)
     model.load_state_dict(made, strict=False)  # a tied head's weight is the embedding's; names were compared above
@@ -128,9 +132,9 @@ def from_tensors(
 
 
 def to_tensors(family: Family, model: Model, *, prefixed: bool, rows: int | None = None) -> dict[str, Tensor]:
-    """Their tensors of our model, the exact inverse of ``from_tensors``; with the family's prefix where a head goes along.
+    """Their tensors of our model, the exact inverse of ``from_tensors``; with the family's prefix if there is a head.
 
-    Of what has a row for each token, only the first ``rows`` are given.
+    Of tensors with a row for each token, only the first ``rows`` are returned.
     """
     made: dict[str, Tensor] = {}
     for name, tensor in model.weights().items():
@@ -170,7 +174,7 @@ def _flipped(family: Family, name: str) -> bool:
 
 
 def _sizes(name: str, config: BackboneConfig, rows: int) -> list[int]:
-    """Rows of each part of a matrix that they keep in several."""
+    """Rows of each part of a matrix that they store in parts."""
     if ".qkv." in name:
         return [heads * config.per_head for heads in (config.heads, config.groups, config.groups)]
     assert config.activation in GATED, name
@@ -191,12 +195,14 @@ def _table_name(family: Family, stored: Mapping[str, Tensor]) -> str:
     plain = f"{family.names['embedding']}.weight"
     found = [name for name in (family.prefix + plain, plain) if name in stored]
     if not found:
-        raise ModelError(f"the tensors must be those of a {family.title} model, but there is no {plain} among them")
+        raise ModelError(
+            f"the tensors must be those of a {family.title} model, but there is no {plain} among them; copy the folder again"
+        )
     return found[0]
 
 
 def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Tensor], place: Path) -> HeadConfig:
-    """The head that the file has: for words, for labels, or none, which gives embeddings (an embedding can be a head for words)."""
+    """The head in the file: language modelling (perhaps tied), classification, or none, which becomes an embedding head."""
     if (labels := labels_of(family, theirs)) is not None:
         dropout = read_settings(family, theirs).dropout
         return ClassificationHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout)
@@ -214,18 +220,18 @@ def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Te
 
 
 def labels_of(family: Family, theirs: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The label names of a classification model, in order; None where it is none. Raises ``ModelError`` for other heads."""
+    """The label names of a classification model, in order; None for other models. Raises ``ModelError`` for other heads."""
     architecture = (theirs.get("architectures") or [""])[0]
     if not architecture.endswith("ForSequenceClassification"):
         return None
     if not family.classify or theirs.get("problem_type") not in (None, "single_label_classification"):
         raise ModelError(
-            f"a classification head must be one that gives one label, as BERT's does, but this is a {architecture}; import its base"
+            f"a classification head must predict one label, as BERT's does, but this is a {architecture}; import its base model"
         )
     names = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(int(theirs.get("num_labels", 2)))}
     if len(names) < 2:
         raise ModelError(
-            f"a classification head needs two labels or more, but id2label names {list(names.values())}; import its base"
+            f"a classification head needs at least two labels, but id2label has {list(names.values())}; import its base model"
         )
     return tuple(str(names[key]) for key in sorted(names, key=int))
 
@@ -241,10 +247,10 @@ def _check_tokenizer(tokenizer: Tokenizer, rows: int) -> None:
 
 @torch.no_grad()
 def _grow(model: Model, size: int) -> None:
-    """Room for special tokens that the tokenizer lacked: rows that are the mean of all others, in place.
+    """Add rows for special tokens that the tokenizer lacked, in place: the mean of all others.
 
-    By Jensen's inequality the mean's score never exceeds the log of the mean of all exponentials, so that a new token takes at most
-    1 / V of the probability, whatever the state.
+    By Jensen's inequality the logit of the mean never exceeds the log of the mean of all exponentials, so that a new token takes at
+    most 1 / V of the probability, whatever the hidden state.
     """
     missing = size - model.backbone.vocab_size
     if missing <= 0:

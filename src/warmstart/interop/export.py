@@ -1,7 +1,7 @@
-"""A bundle written in the Hugging Face form, where its switches belong to a family.
+"""A bundle written in the Hugging Face format, if its settings belong to a model family.
 
-Whether they do is not a list of rules: the settings are written as the family would write them, and read again; what differs then
-is what the family cannot say, and is named. The tensors go through the same table as on the way in, backwards.
+Whether they do is not a list of rules: the settings are written as those of the family and read again. What differs then cannot be
+expressed in this family, and is named in the error. The tensors pass through the table of the import, backwards.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save as serialise
 
 from warmstart.adapters.insertion import inserted_adapters
@@ -26,6 +27,7 @@ from warmstart.interop.folder import POOLED, free_place, pooling_files
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
+from warmstart.seeding import rng
 from warmstart.storage import atomic_folder
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -33,11 +35,12 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
     """Write ``config.json``, ``model.safetensors``, ``tokenizer.json`` and its companion; returns the family's ``model_type``.
 
-    Raises ``ModelError`` that names the switch, the head or the inserted module for which no family has a word.
+    Raises ``ModelError`` that names the setting, the head or the inserted modules that no family has.
     """
     if extra := sorted({str(config.to_dict()["kind"]) for config in inserted_adapters(bundle.model)}):
         raise ModelError(
-            f"inserted modules have no place in this form, but {', '.join(extra)} came; fold LoRA in with merge_adapters(model)"
+            f"the Hugging Face format has no inserted modules, but this model has {', '.join(extra)}; merge LoRA with "
+            "merge_adapters(model), remove others with remove_adapters(model), or export with --to onnx"
         )
     name = family_for(bundle)
     family, origin = FAMILIES[name], _origin(bundle, name)
@@ -58,6 +61,17 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
     return name
 
 
+@torch.inference_mode()
+def output_difference(one: Bundle, other: Bundle) -> float:
+    """The largest difference of two bundles' outputs on a few rows of random tokens that both have."""
+    size = min(one.tokenizer.vocab_size, other.tokenizer.vocab_size)
+    width = min(64, one.model.backbone.config.max_length)
+    ids = torch.from_numpy(rng(0, "parity").integers(0, size, (4, width)))
+    first, second = (bundle.model(ids) for bundle in (one, other))
+    shared = min(first.shape[-1], second.shape[-1])  # rows that were added at import are not written
+    return float((first[..., :shared] - second[..., :shared]).abs().max())
+
+
 def family_for(bundle: Bundle, *, headless: bool = False) -> str:
     """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits.
 
@@ -68,30 +82,31 @@ def family_for(bundle: Bundle, *, headless: bool = False) -> str:
     nearest = min(odd, key=lambda name: len(odd[name]))
     if odd[nearest]:
         raise ModelError(
-            f"a model's switches must be those of a family to be written in this form, but beside {FAMILIES[nearest].title}, the "
-            f"nearest, this one has: {'; '.join(odd[nearest])}"
+            f"the settings must be those of a model family ({', '.join(FAMILIES)}), but compared with the nearest one, "
+            f"{FAMILIES[nearest].title}, this model has {'; '.join(odd[nearest])}; export it with --to onnx, which takes any model"
         )
     return nearest
 
 
 def misfits(bundle: Bundle, name: str, *, headless: bool = False) -> list[str]:
-    """What of a bundle this family has no word for, one phrase each; empty where it fits."""
+    """What of a bundle this family does not have, one phrase each; empty if it fits."""
     family, model = FAMILIES[name], bundle.model
     ours = _meaning(model.backbone.config)
     try:
         theirs = _meaning(read_settings(family, write_settings(family, name, bundle, {})))
     except (ConfigError, ModelError) as error:
         return [str(error)]
-    found = [f"{key} {ours[key]!r} instead of {theirs[key]!r}" for key in ours if ours[key] != theirs[key]]
+    # a setting that only one of them has, such as the base of rotary positions, follows from one in which they differ
+    found = [f"{key} {ours[key]!r} instead of {theirs[key]!r}" for key in ours if key in theirs and ours[key] != theirs[key]]
     if model.causal != family.causal:
-        found.append("it looks back only" if model.causal else "it looks both ways")
+        found.append("causal attention" if model.causal else "bidirectional attention")
     return found if headless else found + _head_misfits(bundle, family)
 
 
 def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
     head = bundle.model.head.config
     if head.kind not in family.architectures:
-        return [f"a head of the kind '{head.kind}'"]
+        return [f"a {head.kind} head"]
     wanted: dict[str, Any] = {}
     if isinstance(head, EmbeddingHeadConfig) and head.pooling not in POOLED:
         return [f"the pooling '{head.pooling}'"]
@@ -106,7 +121,7 @@ def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
 
 
 def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Their ``config.json`` for a bundle; keys of the model it came from (``origin``) that say nothing of its shape are kept."""
+    """Their ``config.json`` for a bundle; other keys of the imported model (``origin``) are kept."""
     ours, head = bundle.model.backbone.config, bundle.model.head.config
     made = {setting.key: getattr(ours, key) for key, setting in family.settings.items()}
     if "activation" in family.settings:
@@ -115,7 +130,7 @@ def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[st
         made[key] = origin.get(key) if origin.get(key) in words else next(iter(words), ours.activation)
     made |= dict(family.must) | family.rules.write(ours)
     length = family.settings["max_length"].key
-    if ours.positions == "rotary":  # a shorter reach was chosen on the way in; the model has more
+    if ours.positions == "rotary":  # a shorter maximum may have been chosen at import
         made[length] = max(made[length], origin.get(length, 0))
     if bundle.labels:
         made |= {"id2label": dict(enumerate(bundle.labels)), "label2id": {label: i for i, label in enumerate(bundle.labels)}}
@@ -130,22 +145,22 @@ def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[st
 
 
 def _meaning(config: BackboneConfig) -> dict[str, Any]:
-    """A backbone's settings with defaults spelled out, without those that say nothing beside the others."""
-    said = config.to_dict() | {"kv_heads": config.groups, "head_width": config.per_head}
-    said["qkv_bias"] = config.bias if config.qkv_bias is None else config.qkv_bias
-    silent = {"init_std"} | ({"rotary_base", "rotary_scaling"} if config.positions != "rotary" else set())
-    silent |= {"window_rotary_base", "global_every"} if config.window is None else set()
-    return {key: value for key, value in said.items() if key not in silent}
+    """A backbone's settings with defaults spelled out, without those that have no effect given the others."""
+    settings = config.to_dict() | {"kv_heads": config.groups, "head_width": config.per_head}
+    settings["qkv_bias"] = config.bias if config.qkv_bias is None else config.qkv_bias
+    unused = {"init_std"} | ({"rotary_base", "rotary_scaling"} if config.positions != "rotary" else set())
+    unused |= {"window_rotary_base", "global_every"} if config.window is None else set()
+    return {key: value for key, value in settings.items() if key not in unused}
 
 
 def _origin(bundle: Bundle, name: str) -> Mapping[str, Any]:
-    """The ``config.json`` that a bundle came with."""
+    """The ``config.json`` that a bundle was imported with."""
     found = [record.config for record in bundle.history if isinstance(record, ImportRecord) and record.family == name]
     return dict(found[0]) if found else {}
 
 
 def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:
-    """Rows of the embedding to write: without those that were added on the way in and are still alike, so never trained."""
+    """Rows of the embedding to write: without those that were added at import and are still equal, hence never trained."""
     table = bundle.model.backbone.embedding.weight
     before = int(origin.get("vocab_size", len(table)))
     added = table[before:]
@@ -153,7 +168,7 @@ def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:
 
 
 def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool, typed: bool) -> dict[str, bytes]:
-    """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it puts around texts what our pipeline puts there."""
+    """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it frames texts as our pipeline does."""
     spec = json.loads(tokenizer.to_json())
     spec["added_tokens"] = [token for token in spec["added_tokens"] if token["id"] < rows]
     specials = tokenizer.specials
@@ -161,9 +176,9 @@ def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool, typed: bo
         spec["post_processor"] = template(tokenizer, specials.eos, typed=typed)
     roles = {"pad": specials.pad, "unk": specials.unk, "eos": specials.eos, "sep": specials.eos, "mask": specials.mask}
     roles |= {"bos": specials.begin, "cls": specials.begin}
-    told = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}
-    told["tokenizer_class"] = "PreTrainedTokenizerFast"
+    names = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}
+    names["tokenizer_class"] = "PreTrainedTokenizerFast"
     return {
         "tokenizer.json": json.dumps(spec, ensure_ascii=False).encode(),
-        "tokenizer_config.json": json.dumps(told, indent=2).encode(),
+        "tokenizer_config.json": json.dumps(names, indent=2).encode(),
     }

@@ -1,11 +1,11 @@
-"""The families of foreign models, as tables: which of our switches they are, and what their tensors are called.
+"""The families of Hugging Face models as tables: their settings and the names of their tensors.
 
-A table is read in both directions, so what comes in can go out again. ``{i}`` is a block's number; a name without ``weight`` or
-``bias`` at its end stands for both; several names together are one matrix of ours, row under row (queries, keys, values; gate and
-value). ``settings`` joins our settings to the keys of their ``config.json``, with the value that a missing key stands for; what a
-table cannot say is in ``rules``: two small functions for a family, one for each direction.
+A table is read in both directions, so that an imported model can be exported again. ``{i}`` is the number of a block; a name
+without ``weight`` or ``bias`` at its end means both; several names are one matrix of ours, stacked by rows (queries, keys, values;
+gate and value). ``settings`` maps our settings to the keys of their ``config.json``, with the value of a missing key; what a table
+cannot express is in ``rules``: two small functions for a family, one for each direction.
 
-It moves no tensor: that is ``convert``.
+No tensor is moved here: see ``convert``.
 """
 
 from __future__ import annotations

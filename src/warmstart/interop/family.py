@@ -1,4 +1,4 @@
-"""What is written down of a family of foreign models; ``families`` holds the tables themselves."""
+"""What describes a family of models; ``families`` holds the tables themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Names = Mapping[str, str | tuple[str, ...]]
 
 
 class Setting(NamedTuple):
-    """A key of their ``config.json``, and the value that it has where it is missing."""
+    """A key of their ``config.json``, and the value of a missing key."""
 
     key: str
     default: Any
@@ -23,39 +23,39 @@ class Family:
     """Models of one architecture, whatever their size."""
 
     title: str
-    """how people call it"""
+    """its usual name"""
     causal: bool
-    """they write from left to right"""
+    """causal attention"""
     prefix: str
-    """stands before a backbone's names where the file has a head too"""
+    """precedes the backbone's names if the file has a head too"""
     fixed: Mapping[str, Any]
-    """switches that all members share"""
+    """settings that all members share"""
     settings: Mapping[str, Setting]
-    """our settings by their keys"""
+    """our settings -> their keys"""
     names: Names
-    """our parts of the backbone by their names"""
+    """our parts of the backbone -> their names"""
     head: Names
-    """our parts of the language head by their names"""
+    """our parts of the language head -> their names"""
     transform: Mapping[str, Any] = field(default_factory=dict)
     """settings of the language head"""
     classify: Names = field(default_factory=dict)
-    """our parts of the classification head by their names; none: their head is not of our kind"""
+    """our parts of the classification head -> their names; empty: we have no such head"""
     hidden: str = "none"
-    """the classification head's setting of that name; it reads the first token"""
+    """the classification head's setting of that name; the head reads the first token"""
     must: Mapping[str, Any] = field(default_factory=dict)
-    """keys that must have this value where they stand; another is a model that we do not have"""
+    """keys that must have this value if present; other values are not supported"""
     left_out: tuple[str, ...] = ()
     """patterns of tensors that are copies, buffers, or parts of another head"""
     flipped: tuple[str, ...] = ()
-    """parts whose matrices they keep transposed"""
+    """parts whose matrices are stored transposed"""
     tied: bool = True
     """their default for ``tie_word_embeddings``"""
     architectures: Mapping[str, str] = field(default_factory=dict)
-    """their classes by our heads"""
+    """our heads -> their classes"""
     rules: Rules = NO_RULES
 
 
 ACTIVATIONS = {
     "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh", "relu": "relu",
 }  # fmt: skip
-"""Their words for our activations; of several words for one, the first is written."""
+"""Their activations -> ours; of several names for one, the first is written."""

@@ -1,4 +1,4 @@
-"""What stands around a text, said to the ``tokenizers`` library: ``[EOS] text [EOS]``, ``[CLS] one [SEP] other [SEP]``."""
+"""The special tokens around a text, for the ``tokenizers`` library: ``[EOS] text [EOS]``, ``[CLS] one [SEP] other [SEP]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 def template(tokenizer: Tokenizer, last: int, *, typed: bool) -> dict[str, Any]:
     """A post-processor that frames texts and pairs as ``data.encode.encode`` does; ``last`` is the token that they end with.
 
-    With ``typed`` the second text of a pair is of kind 1.
+    With ``typed`` the second text of a pair has token type 1.
     """
     specials = tokenizer.specials
     names = {id_: tokenizer.token(id_) for id_ in (specials.begin, specials.eos, last)}
@@ -29,7 +29,7 @@ def template(tokenizer: Tokenizer, last: int, *, typed: bool) -> dict[str, Any]:
 
 
 def framed(tokenizer: Tokenizer, last: int, *, typed: bool) -> str:
-    """``tokenizer.json`` with that post-processor."""
+    """``tokenizer.json`` with this post-processor."""
     return json.dumps(
         json.loads(tokenizer.to_json()) | {"post_processor": template(tokenizer, last, typed=typed)}, ensure_ascii=False
     )

@@ -1,6 +1,6 @@
-"""From what a user names to a folder on this machine: a folder stays what it is, a hub's name is fetched.
+"""From what a user names to a folder on this machine: a folder is used as it is, a model of the hub is downloaded.
 
-The only file of this concern that uses the network, and only for a name that is no folder.
+The only file of this package that uses the network, and only for a name that is not a folder.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from warmstart.interop.folder import INDEX, WEIGHTS, shards_of
 from warmstart.storage import atomic_folder
 
 CACHE = Path.home() / ".cache" / "warmstart" / "models"
-"""where a hub's models are kept once they are fetched"""
+"""where downloaded models are kept"""
 ADDRESS = "https://huggingface.co/{name}/resolve/main/{file}"
-"""where the hub keeps the files of a model"""
+"""address of a model's file on the hub"""
 NEEDED = ("config.json", "tokenizer.json")
 WANTED = ("tokenizer_config.json", "special_tokens_map.json", "modules.json", "1_Pooling/config.json")
-"""read where they exist"""
+"""read if they exist"""
 
 
 def find_folder(source: str, cache: str | Path = CACHE) -> Path:
-    """The folder of a foreign model: ``source`` itself (``hf:`` before it is dropped), or what is fetched into ``cache``.
+    """The folder of a Hugging Face model: ``source`` itself, without ``hf:``, or its download in ``cache``.
 
-    Raises ``ModelError`` where it is neither a folder nor the name of a model that can be fetched.
+    Raises ``ModelError`` if it is neither a folder nor a model that can be downloaded.
     """
     name = source.removeprefix("hf:")
     if Path(name).is_dir():
         return Path(name)
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
         raise ModelError(
-            f"there is no folder {name}; give a model's folder (config.json, {WEIGHTS}, tokenizer.json) or a hub's owner/name"
+            f"there is no folder {name}; give a folder with config.json, {WEIGHTS} and tokenizer.json, or owner/name on the hub"
         )
     place = Path(cache) / name.replace("/", "--")
     if not place.is_dir():
@@ -55,18 +55,18 @@ def _fetch_all(name: str, folder: Path) -> None:
 
 
 def _fetch(name: str, file: str, folder: Path, *, needed: bool = True) -> bool:
-    """Fetch one file; whether it came. Raises ``ModelError`` where one that is ``needed`` does not."""
+    """Download one file; returns whether it exists. Raises ``ModelError`` if it is ``needed`` and cannot be downloaded."""
     pooch.get_logger().setLevel(logging.WARNING)
     target = folder / file
     try:
         pooch.retrieve(ADDRESS.format(name=name, file=file), None, fname=target.name, path=target.parent)
-    except Exception as error:  # the network and the host each raise their own kind
+    except Exception as error:  # network and host raise errors of many kinds
         target.unlink(missing_ok=True)
         if not needed and "404" in str(error):
             return False
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(
-            f"{name} is no folder here, and {file} of the hub's model of that name cannot be fetched: {reason}; "
-            "check the name and the network, or fetch the folder elsewhere and give its path"
+            f"{name} is not a folder, and {file} of this model cannot be downloaded from the hub: {reason}; "
+            "check the name and the network, or download the folder elsewhere and give its path"
         ) from None
     return True

@@ -1,13 +1,13 @@
-"""A bundle as one ONNX graph, from token ids to what the head says, for onnxruntime and whatever else runs such graphs.
+"""A bundle as one ONNX graph, from token ids to the head's output, for onnxruntime and other runtimes.
 
     model.onnx        input_ids (B, T) int64, attention_mask (B, T) int64 with 1 at real tokens, and token_type_ids (B, T) int64
-                      where the backbone tells the two texts of a pair apart -> what the head says
-    model.int8.onnx   the same with weights of 8 bits, where it is asked for
-    tokenizer.json    for the ``tokenizers`` library; it frames a text as the model was taught
-    config.json       label names, names of inputs and outputs, the longest row, the id of padding
+                      if the backbone has token types -> the head's output
+    model.int8.onnx   the same with 8-bit weights, if requested
+    tokenizer.json    for the ``tokenizers`` library; it frames a text as in training
+    config.json       label names, names of inputs and outputs, the maximum length, the id of padding
 
-Batch and length are free. Inserted modules and a calibrated temperature are part of the graph. The exporter and the runtime are an
-extra (``pip install 'warmstart[onnx]'``); nothing else imports them.
+Batch size and length are dynamic. Inserted modules and a calibrated temperature are part of the graph. The exporter and the
+runtime are an extra (``pip install 'warmstart[onnx]'``); nothing else imports them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from warmstart.storage import atomic_folder
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 TOLERANCE = 1e-4
 """largest difference of an output, as a share of the largest output"""
-EXACT, SMALL = "model.onnx", "model.int8.onnx"
+GRAPH, INT8_GRAPH = "model.onnx", "model.int8.onnx"
 
 
 class Graph(nn.Module):
-    """What is exported: a model, and what is made of its scores."""
+    """What is exported: a model and the predictions made from its logits."""
 
     def __init__(self, model: Model, temperature: float = 1.0) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Graph(nn.Module):
         self.temperature = temperature
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Ids, mask and kinds (B, T) int64 -> the outputs that the head names."""
+        """Token ids, attention mask and token type ids (B, T) int64 -> the outputs that the head names."""
         model, real = self.model, mask.bool()
         # the path that also returns weights has no branch on the length
         scores = model.head(
@@ -63,10 +63,10 @@ class Graph(nn.Module):
         return scores, model.head.predictions(scores / self.temperature)
 
 
-class Portable(nn.Module):
-    """A graph in onnxruntime that answers as the model answers: it can stand wherever a model is only asked.
+class OnnxModel(nn.Module):
+    """A graph in onnxruntime with the interface of a model, for inference alone.
 
-    Raises ``ConfigError`` where onnxruntime is missing.
+    Raises ``ConfigError`` if onnxruntime is missing.
     """
 
     def __init__(self, file: Path, model: Model) -> None:
@@ -79,7 +79,7 @@ class Portable(nn.Module):
         self.session = runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """Ids, mask and kinds (B, T) -> the head's scores."""
+        """Token ids, attention mask and token type ids (B, T) -> the head's logits."""
         mask = torch.ones_like(ids) if mask is None else mask.long()
         given = (ids, mask, torch.zeros_like(ids) if types is None else types)[: len(self.inputs)]
         first, *_ = self.session.run(None, {name: one.numpy() for name, one in zip(self.inputs, given, strict=True)})
@@ -87,25 +87,28 @@ class Portable(nn.Module):
 
 
 def inputs_of(model: Model) -> tuple[str, ...]:
-    """What a graph of this model is given."""
+    """The inputs of a graph of this model."""
     return INPUTS if model.backbone.config.token_types > 1 else INPUTS[:2]
 
 
 def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
     """Write the folder, open the graph in onnxruntime and compare.
 
-    Returns the largest difference, as a share of the largest output. Raises ``ModelError`` where the graph does not say what the
-    model says; nothing is left behind then.
+    Returns the largest difference, as a share of the largest output. Raises ``ModelError``, and
+    writes nothing, if it exceeds ``TOLERANCE``.
     """
     _needed("onnx", "onnxscript", "onnxruntime")
     model = bundle.model.eval()
     with atomic_folder(free_place(folder)) as aside:
-        _write_graph(bundle, aside / EXACT)
-        gap = parity(model, Portable(aside / EXACT, model))
+        _write_graph(bundle, aside / GRAPH)
+        gap = relative_difference(model, OnnxModel(aside / GRAPH, model))
         if not gap <= TOLERANCE:
-            raise ModelError(f"the graph must say what the model says, but differs by {gap:.2g} of the largest output")
+            raise ModelError(
+                f"the graph must give the outputs of the model, but differs by {gap:.2g} of the largest one; "
+                "try other versions of torch and onnxruntime"
+            )
         if int8:
-            _write_small(aside)
+            _write_int8(aside)
         (aside / "tokenizer.json").write_text(
             framed(bundle.tokenizer, _last(bundle), typed=model.backbone.config.token_types > 1), encoding="utf-8"
         )
@@ -114,19 +117,19 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
 
 
 @torch.inference_mode()
-def parity(model: nn.Module, other: nn.Module) -> float:
+def relative_difference(model: nn.Module, other: nn.Module) -> float:
     """The largest difference of outputs on ragged rows of random tokens, as a share of the largest output."""
     worst = 0.0
-    for row in probes(model):
+    for row in random_batches(model):
         one, two, mask = model(*row), other(*row), row[1]
-        if one.dim() == 3:  # what is said of padding is nobody's business
+        if one.dim() == 3:  # outputs at padding are never read
             one, two = one[mask], two[mask]
         worst = max(worst, float((one - two).abs().max() / one.abs().max().clamp(min=1e-6)))
     return worst
 
 
-def probes(model: Any) -> Iterator[tuple[Tensor, ...]]:
-    """Batches of 1, 2 and 4 ragged rows of random tokens, from one token to the longest row (at most 64): ids, mask, kinds."""
+def random_batches(model: Any) -> Iterator[tuple[Tensor, ...]]:
+    """Batches of 1, 2 and 4 ragged rows of 1 to 64 random tokens: token ids, attention mask, token type ids."""
     longest, draw = min(64, model.backbone.config.max_length), rng(0, "onnx")
     for rows, tokens in ((1, 1), (2, longest // 2 + 1), (4, longest)):
         ids = torch.from_numpy(draw.integers(0, model.backbone.vocab_size, (rows, tokens)))
@@ -154,18 +157,18 @@ def _write_graph(bundle: Bundle, file: Path) -> None:
         made.save(file)
 
 
-def _write_small(folder: Path) -> None:
-    """Weights as whole numbers from -127 to 127, with a scale for each tensor; what flows between is measured as it comes."""
+def _write_int8(folder: Path) -> None:
+    """Weights as integers from -127 to 127 with a scale for each tensor; activations are quantised dynamically."""
     quantise = _needed("onnxruntime.quantization")
-    graph = _needed("onnx").load(folder / EXACT)
-    del graph.graph.value_info[:]  # shapes that the exporter noted; the quantiser turns weights round, and would stumble over them
+    graph = _needed("onnx").load(folder / GRAPH)
+    del graph.graph.value_info[:]  # shapes noted by the exporter: the quantiser transposes weights, which contradicts them
     with _quiet():
-        quantise.quantize_dynamic(graph, folder / SMALL, weight_type=quantise.QuantType.QInt8)
+        quantise.quantize_dynamic(graph, folder / INT8_GRAPH, weight_type=quantise.QuantType.QInt8)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter speaks of its own affairs: parts of torchvision that are not installed, words that it will give up one day."""
+    """Hides what the exporter reports of itself: missing parts of torchvision, deprecations."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "root")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
@@ -180,7 +183,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _last(bundle: Bundle) -> int:
-    """The token that a text ends with."""
+    """The token at the end of a text."""
     specials = bundle.tokenizer.specials
     return specials.cls if getattr(bundle.model.head.config, "pooling", "") == "appended" else specials.eos
 

@@ -1,13 +1,13 @@
-"""LoRA's low-rank pairs to and from a folder of the peft library: ``adapter_config.json`` and ``adapter_model.safetensors``.
+"""LoRA's low-rank pairs to and from a folder of the PEFT library: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
-The names are those of the families' tables. Two libraries cut the matrices differently, and every difference is exact algebra:
+The names are those of the families' tables. The libraries split the matrices differently, and every conversion is exact algebra:
 
-- peft has one pair for GPT-2's fused queries, keys and values; ours may have one each. Ours are written as one pair of their ranks'
-  sum: the ``A`` stand one below the other, the ``B`` on a diagonal.
-- peft has a pair each for Llama's gate and value; ours has one for both. It is written twice with the same ``A`` and half of ``B``
-  each; two pairs that do not share their ``A`` cannot be read.
+- PEFT has one pair for GPT-2's fused queries, keys and values; we may have one for each. Ours are written as one pair whose rank is
+  the sum of theirs: the ``A`` are stacked, the ``B`` are on a block diagonal.
+- PEFT has a pair for Llama's gate and one for its value; we have one for both. It is written twice, with the same ``A`` and half of
+  ``B`` each; two pairs that do not share their ``A`` cannot be read.
 
-What it does not read: DoRA, ranks that differ from layer to layer, trained biases, other adapters. Each is refused by name.
+DoRA, ranks that differ between layers, trained biases and other adapters are not read. Each is refused by name.
 """
 
 from __future__ import annotations
@@ -34,54 +34,60 @@ from warmstart.model.bundle import Bundle
 from warmstart.storage import atomic_folder
 
 BEFORE = "base_model.model."
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PARTS = {"attention.qkv": "qkv", "attention.out": "out", "feedforward.inner": "feedforward", "feedforward.out": "feedforward"}
-"""linear layers of a block, and what LoRA's targets call them"""
-MUST: Mapping[str, Any] = {
+"""linear layers of a block -> their name among LoRA's targets"""
+REQUIRED: Mapping[str, Any] = {
     "peft_type": "LORA", "use_dora": False, "use_rslora": False, "bias": "none", "rank_pattern": {}, "alpha_pattern": {},
     "modules_to_save": None, "lora_bias": False, "layer_replication": None,
 }  # fmt: skip
-"""what their settings must say; a missing key says it"""
+"""values that the settings must have; they are the defaults of missing keys"""
 
 
 def read_lora(bundle: Bundle, folder: str | Path) -> LoraConfig:
-    """Insert the low-rank pairs of a peft folder into a bundle's backbone, in place.
+    """Insert the low-rank pairs of a PEFT folder into a bundle's backbone, in place.
 
-    ``merge_adapters`` folds them into the weights, ``remove_adapters`` removes them.
-
-    Raises ``ModelError`` for what is no plain LoRA, and for tensors that this model has no place for.
+    ``merge_adapters`` folds them into the weights, ``remove_adapters`` removes them. Raises ``ModelError`` for anything but plain
+    LoRA, and for tensors of layers that this model does not have.
     """
     place = Path(folder)
-    told = read_json(place / CONFIG)
-    for key, value in MUST.items():
-        if (came := told.get(key, value)) != value and came:
-            raise ModelError(f"a plain LoRA must have {key} {value!r}, but {place / CONFIG} says {came!r}")
+    settings = read_json(place / ADAPTER_CONFIG)
+    for key, value in REQUIRED.items():
+        if (found := settings.get(key, value)) != value and found:
+            raise ModelError(
+                f"only plain LoRA is read: {key} must be {value!r}, but is {found!r} in {place / ADAPTER_CONFIG}; "
+                "merge the adapter in PEFT and import the whole model"
+            )
     family, backbone = FAMILIES[family_for(bundle, headless=True)], bundle.model.backbone
     places = {theirs: (host, target) for theirs, host, target in _places(family, backbone.config.depth)}
-    found: dict[tuple[str, str], list[tuple[Tensor, Tensor]]] = {}
-    for path, pair in _pairs(read_tensor_file(place / WEIGHTS)).items():
+    pairs_of: dict[tuple[str, str], list[tuple[Tensor, Tensor]]] = {}
+    for path, pair in _pairs(read_tensor_file(place / ADAPTER_WEIGHTS)).items():
         name = path.removeprefix(family.prefix)
         if name not in places:
-            raise ModelError(f"every low-rank pair must belong to a block of this {family.title} model, but {path} does not")
-        found.setdefault(places[name], []).append(pair)
-    targets = tuple(dict.fromkeys(target for _, target in found))
+            raise ModelError(
+                f"every low-rank pair must belong to a block of this {family.title} model, but {path} does not; "
+                "give the model it was trained on"
+            )
+        pairs_of.setdefault(places[name], []).append(pair)
+    targets = tuple(dict.fromkeys(target for _, target in pairs_of))
     config = LoraConfig.build(
-        {"rank": told["r"], "alpha": told["lora_alpha"], "targets": targets, "dropout": told.get("lora_dropout", 0.0)}, CONFIG
+        {"rank": settings["r"], "alpha": settings["lora_alpha"], "targets": targets, "dropout": settings.get("lora_dropout", 0.0)},
+        ADAPTER_CONFIG,
     )
-    insert_adapter(backbone, config, seed=0)  # pairs begin at zero: those that are not in the file add nothing
-    for (host, target), pairs in found.items():
+    insert_adapter(backbone, config, seed=0)  # pairs start at zero: those that are not in the file add nothing
+    for (host, target), pairs in pairs_of.items():
         _fill(backbone.get_submodule(host), target, pairs, host)
     return config
 
 
 def write_lora(bundle: Bundle, folder: str | Path) -> None:
-    """Write a bundle's LoRA as peft reads it, for the transformers model that ``to_huggingface`` writes of the bundle without it.
+    """Write a bundle's LoRA as PEFT reads it; its base is what ``to_huggingface`` writes of the bundle without LoRA.
 
-    Raises ``ModelError`` where there is none, or several of different settings.
+    Raises ``ModelError`` if there is none, or several with different settings, and if no model family fits.
     """
     loras = [config for config in inserted_adapters(bundle.model.backbone) if isinstance(config, LoraConfig)]
     if len(loras) != 1:
-        raise ModelError(f"a model with one LoRA is needed, but this one has {len(loras)}; adapt it with the scheme lora")
+        raise ModelError(f"the model must have one LoRA, but this one has {len(loras)}; adapt it with --scheme lora")
     name = family_for(bundle, headless=True)
     family = FAMILIES[name]
     prefix = family.prefix if bundle.model.head.config.kind == "language-modeling" else ""
@@ -94,19 +100,21 @@ def write_lora(bundle: Bundle, folder: str | Path) -> None:
                 ends.add(theirs.split("{i}.")[1])
     rank = max(len(down) for down, _ in pairs.values())
     tensors: dict[str, Tensor] = {}
-    for path, (down, up) in pairs.items():  # peft has one rank for all: zeros fill up those of fewer
+    for path, (down, up) in pairs.items():  # PEFT has one rank for all: smaller ones are padded with zeros
         missing = rank - len(down)
         tensors[f"{path}.lora_A.weight"] = nn.functional.pad(down, (0, 0, 0, missing))
         tensors[f"{path}.lora_B.weight"] = nn.functional.pad(up, (0, missing))
-    told = {
+    settings = {
         "peft_type": "LORA", "task_type": None, "base_model_name_or_path": None, "r": rank, "bias": "none",
         "target_modules": rf".*\.\d+\.({'|'.join(map(re.escape, sorted(ends)))})",
         "lora_alpha": loras[0].alpha / loras[0].rank * rank,
         "lora_dropout": loras[0].dropout, "fan_in_fan_out": bool(family.flipped), "inference_mode": True,
     }  # fmt: skip
     with atomic_folder(free_place(folder)) as aside:
-        (aside / CONFIG).write_text(json.dumps(told, indent=2), encoding="utf-8")
-        (aside / WEIGHTS).write_bytes(serialise({key: tensor.contiguous() for key, tensor in tensors.items()}, {"format": "pt"}))
+        (aside / ADAPTER_CONFIG).write_text(json.dumps(settings, indent=2), encoding="utf-8")
+        (aside / ADAPTER_WEIGHTS).write_bytes(
+            serialise({key: tensor.contiguous() for key, tensor in tensors.items()}, {"format": "pt"})
+        )
 
 
 def _places(family: Family, depth: int) -> Iterator[tuple[str, str, str]]:
@@ -125,16 +133,20 @@ def _pairs(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     for key, tensor in tensors.items():
         path, _, end = key.removeprefix(BEFORE).partition(".lora_")
         if end not in ("A.weight", "B.weight"):
-            raise ModelError(f"a LoRA's tensors must be lora_A and lora_B of linear layers, but {key} came")
+            raise ModelError(
+                f"the tensors of LoRA must be the lora_A and lora_B of linear layers, but {key} is not; only plain LoRA is read"
+            )
         found.setdefault(path, {})[end[0]] = as_float(tensor)
     if halves := sorted(path for path, pair in found.items() if len(pair) < 2):
-        raise ModelError(f"a low-rank pair needs both lora_A and lora_B, but {', '.join(halves)} has one")
+        raise ModelError(
+            f"a low-rank pair needs both lora_A and lora_B, but one is missing of {', '.join(halves)}; copy the file again"
+        )
     return {path: (pair["A"], pair["B"]) for path, pair in found.items()}
 
 
 @torch.no_grad()
 def _fill(host: nn.Module, target: str, pairs: list[tuple[Tensor, Tensor]], name: str) -> None:
-    """Give an inserted pair the weights that were read."""
+    """Copy the weights that were read into an inserted pair."""
     down = pairs[0][0]
     if any(not torch.equal(other, down) for other, _ in pairs):
         raise ModelError(
@@ -146,13 +158,14 @@ def _fill(host: nn.Module, target: str, pairs: list[tuple[Tensor, Tensor]], name
         weight = lora.get_parameter(f"{linear}.weight")
         if weight.shape != tensor.shape:
             raise ModelError(
-                f"{linear} of {name} must be {tuple(weight.shape)}, but {tuple(tensor.shape)} came; it is another model's"
+                f"{linear} of {name} must have the shape {tuple(weight.shape)}, but has {tuple(tensor.shape)}; "
+                "give the model it was trained on"
             )
         weight.copy_(tensor)
 
 
 def _written(family: Family, block: nn.Module, part: str) -> dict[str, tuple[Tensor, Tensor]]:
-    """Their paths of the pairs in one part of a block, each with (A, B); see the top of this file for what is cut or joined."""
+    """Their paths of the pairs in one part of a block, each with (A, B); see the top of this file for what is split or joined."""
     theirs = family.names[f"blocks.{{i}}.{part}"]
     host = block.get_submodule(part)
     pairs = {

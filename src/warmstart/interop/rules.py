@@ -1,6 +1,6 @@
-"""What a table cannot say of a family's settings: values that are computed from others, in both directions.
+"""What a table cannot express of a family's settings: values that are computed from others, in both directions.
 
-``read`` gives switches of ours from their settings, ``write`` keys of theirs from ours.
+``read`` computes our settings from theirs, ``write`` their keys from ours.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError
 
 LONGEST = 8192
-"""rotary positions have no end of their own, but tables and caches are made for the longest row: by default it is at most this"""
+"""the maximum length with rotary positions, unless another is requested: they have none of their own, but caches need one"""
 
 
 class Rules(NamedTuple):
-    """One function a direction."""
+    """One function for each direction."""
 
     read: Callable[[Mapping[str, Any], dict[str, Any]], dict[str, Any]]
-    """their settings, and ours as the table gives them -> switches of ours"""
+    """their settings, and ours according to the table -> more settings of ours"""
     write: Callable[[BackboneConfig], dict[str, Any]]
     """our settings -> keys of theirs"""
 
@@ -28,7 +28,7 @@ NO_RULES = Rules(lambda _theirs, _ours: {}, lambda _ours: {})
 
 
 def _offset(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """The first token stands after the padding's row: pad 1 -> offset 2, and two of the table's rows are no positions."""
+    """Positions start after the row of the padding token: pad 1 -> offset 2, and two rows of the table are not positions."""
     offset = theirs.get("pad_token_id", 1) + 1
     return {"position_offset": offset, "max_length": ours["max_length"] - offset}
 
@@ -42,11 +42,13 @@ ROBERTA_RULES = Rules(
 
 
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of rotary positions, whichever of the two spellings a file has."""
-    told = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
-    found = {"rope_theta": theirs.get("rope_theta", 10_000.0), "rope_type": told.get("type", "default"), **told}
+    """The settings of rotary positions, in either of the two spellings."""
+    given = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
+    found = {"rope_theta": theirs.get("rope_theta", 10_000.0), "rope_type": given.get("type", "default"), **given}
     if found["rope_type"] not in ("default", "llama3"):
-        raise ModelError(f"rotary positions must be plain or stretched as in llama3, but this model's are '{found['rope_type']}'")
+        raise ModelError(
+            f"the scaling of rotary positions must be none or llama3, but is '{found['rope_type']}'; this model cannot be imported"
+        )
     return found
 
 
@@ -78,7 +80,9 @@ def _modernbert_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[st
         wide = [i for i, kind in enumerate(kinds) if kind == "full_attention"]
         every = wide[1] if len(wide) > 1 else max(len(kinds), 1)
         if wide != list(range(0, len(kinds), every)):
-            raise ModelError(f"the blocks that see all tokens must come at even distances, the first among them; they are {wide}")
+            raise ModelError(
+                f"blocks with global attention must be evenly spaced from the first on, but are {wide}; it cannot be imported"
+            )
     rope = theirs.get("rope_parameters") or {}
     wide_base = rope.get("full_attention", {}).get("rope_theta", theirs.get("global_rope_theta", 160_000.0))
     near_base = rope.get("sliding_attention", {}).get("rope_theta", theirs.get("local_rope_theta") or 10_000.0)

@@ -1,0 +1,157 @@
+"""``export``: write a model for other tools, read it back and compare; on a task, report the score and speed of each form."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from torch import nn
+from tyro.conf import Positional
+
+from warmstart.adapters.insertion import inserted_adapters, merge_adapters
+from warmstart.adapters.lora import LoraConfig
+from warmstart.config import Config
+from warmstart.console import console, print_table
+from warmstart.data.encode import Encoded
+from warmstart.data.task import Task
+from warmstart.errors import ConfigError, DataError
+from warmstart.interop.convert import from_huggingface
+from warmstart.interop.export import output_difference, to_huggingface
+from warmstart.interop.families import FAMILIES
+from warmstart.interop.load import load_model
+from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, to_onnx
+from warmstart.interop.peft import write_lora
+from warmstart.model.bundle import Bundle
+from warmstart.stats.formatting import file_size, percent
+from warmstart.tasks import check_task_type, task_type_of
+from warmstart.tasks.load import load_task
+from warmstart.tasks.task_type import TaskType
+
+TIMED = 500
+"""number of test texts that are timed, at most"""
+ROUNDS = 3
+
+
+class ExportConfig(Config):
+    """Write a model in a format that other tools read."""
+
+    model: Positional[str]
+    """a bundle, or a run's folder"""
+    out: str
+    """folder to create"""
+    to: Literal["hf", "peft", "onnx"] = "hf"
+    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; peft: the LoRA weights alone; onnx: one
+    graph from token ids to the head's output, for onnxruntime"""
+    int8: bool = False
+    """onnx: also write the graph with 8-bit weights"""
+    task: str | None = None
+    """onnx: the task's manifest (YAML); reports the score and the speed of each form on its test split"""
+
+
+class Form(NamedTuple):
+    """One form of a model on a task's test split."""
+
+    name: str
+    score: float
+    changed: int
+    """number of predictions that differ from the model's"""
+    seconds: float
+    """for the timed texts: the median of alternating rounds"""
+    size: int
+    """bytes on disk"""
+
+
+def export_model(config: ExportConfig) -> Path:
+    """The ``export`` command: merge LoRA, write, read back and compare."""
+    if config.to != "onnx" and (config.int8 or config.task):
+        raise ConfigError(f"--int8 and --task need --to onnx, but --to is {config.to}; remove them")
+    bundle = load_model(config.model)
+    if config.to == "peft":
+        write_lora(bundle, config.out)
+        console.print(
+            f"{config.out}: LoRA weights for PEFT; export the model before LoRA with `--to hf` as their base", markup=False
+        )
+        return Path(config.out)
+    if config.to == "onnx":
+        return export_onnx(bundle, Path(config.out), config.task, int8=config.int8)
+    if any(isinstance(adapter, LoraConfig) for adapter in inserted_adapters(bundle.model)):
+        merge_adapters(bundle.model)
+    name = to_huggingface(bundle, config.out)
+    gap = output_difference(bundle, from_huggingface(config.out))
+    console.print(f"{config.out}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}", markup=False)
+    return Path(config.out)
+
+
+def export_onnx(bundle: Bundle, folder: Path, manifest: str | None, *, int8: bool) -> Path:
+    """Write, compare, print. Raises ``DataError`` if the task is not the one that the model was adapted to."""
+    task = load_task(manifest) if manifest else None
+    if task is not None:
+        _check_task(bundle, task)
+    gap = to_onnx(bundle, folder, int8=int8)
+    console.print(
+        f"{folder / GRAPH}: read back by onnxruntime, outputs differ by at most {gap:.2g} of the largest one", markup=False
+    )
+    if task is not None:
+        _print_forms(task, compare_forms(bundle, task, [folder / GRAPH, *[folder / INT8_GRAPH] * int8]))
+    elif int8:
+        gap = relative_difference(bundle.model, OnnxModel(folder / INT8_GRAPH, bundle.model))
+        console.print(
+            f"{folder / INT8_GRAPH}: outputs differ by up to {gap:.2g} of the largest one; --task shows the effect on predictions",
+            markup=False,
+        )
+    return folder
+
+
+def compare_forms(bundle: Bundle, task: Task, files: list[Path]) -> list[Form]:
+    """The model and its graphs on the test split; timed in alternating rounds."""
+    task_type, pad = task_type_of(task), bundle.tokenizer.specials.pad
+    encoded = task_type.encode(bundle.model, bundle.tokenizer, task.test.texts)
+    models: dict[str, nn.Module] = {"warmstart": bundle.model} | {file.name: OnnxModel(file, bundle.model) for file in files}
+    sizes = {"warmstart": sum(4 * tensor.numel() for tensor in bundle.model.weights().values())}
+    sizes |= {file.name: file.stat().st_size for file in files}
+    values = {name: task_type.predict(model, encoded, pad) for name, model in models.items()}  # type: ignore[arg-type]
+    seconds = _timed(task_type, models, encoded.take(np.arange(min(TIMED, len(encoded)))), pad)
+    rows = {name: task_type.describe(value, task.test.texts, bundle.labels, 1) for name, value in values.items()}
+    return [
+        Form(
+            name,
+            task_type.scores(task.test, values[name], task).score(task.metric),
+            sum(_differ(one, other) for one, other in zip(rows["warmstart"], rows[name], strict=True)),
+            seconds[name],
+            sizes[name],
+        )
+        for name in models
+    ]
+
+
+def _print_forms(task: Task, forms: list[Form]) -> None:
+    texts = min(TIMED, len(task.test))
+    rows = [(form.name, percent(form.score), form.changed, f"{texts / form.seconds:,.0f}", file_size(form.size)) for form in forms]
+    header = ("form", task.metric, "changed", "texts/s", "size")
+    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", rows, header)
+
+
+def _check_task(bundle: Bundle, task: Task) -> None:
+    if check_task_type(bundle, task) and bundle.labels != task.labels:
+        raise DataError(
+            f"the task must be the one that the model was adapted to, but the model has the labels {list(bundle.labels)}, "
+            f"and '{task.name}' has {list(task.labels)}"
+        )
+
+
+def _timed(task_type: TaskType, models: dict[str, nn.Module], encoded: Encoded, pad: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(ROUNDS):
+        for name, model in models.items():
+            start = time.perf_counter()
+            task_type.predict(model, encoded, pad)  # type: ignore[arg-type]
+            times[name].append(time.perf_counter() - start)
+    return {name: float(np.median(seconds)) for name, seconds in times.items()}
+
+
+def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two predictions differ, whatever their probabilities; numbers differ from a thousandth on."""
+    first, second = (next(value for name, value in row.items() if name != "words") for row in (one, other))
+    return abs(first - second) > 1e-3 * abs(first) if isinstance(first, float) else bool(first != second)
