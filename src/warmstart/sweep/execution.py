@@ -1,4 +1,4 @@
-"""How trials are run: each on its own, over the workers of joblib, or of whichever of its backends is chosen around the call."""
+"""How trials are run: independently of each other, by joblib's workers or by the joblib backend in force."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Ranking:
 def rank(methods: Sequence[Method], runs: SweepRuns, default_rate: float) -> Ranking:
     """All methods, best first; of equally good learning rates, the one nearest to ``default_rate`` is chosen.
 
-    Baselines on all texts are deterministic: one seed stands for all.
+    A baseline on all texts is deterministic, so one trial is enough.
     """
     found = {method: rank_method(method, runs, default_rate) for method in methods}
     ranked = [one for one in found.values() if one]

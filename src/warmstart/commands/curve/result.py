@@ -163,7 +163,7 @@ class CurveResult:
         if found is None:
             return []
         inside = found.predicted.low <= found.score <= found.predicted.high
-        verdict = "inside the interval" if inside else "outside the interval, so the extrapolation is unreliable"
+        verdict = "inside the 90% interval" if inside else "outside the 90% interval, so the extrapolation is unreliable"
         return [
             f"Predicted from the smaller numbers of labels alone, the score with {found.labels:,} labels is "
             f"{percent_interval(*found.predicted)}; measured: {percent(found.score)}, {verdict}."

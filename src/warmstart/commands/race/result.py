@@ -69,12 +69,12 @@ class RaceResult:
 
     @property
     def recommended(self) -> RankedMethod:
-        """The method with the fewest seconds per run within the noise of the best."""
+        """The method within the noise of the best that needs the fewest seconds per run."""
         return self._cheapest(lambda one: one.seconds + one.method.continued_pretraining_seconds)
 
     @property
     def smallest(self) -> RankedMethod:
-        """The method with the fewest bytes per task within the noise of the best; a baseline only if there is no other."""
+        """The method within the noise of the best that needs the fewest bytes per task; a baseline only if there is no other."""
         return self._cheapest(lambda one: math.inf if one.method.family == "baseline" else float(one.runs[0].disk))
 
     def _cheapest(self, cost: Callable[[RankedMethod], float]) -> RankedMethod:
@@ -123,15 +123,13 @@ class RaceResult:
     def _better_on_test(self) -> list[str]:
         """Methods that are better on the test texts than the best on validation."""
         findings = []
-        for row in self.differences:
-            gap, lead = row.difference, row.ranked.validation - self.best.validation
-            if gap.mean > 0 and row.significant:
-                by, validation = (
-                    points_interval(gap.mean, gap.low, gap.high),
-                    f"also better: {points(lead)}" if lead > 0 else "not better",
-                )
-                names = f"{row.ranked.name} is better than {self.best.name}"
-                findings.append(f"On the test texts, {names}: {by}; on validation it was {validation}.")
+        for one, gap, _ in [row for row in self.differences if row.significant and row.difference.mean > 0]:
+            lead = one.validation - self.best.validation
+            on_validation = f"also better: {points(lead)}" if lead > 0 else "not better"
+            findings.append(
+                f"On the test texts, {one.name} is better than {self.best.name}: "
+                f"{points_interval(gap.mean, gap.low, gap.high)}; on validation it was {on_validation}."
+            )
         return findings
 
     def _failed_runs(self) -> list[str]:
