@@ -17,7 +17,7 @@ VARIANTS = {
     "untied head": replace(OURS, head={"tied": False}),
     "z-loss, 1e-4": replace(OURS, z_loss=1e-4),
     "rows grow from 64 tokens": replace(OURS, lengths=True),
-    "RMS norms, no biases": replace(OURS, backbone={"norm_kind": "rms", "bias": False}),
+    "RMS norms, no biases": replace(OURS, backbone={"norm_type": "rms", "bias": False}),
     "SwiGLU of the same size": replace(OURS, backbone={"activation": "swiglu", "feedforward": 688}),
     "queries and keys normalised": replace(OURS, backbone={"qk_norm": True}),
 }

@@ -21,7 +21,7 @@ SWITCHES = [
     {},
     {"norm": "post", "positions": "sinusoidal", "activation": "relu", "scale_embeddings": True},
     {"positions": "learned", "activation": "gelu-tanh"},
-    {"norm_kind": "rms", "activation": "swiglu", "bias": False},
+    {"norm_type": "rms", "activation": "swiglu", "bias": False},
     {"attention": "synthesizer", "positions": "learned"},
 ]
 IDS = torch.tensor([[7, 31, 45, 12, 59, 30]])

@@ -41,7 +41,7 @@ from warmstart.types import Batch
 
 SWITCHES = {
     "norm": ("pre", "post"),
-    "norm_kind": ("layer", "rms"),
+    "norm_type": ("layer", "rms"),
     "positions": ("sinusoidal", "learned", "rotary"),
     "attention": ("dot-product", "synthesizer"),
     "activation": ("relu", "gelu", "swiglu"),
@@ -54,8 +54,8 @@ LANGUAGE = [LMHeadConfig(tied=tied, bias=bias) for tied in (True, False) for bia
 KINDS = [*LANGUAGE, ClassificationHeadConfig(classes=3)]
 FOREIGN = [
     {"norm": "post", "positions": "learned", "embedding_norm": True, "token_types": 2, "position_offset": 2},
-    {"norm_kind": "rms", "activation": "swiglu", "bias": False, "heads": 4, "kv_heads": 2, "head_width": 8, "qk_norm": True},
-    {"norm_kind": "rms", "activation": "swiglu", "bias": False, "qkv_bias": True, "heads": 4, "kv_heads": 1},
+    {"norm_type": "rms", "activation": "swiglu", "bias": False, "heads": 4, "kv_heads": 2, "head_width": 8, "qk_norm": True},
+    {"norm_type": "rms", "activation": "swiglu", "bias": False, "qkv_bias": True, "heads": 4, "kv_heads": 1},
     {"bias": False, "activation": "geglu", "embedding_norm": True, "first_norm": False, "window": 4, "global_every": 3},
 ]
 """the switches of BERT and RoBERTa, Qwen3, Qwen2, ModernBERT"""

@@ -21,8 +21,7 @@ from warmstart.errors import ModelError
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.model.bundle import Bundle
-from warmstart.model.calibration import Calibration
+from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head

@@ -461,7 +461,7 @@ def test_what_came_in_goes_out_and_transformers_reads_it(pair: tuple[str, Any, B
     ("switches", "head", "causal", "said"),
     [
         ({"positions": "learned", "activation": "gelu-tanh"}, {}, True, ""),
-        ({"norm_kind": "rms", "activation": "swiglu", "bias": False}, {"tied": False}, True, ""),
+        ({"norm_type": "rms", "activation": "swiglu", "bias": False}, {"tied": False}, True, ""),
         (
             {"positions": "sinusoidal"},
             {},

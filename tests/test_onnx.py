@@ -26,8 +26,7 @@ from warmstart.heads import make_head
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop import onnx as ours
 from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx
-from warmstart.model.bundle import Bundle
-from warmstart.model.calibration import Calibration
+from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model
 from warmstart.tasks import TASK_TYPES
@@ -40,7 +39,7 @@ runtime = pytest.importorskip("onnxruntime", reason="pip install 'warmstart[onnx
 
 TEXTS = ["She holds the cat.", "I", "He rubs the river and the river holds him. [MASK] 1912 [EOS]", ""]
 SWITCHES = {
-    "rotary": {"positions": "rotary", "norm_kind": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
+    "rotary": {"positions": "rotary", "norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
     "post": {"norm": "post", "embedding_norm": True, "positions": "learned", "token_types": 2},
     "synthesizer": {"attention": "synthesizer", "activation": "relu"},
     "window": {"positions": "rotary", "window": 2, "global_every": 2, "activation": "geglu"},

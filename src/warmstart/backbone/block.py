@@ -17,7 +17,7 @@ GATED = ("swiglu", "geglu")
 
 def make_norm(config: BackboneConfig) -> nn.Module:
     """The normalisation that the config names, over the last dimension of (B, T, D)."""
-    if config.norm_kind == "rms":
+    if config.norm_type == "rms":
         return nn.RMSNorm(config.width, eps=config.norm_eps)
     return nn.LayerNorm(config.width, eps=config.norm_eps, bias=config.bias)
 

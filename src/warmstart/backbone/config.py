@@ -18,6 +18,7 @@ class BackboneConfig(Config):
 
     renamed: ClassVar[dict[str, str]] = {
         "max_tokens": "max_length",
+        "norm_kind": "norm_type",
         "types": "token_types",
         "rotary_stretch": "rotary_scaling",
         "window_base": "window_rotary_base",
@@ -41,7 +42,7 @@ class BackboneConfig(Config):
     """context length: the most tokens that the backbone reads at once (T)"""
     norm: Advanced[Literal["pre", "post"]] = "pre"
     """normalise before each branch (GPT-2) or after each sum (the 2017 Transformer)"""
-    norm_kind: Advanced[Literal["layer", "rms"]] = "layer"
+    norm_type: Advanced[Literal["layer", "rms"]] = "layer"
     """layer norm or RMS norm"""
     norm_eps: Advanced[float] = Field(1e-5, gt=0)
     """what norms add to the variance, for stability"""

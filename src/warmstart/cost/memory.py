@@ -130,7 +130,7 @@ def activation_bytes(config: BackboneConfig, length: int, *, bfloat16: bool) -> 
     """
     product = 2 if bfloat16 else FLOAT32
     width, inner, row = config.width, config.feedforward, config.heads * length
-    norms = 2 * (FLOAT32 * width + FLOAT32 * width + 4) if config.norm_kind == "rms" else 2 * (FLOAT32 * width + 8)
+    norms = 2 * (FLOAT32 * width + FLOAT32 * width + 4) if config.norm_type == "rms" else 2 * (FLOAT32 * width + 8)
     forward = {"relu": 1, "swiglu": 4, "geglu": 4}.get(config.activation, 2) * inner * product
     drops = bool(config.dropout)
     total = norms + 6 * width * product + forward + drops * 2 * width * product

@@ -110,7 +110,7 @@ def evaluate_form(text: str, **sizes: int) -> tuple[str, int]:
 def closed_forms(config: BackboneConfig) -> dict[str, str]:
     """The closed form of every part of a backbone, in letters; those of the blocks are for one block."""
     bias = config.bias
-    norm = "2 D" if bias and config.norm_kind == "layer" else "D"
+    norm = "2 D" if bias and config.norm_type == "layer" else "D"
     attention = _attention_form(config)
     if config.attention == "synthesizer":  # its hidden layer always has a bias
         attention = f"3 D D + {3 if bias else 1} D + K T + T"

@@ -14,8 +14,7 @@ import numpy as np
 from warmstart.data.splits import stratified_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, ModelError
-from warmstart.model.bundle import Bundle
-from warmstart.model.calibration import Calibration
+from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.model import Model
 from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature

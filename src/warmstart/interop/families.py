@@ -59,7 +59,7 @@ _LLAMA = Family(
     title="Llama, SmolLM",
     causal=True,
     prefix="model.",
-    fixed={"norm_kind": "rms", "activation": "swiglu", "bias": False},
+    fixed={"norm_type": "rms", "activation": "swiglu", "bias": False},
     settings={
         "width": Setting("hidden_size", 4096),
         "depth": Setting("num_hidden_layers", 32),

@@ -5,14 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import Field
+
+from warmstart.config import Config
 from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
-from warmstart.model.calibration import Calibration
 from warmstart.model.history import AnswersRecord, ContinuedPretrainingRecord, LanguageRecord, Record
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
+
+
+class Calibration(Config):
+    """How far the confidence of a model can be trusted, measured after training on texts that were not trained on."""
+
+    temperature: float = Field(1.0, gt=0)
+    """logits are divided by it (Guo et al. 2017)"""
+    held_out: tuple[tuple[float, bool], ...] = ()
+    """confidence and correctness of the prediction for texts that chose nothing; thresholds are found on them"""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import BundleError, UncheckedWarning
 from warmstart.heads import head_config, make_head
-from warmstart.model.bundle import Bundle
-from warmstart.model.calibration import Calibration
+from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.card import card
 from warmstart.model.history import read_record
 from warmstart.model.model import Model

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Task
     from warmstart.finetuning.finetune import FineTuneResult
-    from warmstart.model.calibration import Calibration
+    from warmstart.model.bundle import Calibration
     from warmstart.stats.calibration import ReliabilityBin
     from warmstart.stats.comparison import Comparison
     from warmstart.stats.scores import Scores
