@@ -1,4 +1,4 @@
-"""The public interface: every name that is listed exists, and every link of the documents leads somewhere."""
+"""The public interface: every name that is listed exists, the reference is complete, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import warmstart
+from warmstart.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,11 +29,25 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = warmstart.pretrian
 
 
+def pages() -> list[Path]:
+    """Every document."""
+    return [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))]
+
+
 def test_files_named_in_the_documents_exist() -> None:
-    """Links of the README and of the documents lead somewhere."""
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    """Links lead somewhere, and so do paths of source files."""
+    for page in pages():
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for path in re.findall(r"`((?:\w+/)+\w+\.(?:py|yaml))`", page.read_text()):
+            assert (ROOT / path).exists() or (ROOT / "src" / "warmstart" / path).exists(), f"{page.name} names {path}"
+
+
+def test_the_reference_is_complete() -> None:
+    """docs/reference.md lists every command and every public name."""
+    page = (ROOT / "docs" / "reference.md").read_text()
+    assert not [name for name in COMMANDS if f"`{name}`" not in page]
+    assert not [name for name in warmstart.__all__ if name != "__version__" and f"`ws.{name}" not in page]
 
 
 def test_the_architecture_names_every_concern() -> None:

@@ -67,4 +67,5 @@ def help_of(settings: ast.AST) -> Iterator[ast.expr]:
 
 
 if __name__ == "__main__":
+    GOLDEN.parent.mkdir(exist_ok=True)
     GOLDEN.write_text(all_sentences(), encoding="utf-8")
