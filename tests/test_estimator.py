@@ -143,18 +143,18 @@ def test_the_encoder_feeds_other_estimators(origin: Bundle) -> None:
     assert states.shape == (60, 16) == (60, len(encoder.get_feature_names_out()))
     assert make_pipeline(TextEncoder(origin, layer=1), LogisticRegression(max_iter=1000)).fit(TEXTS, Y).score(TEXTS, Y) > 0.8
     assert not np.allclose(states, TextEncoder(origin, layer=0).fit_transform(TEXTS))
-    with pytest.raises(ModelError, match=r"the layer must lie in -1..2, but is 3"):
+    with pytest.raises(ModelError, match=r"layer must be from -1 to 2, but is 3"):
         TextEncoder(origin, layer=3).fit(TEXTS)
 
 
 @pytest.mark.parametrize(
     ("texts", "labels", "said"),
     [
-        ("one text", ["a"], "a list of texts is needed, but one text came"),
-        (["a", None], ["a", "b"], "every text must be a string, but None came"),
-        ([["a", "b"]], ["a"], "a flat list of texts is needed, but an array of shape"),
-        ([], [], "at least one text is needed"),
-        (["a", "b", "c"], ["a", "b"], "3 texts and 2 labels came"),
+        ("one text", ["a"], "texts must be a list, but are one string"),
+        (["a", None], ["a", "b"], "every text must be a string, but one is None"),
+        ([["a", "b"]], ["a"], "texts must be a flat list, but have the shape"),
+        ([], [], "there must be at least one text"),
+        (["a", "b", "c"], ["a", "b"], "3 texts and 2 labels"),
         (["a", "b"], ["x", "x"], "every label is"),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_regressor_learns_numbers(origin: Bundle, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict(TEXTS), said)
     search = GridSearchCV(TextRegressor(origin, **QUICK), {"epochs": [1, 2]}, cv=2).fit(TEXTS, numbers)
     assert search.predict(TEXTS).shape == (60,)
-    with pytest.raises(ModelError, match="a TextClassifier needs a classification model, but"):
+    with pytest.raises(ModelError, match="TextClassifier needs a classification model, but"):
         TextClassifier.load(tmp_path / "b")
     with pytest.raises(DataError, match="finite number"):
         model.fit(TEXTS, np.where(Y == "cat", np.nan, 1.0))

@@ -1,4 +1,4 @@
-"""What estimators that learn have in common: a backbone in, a scheme, seeds, and the best of the runs kept.
+"""What the estimators that train share: a backbone, a scheme, several seeds, and the best run.
 
 Letters: N texts.
 """
@@ -36,19 +36,18 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     """A backbone fine-tuned on labelled texts.
 
     - ``backbone``: a bundle, or the folder of one or of a run, or ``hf:FOLDER``
-    - ``scheme``: how it adapts ("full", "lp-ft", "lora+scalar-mix" …)
-    - ``learning_rate``, ``epochs``, ``batch``: of a run; without ``epochs`` it is ten, and at least 200 steps
-    - ``pooling``: which state of a text the head reads
-    - ``validation``: the share of the texts that chooses the kept weights; it is not trained on
-    - ``seeds``: so many runs, of which the one that is best on validation is kept; ``random_state`` is the first seed, or
-      where it is drawn from
+    - ``scheme``: how it is adapted ("full", "lp-ft", "lora+scalar-mix" …)
+    - ``learning_rate``, ``epochs``, ``batch``: of each run; without ``epochs``, ten epochs and at least 200 steps
+    - ``pooling``: which hidden state of a text the head reads
+    - ``validation``: the fraction of the texts that chooses the kept weights; they are not trained on
+    - ``seeds``: number of runs, of which the best on validation is kept; ``random_state`` is the first seed, or a generator of it
     - ``settings``: any other field of ``FineTuneConfig``, as nested dictionaries
 
     After ``fit``: ``bundle_``, and ``validation_scores_``, one for each seed.
     """
 
     task_type: ClassVar[str]
-    """the type of the tasks that it learns"""
+    """the type of its tasks"""
     metric: ClassVar[Any]
     """what chooses the kept weights and the kept run"""
 
@@ -78,16 +77,16 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         self.settings = settings
 
     def save(self, folder: str | Path) -> Path:
-        """Keep the fitted model as a bundle; every command and ``load`` read it."""
+        """Save the fitted model as a bundle, for every command and for ``load``."""
         check_is_fitted(self)
         return save(self.bundle_, folder)
 
     @classmethod
     def load(cls: type[Self], folder: str | Path) -> Self:
-        """A fitted estimator from a bundle or a run's folder, ``warmstart adapt``'s too; its labels are names."""
+        """A fitted estimator from a bundle or the folder of a run, also one of ``warmstart adapt``; its labels are strings."""
         bundle = load_bundle(find_bundle(folder))
         if (name := task_type_for(bundle).name) != cls.task_type:
-            raise ModelError(f"a {cls.__name__} needs a {cls.task_type} model, but {folder} holds a {name} model")
+            raise ModelError(f"{cls.__name__} needs a {cls.task_type} model, but {folder} has a {name} model; load it with ws.load")
         made = cls(str(folder))
         made.bundle_, made.validation_scores_ = bundle, np.array([])
         if bundle.labels:
@@ -99,7 +98,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         return text_tags(super().__sklearn_tags__())
 
     def _learn(self, examples: Split, labels: tuple[str, ...], unlabelled: Sequence[str] | None = None) -> None:
-        """Fit: cut off what chooses, go on with pretraining where it is asked for, run every seed, keep the best."""
+        """Fit: hold out the validation texts, continue pretraining if requested, run every seed, keep the best."""
         origin, config, first = as_bundle(self.backbone), self._config(), self._first_seed()
         task = self._task(examples, labels, first)
         if unlabelled is not None or make_scheme(config.scheme, config.options).continued_pretraining:
@@ -113,13 +112,13 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         self.bundle_ = Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, record))
 
     def _first_seed(self) -> int:
-        """``random_state`` as scikit-learn means it: a number is itself, a generator or None gives one, another at every fit."""
-        generator = check_random_state(self.random_state)  # refuses what is neither
+        """``random_state`` as in scikit-learn: a number is the seed; a generator or None draws another one at every fit."""
+        generator = check_random_state(self.random_state)  # raises for anything else
         drawn = self.random_state is None or isinstance(self.random_state, np.random.RandomState)
         return int(generator.randint(2**31 - 1) if drawn else self.random_state)  # type: ignore[arg-type]
 
     def _task(self, examples: Split, labels: tuple[str, ...], seed: int) -> Task:
-        """What trains and what chooses. Nothing is tested: what chooses stands in for a test split, unreported."""
+        """The training and validation texts. The validation texts also serve as the test split, which is never reported."""
         kept, held_out = stratified_split(strata(examples.labels), self.validation, seed)
         held = examples.take(held_out)
         return Task("texts", labels, examples.take(kept), held, held, metric=self.metric, type=self.task_type)

@@ -29,15 +29,15 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
     def fit(self, texts: Sequence[str], y: Sequence[Any], *, unlabelled: Sequence[str] | None = None) -> TextClassifier:
         """Fine-tune on N texts with their labels, of any type that can be sorted.
 
-        With ``unlabelled`` texts, pretraining goes on with them and the labelled texts first, where a pilot says that it pays
-        (see ``finetuning.continued``). Raises ``DataError`` for what is no text.
+        With ``unlabelled`` texts, pretraining first continues on them and on the labelled texts, if a pilot shows that it helps
+        (see ``finetuning.continued``). Raises ``DataError`` for inputs that are not texts.
         """
         texts, labels = as_texts(texts), column_or_1d(y, warn=True)
         check_classification_targets(labels)
         one_each(texts, labels, "labels")
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise DataError(f"at least two classes are needed, but every label is {self.classes_[0]!r}")
+            raise DataError(f"there must be at least two classes, but every label is {self.classes_[0]!r}")
         self._learn(Split(tuple(texts), numbers.astype(np.int64)), tuple(str(name) for name in self.classes_), unlabelled)
         return self
 
@@ -47,5 +47,5 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
         return predict(self.bundle_, as_texts(texts)).probabilities  # type: ignore[return-value]
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:
-        """(N,) the likeliest class of each text."""
+        """(N,) the most likely class of each text."""
         return self.classes_[self.predict_proba(texts).argmax(axis=1)]

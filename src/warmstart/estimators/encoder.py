@@ -1,4 +1,4 @@
-"""Texts to the states of a frozen backbone: what another estimator can learn from.
+"""Texts to hidden states of a frozen backbone, as features for other estimators.
 
 Letters: N texts, D width, L depth.
 """
@@ -24,10 +24,9 @@ from warmstart.tasks import TASK_TYPES
 
 
 class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Texts to the pooled states of a frozen backbone.
+    """Texts to the pooled hidden states of a frozen backbone.
 
-    ``layer``: 0 for the embedding, then each block's sum up to L; all are normalised as a mix reads them. -1, as L, is what heads
-    read.
+    ``layer``: 0 for the embedding, 1 to L for the blocks; all are normalised as in a scalar mix. -1 is L, which heads read.
     """
 
     def __init__(self, backbone: str | Path | Bundle = "", *, pooling: str = "mean", layer: int = -1) -> None:
@@ -36,12 +35,12 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.layer = layer
 
     def fit(self, texts: Sequence[str], y: Any = None) -> TextEncoder:
-        """Load the backbone; the texts teach it nothing."""
+        """Load the backbone; nothing is learned from the texts."""
         bundle = as_bundle(self.backbone)
         depth = bundle.model.backbone.config.depth
         if not -1 <= self.layer <= depth:
-            raise ModelError(f"the layer must lie in -1..{depth}, but is {self.layer}")
-        head = ClassificationHeadConfig(classes=2, pooling=POOLINGS.known(self.pooling))  # its scores are not read
+            raise ModelError(f"layer must be from -1 to {depth}, but is {self.layer}")
+        head = ClassificationHeadConfig(classes=2, pooling=POOLINGS.known(self.pooling))  # its logits are not used
         self.reader_ = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, ("0", "1"))
         return self
 
@@ -54,7 +53,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return found[:, self.layer].numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """``state0`` … as other transformers of scikit-learn name theirs."""
+        """The names ``state0``, ``state1``, …, one for each column."""
         check_is_fitted(self)
         return np.array([f"state{i}" for i in range(self.reader_.model.backbone.config.width)], dtype=object)
 

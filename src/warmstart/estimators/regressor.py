@@ -19,17 +19,19 @@ from warmstart.tasks.predict import predict
 class TextRegressor(RegressorMixin, Adapted):  # type: ignore[misc]
     """A backbone fine-tuned to give each text a number; its settings are those of ``Adapted``.
 
-    ``score`` is R²; the head learns numbers around 0 with spread 1 and says them in the units of ``y``.
+    ``score`` is R²; the head is trained on standardised targets and predicts in the units of ``y``.
     """
 
     task_type: ClassVar = "regression"
     metric: ClassVar = "r2"
 
     def fit(self, texts: Sequence[str], y: Sequence[float]) -> TextRegressor:
-        """Fine-tune on N texts with their numbers. Raises ``DataError`` for what is no text, or no finite number."""
+        """Fine-tune on N texts with their numbers. Raises ``DataError`` for other inputs."""
         texts, numbers = as_texts(texts), np.asarray(y, dtype=np.float64)
         if numbers.ndim != 1 or not np.isfinite(numbers).all():
-            raise DataError(f"each text needs one finite number, but an array of shape {numbers.shape} came, or one with gaps")
+            raise DataError(
+                f"targets must be one finite number per text, but have the shape {numbers.shape} or contain NaN or infinity"
+            )
         one_each(texts, numbers, "numbers")
         self._learn(Split(tuple(texts), numbers), ())
         return self

@@ -1,4 +1,4 @@
-"""What estimators are handed, made sure of."""
+"""Checks of the inputs of estimators."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from warmstart.model.files import find_bundle, load_bundle
 
 
 def as_texts(texts: Any) -> list[str]:
-    """A sequence of strings as a list; raises ``DataError`` where it is one string, or holds what is no text."""
+    """A sequence of strings as a list; raises ``DataError`` for a single string and for other elements."""
     if isinstance(texts, str | bytes):
-        raise DataError("a list of texts is needed, but one text came; write [text]")
+        raise DataError("texts must be a list, but are one string; write [text]")
     flat = list(np.asarray(texts, dtype=object).ravel()) if np.ndim(texts) < 2 else None
     if flat is None:
-        raise DataError(f"a flat list of texts is needed, but an array of shape {np.shape(texts)} came; give one column")
+        raise DataError(f"texts must be a flat list, but have the shape {np.shape(texts)}; select one column")
     if strange := [text for text in flat if not isinstance(text, str)]:
-        raise DataError(f"every text must be a string, but {strange[0]!r} came")
+        raise DataError(f"every text must be a string, but one is {strange[0]!r}; remove or convert it")
     if not flat:
-        raise DataError("at least one text is needed, but none came")
+        raise DataError("there must be at least one text, but there are none; give some")
     return [str(text) for text in flat]
 
 
 def as_words(texts: Any) -> list[tuple[str, ...]]:
     """A sequence of texts, each of which is a sequence of words; raises ``DataError`` for anything else."""
     if isinstance(texts, str | bytes) or not len(texts):
-        raise DataError("a list of texts is needed, each a list of words; write [['a', 'word']]")
+        raise DataError("texts must be a list of lists of words; write [['a', 'word']]")
     for words in texts:
         if isinstance(words, str | bytes) or not len(words) or not all(isinstance(word, str) for word in words):
-            raise DataError(f"every text must be a list of words, but {words!r} came; split it first")
+            raise DataError(f"every text must be a list of words, but one is {words!r}; split it first")
     return [tuple(map(str, words)) for words in texts]
 
 
 def as_bundle(backbone: str | Path | Bundle) -> Bundle:
-    """The bundle itself, or the one in a folder; ``hf:FOLDER`` is a model in the Hugging Face form."""
+    """The bundle itself, or the one in a folder; ``hf:FOLDER`` is a model in the Hugging Face format."""
     if isinstance(backbone, Bundle):
         return backbone
     return from_huggingface(find_folder(str(backbone))) if str(backbone).startswith("hf:") else load_bundle(find_bundle(backbone))
 
 
 def one_each(texts: Sized, targets: Sized, noun: str) -> None:
-    """Raise ``DataError`` where there are not as many targets as texts; ``noun`` names several of them."""
+    """Raise ``DataError`` unless there are as many targets as texts; ``noun`` is what they are called."""
     if len(texts) != len(targets):
-        raise DataError(f"there must be as many {noun} as texts, but {len(texts)} texts and {len(targets)} {noun} came")
+        raise DataError(f"there must be as many {noun} as texts, but there are {len(texts)} texts and {len(targets)} {noun}")
 
 
 def text_tags(tags: Any) -> Any:
-    """scikit-learn's tags of what takes texts, not tables of numbers."""
+    """scikit-learn's tags of an estimator whose input is texts, not a table of numbers."""
     tags.input_tags = replace(tags.input_tags, string=True, two_d_array=False, one_d_array=True)
     return tags
