@@ -115,7 +115,7 @@ def test_manifests_of_answers(manifest: Path) -> None:
     assert (len(task.train), len(task.validation), len(task.test)) == (28, 4, 4)
     assert load_answer_task(manifest).train == task.train
     manifest.write_text(manifest.read_text() + "limit: 3\n")
-    with pytest.raises(ConfigError, match="'labels' and 'limit' do not apply to written answers"):
+    with pytest.raises(ConfigError, match="'labels' and 'limit' do not apply to generated answers"):
         load_answer_task(manifest)
 
 

@@ -69,6 +69,6 @@ def test_the_quickstart_in_small(tmp_path: Path) -> None:
     small = ["--tokens", "20000", "--labels", "32", "--epochs", "1", "--seeds", "1", "--packages", "sympy", "networkx"]
     assert main(["quickstart", "--out", str(tmp_path / "q"), *small]) == 0
     page = (tmp_path / "q" / "report.html").read_text()
-    assert "What transfer bought" in page
+    assert "What transfer brought" in page
     for bundle in ("pretrained", "bundle"):
         assert main(["doctor", str(tmp_path / "q" / bundle)]) == 0

@@ -92,8 +92,8 @@ class BackboneConfig(Config):
         if not self.first_norm and not (self.embedding_norm and self.norm == "pre"):
             raise ValueError("first_norm can only be off in a pre-norm backbone with embedding_norm")
         special = {"head_width": None, "kv_heads": None, "qk_norm": False, "window": None, "qkv_bias": None}
-        if self.attention == "synthesizer" and (odd := [name for name, plain in special.items() if getattr(self, name) != plain]):
-            raise ValueError(f"synthesizer attention has no queries and keys, so leave out {', '.join(odd)}")
+        if self.attention == "synthesizer" and (extra := [name for name, plain in special.items() if getattr(self, name) != plain]):
+            raise ValueError(f"synthesizer attention has no queries and keys, so leave out {', '.join(extra)}")
         return self
 
     @property

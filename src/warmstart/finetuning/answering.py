@@ -1,4 +1,4 @@
-"""Training a language model to answer questions in writing.
+"""Training a language model to generate answers to questions.
 
 Letters: N questions.
 """

@@ -1,4 +1,4 @@
-r"""Questions with written answers, and how a language model is trained on them and answers them.
+r"""Questions whose answers are generated as text, and how a language model is trained on them and answers them.
 
     name: birthplaces
     source: {pattern: '^(?P<text>[^\t]+)\t(?P<label>.+)$'}       # the manifest of a labelled task; the label is the answer
@@ -69,7 +69,7 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
     """
     file, spec = read_spec(path)
     if spec.labels or spec.limit:
-        raise ConfigError(f"{file}: 'labels' and 'limit' do not apply to written answers; remove them")
+        raise ConfigError(f"{file}: 'labels' and 'limit' do not apply to generated answers; remove them")
     try:
         train = AnsweredQuestions(*map(tuple, read_sources(spec.train, file.parent)))
         given, splits = len(train), {}

@@ -20,7 +20,7 @@ def write_quickstart_page(result: QuickstartResult, config: Config, folder: Path
     metric = last.task.metric
     chart = Figure("by-labels", f"{metric} on the test split by the number of labels.", label_counts_chart(rows, metric))
     report = Report(
-        "What transfer bought: documentation areas",
+        "What transfer brought: documentation areas",
         f"With {len(last.task.train)} labels: {last.findings[0]}",
         tuple((f"{name}, {count} labels", percent(mean)) for name, count, mean, _, _ in rows if name != "majority"),
         (
