@@ -1,4 +1,4 @@
-"""What the documents and the model cards show works: Python snippets run at a tiny size, command lines parse."""
+"""What the documents and the model cards show works: Python snippets run at a tiny size, command lines and manifests parse."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from helpers.bundles import classifier, language_bundle
 from helpers.models import SENTENCES, make_backbone
@@ -28,7 +29,7 @@ from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.run import save_settings
-from warmstart.tasks.load import save_task
+from warmstart.tasks.load import TaskSpec, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -147,6 +148,14 @@ def test_a_command_line_of_a_document_parses(page: str, line: str, folder: Path,
     """Its flags exist and its values are valid."""
     monkeypatch.chdir(folder)
     assert parse_line(line) is not None, page
+
+
+def test_the_manifests_of_the_documents_are_valid() -> None:
+    """Every YAML block describes a task."""
+    blocks = [(page, block) for page, text in PAGES.items() for block in re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)]
+    assert blocks
+    for page, block in blocks:
+        TaskSpec.build(yaml.safe_load(block), page)
 
 
 def test_every_flag_that_a_document_names_exists(capsys: pytest.CaptureFixture[str]) -> None:

@@ -307,7 +307,7 @@ class PruneRecord(LanguageRecord):
 
 
 class ImportRecord(LanguageRecord):
-    """``warmstart import`` of a model in the Hugging Face form."""
+    """``warmstart import`` of a model in the Hugging Face format."""
 
     type: Literal["import"] = "import"
     family: str
