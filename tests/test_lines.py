@@ -65,10 +65,13 @@ def test_nothing_need_be_held_out(text: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_quickstart_in_small(tmp_path: Path) -> None:
-    """All of it, on two libraries' documentation: a pretrained and an adapted bundle that are whole, and the page."""
+    """Two libraries' documentation: bundles that are whole, and a page whose headline begins with the strongest rival."""
     small = ["--tokens", "20000", "--labels", "32", "--epochs", "1", "--seeds", "1", "--packages", "sympy", "networkx"]
     assert main(["quickstart", "--out", str(tmp_path / "q"), *small]) == 0
     page = (tmp_path / "q" / "report.html").read_text()
-    assert "What transfer brought" in page
+    assert "What transfer bought" in page
+    comparison = load_bundle(tmp_path / "q" / "bundle").history[-1].comparison
+    rival = max(comparison.methods[1:], key=lambda method: method.mean).name
+    assert rival in page.partition("With 32 labels: ")[2][: len("No significant difference between pretrained and ") + len(rival)]
     for bundle in ("pretrained", "bundle"):
         assert main(["doctor", str(tmp_path / "q" / bundle)]) == 0

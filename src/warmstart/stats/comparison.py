@@ -150,8 +150,9 @@ class Comparison:
         return sorted(self.rows, key=lambda row: -row.interval.mean)
 
     def findings(self) -> list[str]:
-        """The first method against each of the others, one sentence each."""
-        return [found.sentence for found in compare_pairs([(self.rows[0], other) for other in self.rows[1:]])]
+        """The first method against each of the others, the strongest first, one sentence each."""
+        others = [row for row in self.ranked() if row is not self.rows[0]]
+        return [found.sentence for found in compare_pairs([(self.rows[0], other) for other in others])]
 
     HEADER: ClassVar = ("method", "score (95% over seeds)", "seconds", "trained parameters", "note")
     """names the columns of ``table``"""

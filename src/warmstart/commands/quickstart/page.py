@@ -20,8 +20,8 @@ def write_quickstart_page(result: QuickstartResult, config: Config, folder: Path
     metric = last.task.metric
     chart = Figure("by-labels", f"{metric} on the test split by the number of labels.", label_counts_chart(rows, metric))
     report = Report(
-        "What transfer brought: documentation areas",
-        f"With {len(last.task.train)} labels: {last.findings[0]}",
+        "What transfer bought: documentation areas",
+        result.headline,
         tuple((f"{name}, {count} labels", percent(mean)) for name, count, mean, _, _ in rows if name != "majority"),
         (
             Section("By number of labels", result.findings, (chart,)),

@@ -19,6 +19,12 @@ class QuickstartResult:
     """one for each number of labels"""
 
     @property
+    def headline(self) -> str:
+        """The comparisons with the two strongest rivals at the largest number of labels, the strongest first."""
+        last = self.adaptations[-1]
+        return f"With {len(last.task.train)} labels: {' '.join(last.findings[:2])}"
+
+    @property
     def findings(self) -> list[str]:
         """The comparisons for each number of labels."""
         return [f"{len(result.task.train)} labels: {sentence}" for result in self.adaptations for sentence in result.findings]
