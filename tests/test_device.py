@@ -30,3 +30,15 @@ def test_a_report_names_the_machine() -> None:
     """With its cores and torch's version."""
     assert f"{psutil.cpu_count()} cores" in device.describe_machine(torch.device("cpu"))
     assert torch.__version__ in device.describe_machine(torch.device("cpu"))
+
+
+def test_as_many_threads_as_cores_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never more than torch would use, never none."""
+    monkeypatch.setattr(device, "_allowed_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    for used, threads in ((0.1, 4), (1.2, 3), (2.6, 1), (4.0, 1)):
+        monkeypatch.setattr(device, "cores_used_by_others", lambda used=used: used)
+        assert device.free_threads() == threads
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(device, "cores_used_by_others", lambda: 0.0)
+    assert device.free_threads() == 2

@@ -64,6 +64,11 @@ def busy_warning() -> str | None:
     )
 
 
+def free_threads() -> int:
+    """As many threads as torch would use, but no more than there are cores without other work; at least one."""
+    return max(1, min(torch.get_num_threads(), len(_allowed_cores()) - round(cores_used_by_others())))
+
+
 def cores_used_by_others(seconds: float = 0.1) -> float:
     """How many of the cores that this process may use are busy while it sleeps for ``seconds``."""
     percentages = psutil.cpu_percent(seconds, percpu=True)

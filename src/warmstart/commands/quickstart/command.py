@@ -18,7 +18,7 @@ from warmstart.commands.adapt.result import AdaptResult
 from warmstart.commands.pretrain.command import PretrainConfig, make_tokenizer, pretrain_on, split_stores
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.console import console, print_comparison
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
@@ -28,7 +28,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write
 from warmstart.tasks.load import save_task
@@ -37,7 +37,7 @@ from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.config import TrainConfig
 
 
-class QuickstartConfig(Config):
+class QuickstartConfig(ThreadsConfig):
     """See it all work in about six minutes, on text that every installation already has."""
 
     out: str = "runs/quickstart"

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.console import console
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.load import load_model
@@ -19,7 +19,7 @@ from warmstart.model.history import PruneRecord
 from warmstart.model.prune import check_prunable
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run, provenance
+from warmstart.run import ThreadsConfig, open_run, provenance
 from warmstart.stats.formatting import model_name
 from warmstart.studies.ablate.measure import (
     Ablation,
@@ -35,7 +35,7 @@ from warmstart.studies.ablate.page import ablation_sections, ablation_tiles
 from warmstart.studies.ablate.result import ablation_result
 
 
-class StudyAblateConfig(Config):
+class StudyAblateConfig(ThreadsConfig):
     """Ablate every head, attention, feed-forward layer and block in turn, and measure how much worse the model gets."""
 
     renamed: ClassVar[dict[str, str]] = {"first": "limit", "by": "ablation", "dimensions": "dimension_groups"}

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -17,7 +17,7 @@ from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
 from warmstart.storage import atomic_write
 from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
@@ -25,7 +25,7 @@ from warmstart.studies.attention.page import all_heads_section, one_text_section
 from warmstart.studies.attention.result import attention_result
 
 
-class StudyAttentionConfig(Config):
+class StudyAttentionConfig(ThreadsConfig):
     """Draw the attention of each head over a text, and compare all heads with uniform attention over a corpus."""
 
     renamed: ClassVar[dict[str, str]] = {"bar": "threshold"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.data.probing import read_probing_tasks
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -18,14 +18,14 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.diff.measure import DiffInputs, check_comparable, compare_models, frequent_words, sample_tokens
 from warmstart.studies.diff.page import diff_sections, diff_tiles
 from warmstart.studies.diff.result import diff_result
 
 
-class StudyDiffConfig(Config):
+class StudyDiffConfig(ThreadsConfig):
     """Compare two models of one shape: hidden states, weights, attention, nearest neighbours, probes and language loss."""
 
     before: Positional[str]

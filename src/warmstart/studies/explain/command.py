@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.console import console
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -15,7 +15,7 @@ from warmstart.errors import ConfigError
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
 from warmstart.studies.explain.measure import Removal, check_explainable, explain_text, explain_texts, prepare_text
@@ -23,7 +23,7 @@ from warmstart.studies.explain.page import explain_sections, heat_text
 from warmstart.studies.explain.result import explain_result
 
 
-class StudyExplainConfig(Config):
+class StudyExplainConfig(ThreadsConfig):
     """Measure how much each word contributes to a prediction, and test whether the explanation is faithful."""
 
     renamed: ClassVar[dict[str, str]] = {

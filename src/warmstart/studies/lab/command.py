@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.studies.lab.measure import run_experiments
 from warmstart.studies.lab.page import experiment_section
 from warmstart.studies.lab.result import lab_result, largest_difference
 
 
-class StudyLabConfig(Config):
+class StudyLabConfig(ThreadsConfig):
     """Attention by hand: keys and queries whose results have a closed form and are then measured."""
 
     out: str = "runs/lab"

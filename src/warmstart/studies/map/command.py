@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional, UseAppendAction
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.data.analogies import read_analogies
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -20,7 +20,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.map.measure import MIN_POINTS, MapInputs, measure_map
 from warmstart.studies.map.page import map_sections, map_tiles
@@ -35,7 +35,7 @@ _MAX_CONTEXTS, _MIN_CONTEXTS = 200, 3
 """occurrences of a word whose contexts are mapped"""
 
 
-class StudyMapConfig(Config):
+class StudyMapConfig(ThreadsConfig):
     """Map the words of a text by their embedding and in context; list nearest neighbours; answer analogies."""
 
     renamed: ClassVar[dict[str, str]] = {"word": "contexts_of", "near": "neighbours_of"}

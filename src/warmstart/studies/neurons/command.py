@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.data.conllu import is_conllu, read_conllu
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import Source
@@ -18,7 +18,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.neurons.measure import (
     NeuronOptions,
@@ -36,7 +36,7 @@ _MIN_PASSAGES = 8
 """below this there are no intervals worth reporting"""
 
 
-class StudyNeuronsConfig(Config):
+class StudyNeuronsConfig(ThreadsConfig):
     """Correlate every neuron with properties of each token, and show where the best of them are most active."""
 
     renamed: ClassVar[dict[str, str]] = {"of": "units"}

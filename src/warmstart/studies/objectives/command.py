@@ -20,7 +20,7 @@ from warmstart.commands.pretrain.command import (
     pretrain_on,
     split_stores,
 )
-from warmstart.config import Advanced, Config, read_yaml
+from warmstart.config import Advanced, read_yaml
 from warmstart.console import console
 from warmstart.data.conllu import read_conllu
 from warmstart.data.minimal_pairs import MinimalPair, read_minimal_pairs
@@ -34,7 +34,7 @@ from warmstart.model.files import load_bundle, save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
@@ -45,7 +45,7 @@ from warmstart.training.compiled import check_compiler
 MODELS_FOLDER = "models"
 
 
-class StudyObjectivesConfig(Config):
+class StudyObjectivesConfig(ThreadsConfig):
     """Pretrain the same backbone on the same text by several objectives, and compare what they learn."""
 
     renamed: ClassVar[dict[str, str]] = {"first": "limit"}
@@ -138,7 +138,7 @@ def _is_interrupted(config: StudyObjectivesConfig) -> bool:
     if not (folder / MODELS_FOLDER).is_dir() or (folder / "report.html").exists():
         return False
     kept = StudyObjectivesConfig.build(read_yaml(folder / "config.yaml"), str(folder / "config.yaml"))
-    if kept != config:
+    if kept != config.model_copy(update={"threads": config.threads or kept.threads}):
         raise ConfigError(f"{folder} holds models of a study with other settings; choose another --out, or remove it")
     return True
 

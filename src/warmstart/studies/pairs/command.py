@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -16,14 +16,14 @@ from warmstart.errors import DataError
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import percent, percent_range
 from warmstart.studies.pairs.measure import measure_pairs
 from warmstart.studies.pairs.page import pairs_section
 from warmstart.studies.pairs.result import pairs_result
 
 
-class StudyPairsConfig(Config):
+class StudyPairsConfig(ThreadsConfig):
     """Test a language model on minimal pairs: of each pair, the right sentence should score higher."""
 
     renamed: ClassVar[dict[str, str]] = {"first": "limit"}

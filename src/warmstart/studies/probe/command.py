@@ -7,7 +7,7 @@ import time
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.console import console
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import read_probing_tasks, word_tasks
@@ -17,14 +17,14 @@ from warmstart.inspection.probe_scores import MIX
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name, percent
 from warmstart.studies.probe.measure import TaskProbes, probe_models
 from warmstart.studies.probe.page import all_scores_section, compression_section, layers_section
 from warmstart.studies.probe.result import probe_result
 
 
-class StudyProbeConfig(Config):
+class StudyProbeConfig(ThreadsConfig):
     """Probe every layer for what it encodes about sentences and words, by small classifiers with controls."""
 
     models: Positional[tuple[str, ...]]
