@@ -59,13 +59,13 @@ def test_only_the_answer_is_predicted(letters: Tokenizer) -> None:
     mask, eos = letters.specials.mask, letters.specials.eos
     spelled = {tuple(row) for row in letters.encode(QUESTIONS.answers)}
     for ids, targets in zip(batch.ids.tolist(), batch.targets.tolist(), strict=True):
-        said = [id_ for id_ in targets if id_ != IGNORE]
+        predicted = [id_ for id_ in targets if id_ != IGNORE]
         assert ids[0] == eos
-        assert tuple(said[:-1]) in spelled
-        assert said[-1] == mask
-        first = targets.index(said[0])
+        assert tuple(predicted[:-1]) in spelled
+        assert predicted[-1] == mask
+        first = targets.index(predicted[0])
         assert ids[first] == mask, "the answer's first letter is predicted where the question ends"
-        assert ids[first + 1 : first + len(said)] == said[:-1]
+        assert ids[first + 1 : first + len(predicted)] == predicted[:-1]
     assert batch.count == sum(len(row) + 1 for row in spelled)
 
 

@@ -26,7 +26,7 @@ from warmstart.types import IGNORE
 
 
 def texts_of(lengths: list[int]) -> Encoded:
-    """PretrainingRows whose first token is their own number, so that they can be told apart."""
+    """PretrainingRows whose first token is their own number, so that they can be distinguished."""
     rows = tuple(np.full(length, i + 5, dtype=np.int64) for i, length in enumerate(lengths))
     return Encoded(rows, np.zeros(len(lengths), dtype=np.int64))
 

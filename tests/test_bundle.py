@@ -112,7 +112,7 @@ def broken_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_that_cannot_be_checked_is_kept_and_named(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the check failed, not the model: nothing is thrown away, and nobody is told that it was checked."""
+    """Only the check failed, not the model: nothing is lost, and no message claims that it was checked."""
     broken_python(tmp_path, monkeypatch)
     with pytest.warns(UncheckedWarning, match=r"again is saved, but could not be checked .* no torch in the second process; run"):
         save(load_bundle(saved), tmp_path / "again")

@@ -39,14 +39,14 @@ def drawn(count: int, temperature: float, classes: int = 4, seed: int = 0) -> tu
 @pytest.mark.parametrize("distortion", [0.4, 1.0, 3.0])
 def test_a_known_distortion_is_found_and_mended(distortion: float) -> None:
     """The fitted temperature is the one that was put in, and the calibration error falls to that of chance."""
-    said, labels = drawn(20_000, distortion)
-    temperature = fit_temperature(said, labels)
+    probabilities, labels = drawn(20_000, distortion)
+    temperature = fit_temperature(probabilities, labels)
     assert temperature == pytest.approx(distortion, rel=0.05)
-    mended = apply_temperature(said, temperature)
-    right = mended.argmax(axis=1) == labels
-    assert expected_calibration_error(mended.max(axis=1), right) < 0.015
+    calibrated = apply_temperature(probabilities, temperature)
+    right = calibrated.argmax(axis=1) == labels
+    assert expected_calibration_error(calibrated.max(axis=1), right) < 0.015
     if distortion != 1:
-        assert expected_calibration_error(said.max(axis=1), right) > 0.05
+        assert expected_calibration_error(probabilities.max(axis=1), right) > 0.05
 
 
 def test_it_is_scikit_learns_temperature() -> None:
@@ -60,17 +60,17 @@ def test_it_is_scikit_learns_temperature() -> None:
     labels[features[:, 0] > 0.5] = 0
     model = LogisticRegression(C=1e3).fit(features[:40], labels[:40])  # too sure: it has seen little
     wrapped = CalibratedClassifierCV(FrozenEstimator(model), method="temperature").fit(features[40:], labels[40:])
-    said = model.predict_proba(features[40:])
-    ours = apply_temperature(said, fit_temperature(said, labels[40:]))
+    probabilities = model.predict_proba(features[40:])
+    ours = apply_temperature(probabilities, fit_temperature(probabilities, labels[40:]))
     np.testing.assert_allclose(ours, wrapped.predict_proba(features[40:]), atol=2e-3)
 
 
 @given(st.integers(0, 1000), st.floats(0.06, 15))
 def test_no_label_changes(seed: int, temperature: float) -> None:
     """Order stays, rows sum to one."""
-    said, _ = drawn(20, 1.0, seed=seed)
-    scaled = apply_temperature(said, temperature)
-    np.testing.assert_array_equal(scaled.argmax(axis=1), said.argmax(axis=1))
+    probabilities, _ = drawn(20, 1.0, seed=seed)
+    scaled = apply_temperature(probabilities, temperature)
+    np.testing.assert_array_equal(scaled.argmax(axis=1), probabilities.argmax(axis=1))
     np.testing.assert_allclose(scaled.sum(axis=1), 1)
 
 
@@ -196,6 +196,6 @@ def test_a_language_model_has_no_calibration(adapted: Path) -> None:
 
 def test_texts_that_are_all_right_leave_confidence_alone() -> None:
     """No temperature is too low for them; none is made up."""
-    said = np.array([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1]])
-    assert fit_temperature(said, np.array([0, 1, 0])) == 1.0
-    assert fit_temperature(said, np.array([0, 1, 1])) > 1.0
+    probabilities = np.array([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1]])
+    assert fit_temperature(probabilities, np.array([0, 1, 0])) == 1.0
+    assert fit_temperature(probabilities, np.array([0, 1, 1])) > 1.0

@@ -63,15 +63,15 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as stop:
         main([*command.split(), "--help"])
     assert stop.value.code == 0
-    said = capsys.readouterr().out
-    assert f"usage: warmstart {command}" in said
+    output = capsys.readouterr().out
+    assert f"usage: warmstart {command}" in output
 
 
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a command, or with ``--help``."""
     assert main([]) == main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"  {name}" in said for name in COMMANDS)
+    output = capsys.readouterr().out
+    assert all(f"  {name}" in output for name in COMMANDS)
     assert main(["--version"]) == 0
 
 
@@ -101,9 +101,9 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     assert main(["pretrain", str(text), "--out", str(out), "--steps", "12", *QUICK]) == 0
     assert {"config.yaml", "metrics.jsonl", "bundle", "report.html", "figures"} <= {file.name for file in out.iterdir()}
     assert main(["adapt", str(out), str(task), "--out", str(adapted), "--seeds", "2", "--epochs", "2", "--batch", "4"]) == 0
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     for word in ("kept:", "new:", "dropped:", "head.score.weight", "majority", "TF-IDF", "from scratch", "95%"):
-        assert word in said
+        assert word in output
     assert main(["evaluate", str(adapted), str(task)]) == 0
     assert main(["evaluate", str(out), str(text)]) == 0
     assert "word_perplexity" in capsys.readouterr().err
@@ -227,10 +227,10 @@ def test_a_mistake_ends_with_one_message(
 ) -> None:
     """Exit code 2, the message says what is wrong, no traceback, and no bundle is left half-written."""
     words, message = MISTAKES[name]
-    places = {"TEXT": text, "TASK": task, "OUT": tmp_path / "out", "USED": tmp_path}
+    paths = {"TEXT": text, "TASK": task, "OUT": tmp_path / "out", "USED": tmp_path}
     for key, content in {"EMPTY": b"", "LATIN": b"caf\xe9 " * 40, "SHORT": b"She holds.\n"}.items():
-        places[key] = tmp_path / f"{key.lower()}.txt"
-        places[key].write_bytes(content)
+        paths[key] = tmp_path / f"{key.lower()}.txt"
+        paths[key].write_bytes(content)
     (tmp_path / "one.tsv").write_text("text\tlabel\na\tcat\nb\tcat\n")
     (tmp_path / "dog.tsv").write_text("text\tlabel\na\tdog\nb\tcat\n")
     (tmp_path / "bird.tsv").write_text("text\tlabel\na\tbird\nb\tcat\nc\tbird\nd\tcat\n")
@@ -241,17 +241,17 @@ def test_a_mistake_ends_with_one_message(
         "BADKEY": "backbone: {widht: 3}",
     }
     for key, content in manifests.items():
-        places[key] = tmp_path / f"{key.lower()}.yaml"
-        places[key].write_text((f"name: {key.lower()}\n" if key != "BADKEY" else "") + content + "\n")
+        paths[key] = tmp_path / f"{key.lower()}.yaml"
+        paths[key].write_text((f"name: {key.lower()}\n" if key != "BADKEY" else "") + content + "\n")
     if "MODEL" in words:
-        places["MODEL"] = save_model(tmp_path / "model", tokenizer)
+        paths["MODEL"] = save_model(tmp_path / "model", tokenizer)
     if "LANGUAGE" in words:
-        places["LANGUAGE"] = save_model(tmp_path / "language", tokenizer, language=True)
-    code = main([str(places.get(word, word)) for word in words])
-    said = capsys.readouterr().err
-    assert code == 2, said
-    assert message in " ".join(said.split()), said
-    assert "Traceback" not in said
+        paths["LANGUAGE"] = save_model(tmp_path / "language", tokenizer, language=True)
+    code = main([str(paths.get(word, word)) for word in words])
+    output = capsys.readouterr().err
+    assert code == 2, output
+    assert message in " ".join(output.split()), output
+    assert "Traceback" not in output
     assert not list((tmp_path / "out").glob("**/bundle.json"))
 
 
@@ -282,9 +282,9 @@ def test_labels_are_shown_as_they_are(task: Path, tokenizer: Tokenizer, tmp_path
         file = task.parent / name
         file.write_text(file.read_text().replace("\tcat", "\t[/x]").replace("\triver", "\t[neutral]"))
     assert main(["audit", str(task)]) == 0
-    said = capsys.readouterr().err
-    assert "[/x]" in said
-    assert "[neutral]" in said
+    output = capsys.readouterr().err
+    assert "[/x]" in output
+    assert "[neutral]" in output
 
 
 def test_evaluate_scores_the_test_texts_that_adapt_held_out(text: Path, task: Path, tmp_path: Path) -> None:

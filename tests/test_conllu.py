@@ -35,11 +35,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     """By their name, by what they lack, and where there are none."""
     (tmp_path / "b.conllu").write_text("1\tIt\n")
     (tmp_path / "c.conllu").write_text("# nothing\n")
-    for name, said in (
+    for name, message in (
         ("a.txt", "conllu files"),
         ("b.conllu", "at least 4 columns"),
         ("c.conllu", "at least one"),
         ("d.conllu", "no such file"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             read_conllu(tmp_path / name)

@@ -293,9 +293,9 @@ def test_the_command_prints_every_part(capsys: pytest.CaptureFixture[str], monke
     """Formulas with their numbers, both totals of a language head, and what trains."""
     monkeypatch.setattr("warmstart.console.console.width", 160)
     assert main(["cost", "--preset", "lab", "--vocab-size", "50001", "--head.no-tied", "--head.bias"]) == 0
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     for words in ("V D = 50,001 x 200", "21,018,401", "with a head tied", "11,018,201", "4 L T D = 4 x 4 x 256 x 200", "peak"):
-        assert words in said
+        assert words in output
     assert main(["cost", "--preset", "lab", "--vocab-size", "50001", "--classes", "2", "--scheme", "probe"]) == 0
     assert "402 of 10,968,602 parameters train, 10,968,200 are frozen" in capsys.readouterr().err
     assert main(["cost"]) == 0
@@ -351,7 +351,7 @@ def test_the_cost_of_a_saved_model(tmp_path: Path, tokenizer: Tokenizer, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--length", "300"], "length must be at most max_length=256, but got 300"),
         (["--scheme", "fulll"], "did you mean 'full'"),
@@ -361,10 +361,10 @@ def test_the_cost_of_a_saved_model(tmp_path: Path, tokenizer: Tokenizer, monkeyp
         (["--tokenizer-file", "nowhere.json"], "no such tokenizer file"),
     ],
 )
-def test_mistakes_are_explained(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_explained(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One message, exit code 2."""
     assert main(["cost", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 TINY = {"backbone": {"width": 16, "depth": 1, "heads": 2, "feedforward": 24, "max_length": 16}, "vocab_size": 40}
@@ -402,8 +402,8 @@ def test_the_measuring_process_does_the_work(
 
 def test_a_failed_measuring_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its last line, or its exit code, and what to do."""
-    for code, words, said in ((1, "Traceback\nRuntimeError: no room\n", "RuntimeError: no room"), (-9, "", "exit code -9")):
+    for code, words, message in ((1, "Traceback\nRuntimeError: no room\n", "RuntimeError: no room"), (-9, "", "exit code -9")):
         ended = subprocess.CompletedProcess([], code, stdout="", stderr=words)
         monkeypatch.setattr(measured, "run_python", lambda *_args, ended=ended, **_options: ended)
-        with pytest.raises(ModelError, match=f"measuring training failed: {said}; try a smaller --batch or --length"):
+        with pytest.raises(ModelError, match=f"measuring training failed: {message}; try a smaller --batch or --length"):
             measured._in_fresh_process("", "training", {}, Workload())

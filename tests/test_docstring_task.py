@@ -138,8 +138,8 @@ def test_a_dotted_name_is_refused() -> None:
 
 def test_the_example_on_top_of_the_file_is_true() -> None:
     """The docstring in the module's own documentation becomes the text and label that it says."""
-    module, said = "sympy.physics.optics.waves", "Superpose two waves of\nequal frequency and return the sum, a third wave."
-    [example] = module_file._examples([Docstring(module, "superpose", said)])
+    module, text = "sympy.physics.optics.waves", "Superpose two waves of\nequal frequency and return the sum, a third wave."
+    [example] = module_file._examples([Docstring(module, "superpose", text)])
     assert example.text == "Superpose two _ of equal frequency and return the sum, a third _."
     assert example.area == "physics"
 
@@ -177,8 +177,8 @@ def test_an_opening_is_prose(text: str, opening: str) -> None:
 
 def test_names_that_give_the_answer_away_are_masked() -> None:
     """Words of every area's name and modules, singular or plural, and of the docstring's own module are hidden."""
-    said = "Plot a Graph with scipy.stats and zeta_tools: statistic, statistics, ZETA, zetas, etas."
-    assert module_file._masked(Docstring("sympy.zeta_tools", "plot", said)) == "Plot a _ with _ and _: _, _, _, _, etas."
+    text = "Plot a Graph with scipy.stats and zeta_tools: statistic, statistics, ZETA, zetas, etas."
+    assert module_file._masked(Docstring("sympy.zeta_tools", "plot", text)) == "Plot a _ with _ and _: _, _, _, _, etas."
 
 
 def test_copies_and_disputed_texts_are_no_examples() -> None:

@@ -1,4 +1,4 @@
-"""Learning curves: a known law is found again, its doubt holds the truth, and what cannot be said is not said."""
+"""Learning curves: a known law is found again, its interval holds the truth, and what cannot be estimated is not reported."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_hindsight_counts_the_noise_of_what_was_observed(monkeypatch: pytest.Mon
 def test_hindsight_hides_the_largest_size() -> None:
     """The smaller sizes foretell it where the law holds, and miss it where the curve breaks."""
     scores = measured(LAW, 0.002, 5)
-    labels, score, (told, low, high) = backtest(scores) or pytest.fail("enough sizes were given")
+    labels, score, (predicted, low, high) = backtest(scores) or pytest.fail("enough sizes were given")
     assert labels == 512
     assert score == pytest.approx(LAW.score(512), abs=0.01)
-    assert low <= told <= high
-    assert told == pytest.approx(score, abs=0.02)
+    assert low <= predicted <= high
+    assert predicted == pytest.approx(score, abs=0.02)
     broken = scores | {512: (0.5, 0.5, 0.5, 0.5, 0.5)}
     *_, (_, low, _) = backtest(broken) or pytest.fail("enough sizes were given")
     assert low > 0.7

@@ -157,9 +157,9 @@ def test_the_probabilities_are_the_models_own(bundle: Bundle) -> None:
     ids = [specials.eos, *bundle.tokenizer.encode(["She holds"])[0], *decoded.ids]
     logits = bundle.model(torch.tensor([ids]))[0].detach()
     logits[:, sorted(specials.all() - {specials.eos})] = -torch.inf
-    said = logits.log_softmax(dim=-1)
+    log_probabilities = logits.log_softmax(dim=-1)
     start = len(ids) - len(decoded.ids)
-    expected = [float(said[start + i - 1, token]) for i, token in enumerate(decoded.ids)]
+    expected = [float(log_probabilities[start + i - 1, token]) for i, token in enumerate(decoded.ids)]
     assert decoded.log_probabilities[: len(expected)] == pytest.approx(expected, abs=1e-4)
 
 

@@ -17,7 +17,7 @@ COUNT = 20_000
 
 
 @pytest.fixture(scope="module")
-def said() -> list[list[str]]:
+def sentences_drawn() -> list[list[str]]:
     return [sentence.split() for sentence in sentences(COUNT, seed=7)]
 
 
@@ -56,19 +56,19 @@ def test_the_entropy_is_that_of_the_enumeration(all_sentences: dict[tuple[str, .
     assert math.isclose(entropy(), surprise / words)
 
 
-def test_the_entropy_is_the_loss_of_the_true_distribution(said: list[list[str]]) -> None:
+def test_the_entropy_is_the_loss_of_the_true_distribution(sentences_drawn: list[list[str]]) -> None:
     """Predicting drawn text with the exact distribution costs the entropy per word, within four standard errors."""
-    sample = said[:4000]
+    sample = sentences_drawn[:4000]
     losses = np.array([[-sum(math.log(next_word(s[:i])[s[i]]) for i in range(len(s))), len(s)] for s in sample])  # (N, 2)
     gaps = losses[:, 0] - entropy() * losses[:, 1]
     assert abs(gaps.mean()) < 4 * gaps.std() / math.sqrt(len(sample))
 
 
 @pytest.mark.parametrize("prefix", ["", "the", "she", "a cat", "the cats near", "they feed", "she reads", "he holds the"])
-def test_drawn_words_are_as_frequent_as_they_should_be(said: list[list[str]], prefix: str) -> None:
+def test_drawn_words_are_as_frequent_as_they_should_be(sentences_drawn: list[list[str]], prefix: str) -> None:
     """The words after a beginning are drawn with their exact probabilities, within four and a half standard errors."""
     words = prefix.split()
-    following = Counter(sentence[len(words)] for sentence in said if sentence[: len(words)] == words)
+    following = Counter(sentence[len(words)] for sentence in sentences_drawn if sentence[: len(words)] == words)
     total, choices = following.total(), next_word(words)
     assert total > 100
     assert following.keys() <= choices.keys()

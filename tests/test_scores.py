@@ -28,11 +28,11 @@ def drawn(seed: int, texts: int = 40, classes: int = 4, absent: int | None = Non
 @given(st.integers(0, 10_000), st.sampled_from([None, 0, 3]))
 def test_equal_to_scikit_learn(seed: int, absent: int | None) -> None:
     """Every figure is scikit-learn's, with and without a class that no test text has."""
-    labels, said = drawn(seed, absent=absent)
-    scores, answers, every = classification_scores(labels, said, NAMES), said.argmax(axis=1), list(range(4))
+    labels, probabilities = drawn(seed, absent=absent)
+    scores, answers, every = classification_scores(labels, probabilities, NAMES), probabilities.argmax(axis=1), list(range(4))
     assert scores.accuracy == accuracy_score(labels, answers)
     assert scores.macro_f1 == pytest.approx(f1_score(labels, answers, labels=every, average="macro", zero_division=0))
-    assert scores.log_loss == pytest.approx(log_loss(labels, said, labels=every))
+    assert scores.log_loss == pytest.approx(log_loss(labels, probabilities, labels=every))
     assert (scores.confusion == confusion_matrix(labels, answers, labels=every)).all()
     for reference, field in ((precision_score, "precision"), (recall_score, "recall"), (f1_score, "f1")):
         expected = reference(labels, answers, labels=every, average=None, zero_division=0)
@@ -42,8 +42,8 @@ def test_equal_to_scikit_learn(seed: int, absent: int | None) -> None:
 
 def test_by_hand() -> None:
     """Three texts, one wrong: rows of the confusion are true labels, and an absent class counts 0 in macro F1."""
-    said = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.6, 0.3, 0.1]])
-    scores = classification_scores(np.array([0, 1, 1]), said, ("a", "b", "c"))
+    probabilities = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.6, 0.3, 0.1]])
+    scores = classification_scores(np.array([0, 1, 1]), probabilities, ("a", "b", "c"))
     assert scores.accuracy == pytest.approx(2 / 3)
     assert scores.macro_f1 == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
     assert scores.log_loss == pytest.approx(-np.log([0.7, 0.8, 0.3]).mean())
@@ -63,8 +63,8 @@ def test_ties_go_to_the_first() -> None:
 
 def test_score_by_name() -> None:
     """A metric is asked for by its name; an unknown one is named with the nearest known one."""
-    labels, said = drawn(0)
-    scores = classification_scores(labels, said, NAMES)
+    labels, probabilities = drawn(0)
+    scores = classification_scores(labels, probabilities, NAMES)
     assert (scores.score("accuracy"), scores.score("macro_f1")) == (scores.accuracy, scores.macro_f1)
     with pytest.raises(ConfigError, match="unknown metric 'macro-f1'; did you mean 'macro_f1'"):
         scores.score("macro-f1")
@@ -72,8 +72,8 @@ def test_score_by_name() -> None:
 
 def test_plain_is_json() -> None:
     """The plain form goes through JSON unchanged, without nan."""
-    labels, said = drawn(1)
-    plain = classification_scores(labels, said, NAMES).to_dict()
+    labels, probabilities = drawn(1)
+    plain = classification_scores(labels, probabilities, NAMES).to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["per_class"][2]["name"] == "ENTY"
 

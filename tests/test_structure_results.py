@@ -49,7 +49,7 @@ def imported(module: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("module", modules("measure"))
 def test_measuring_knows_no_report(module: str) -> None:
-    """It returns arrays; what is said and drawn of them is another file."""
+    """It returns arrays; its sentences and charts are other files."""
     wrong = [name for name in imported(module) if name.startswith(("warmstart.report", "altair", "vl_convert"))]
     assert not wrong, f"{module} imports {wrong}"
 

@@ -181,7 +181,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("changes", "kind", "message"), WRONG.values(), ids=WRONG)
 def test_wrong_manifests(tmp_path: Path, changes: dict[str, object], kind: type[WarmstartError], message: str) -> None:
-    """A mistake in a manifest or in its files is told with the manifest, the place and the remedy."""
+    """A mistake in a manifest or in its files is reported with the manifest, the position and the remedy."""
     for name, labels in (("one", "aaaa"), ("new", "abccd"), ("empty", "")):
         tsv(tmp_path, name, labels)
     with pytest.raises(kind, match=message):

@@ -83,7 +83,7 @@ def test_every_kind_from_manifest_to_prediction(
     assert task_type_for(bundle) is TASK_TYPES[name]
     texts = task.test.texts
     together, alone = predict(bundle, texts), [predict(bundle, [text])[0] for text in texts]
-    assert [_plain(row) for row in together] == [_plain(row) for row in alone], "batch mates changed what is said"
+    assert [_plain(row) for row in together] == [_plain(row) for row in alone], "batch mates changed a prediction"
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "run"), str(manifest)]) == 0
     words = ["predict", str(tmp_path / "run"), "--file", str(tmp_path / name / "test.ndjson")]
@@ -97,7 +97,7 @@ def test_every_kind_from_manifest_to_prediction(
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """What is said, without shares that differ in the last digit, and without the text."""
+    """A prediction without the probabilities, which differ in the last digit, and without the text."""
     kept = {name: value for name, value in row.items() if name not in ("probabilities", "probability", "text")}
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in kept.items()}
 
@@ -108,15 +108,15 @@ def test_baselines_audit_and_samples(name: str, tokenizer: Tokenizer, tmp_path: 
     task = load_task(write_task(tmp_path / name, name))
     for baseline in baselines_for(task).values():
         result = baseline.predict(task)
-        said = result.predictions
-        assert TASK_TYPES[name].scores(task.test, said, task).score(task.metric) >= -1
+        predictions = result.predictions
+        assert TASK_TYPES[name].scores(task.test, predictions, task).score(task.metric) >= -1
         assert result.note
         for metric in TASK_TYPES[name].metrics:
             asked = replace(task, metric=metric)
-            drawn = TASK_TYPES[name].resampled_scores(task.test, said, asked)
+            drawn = TASK_TYPES[name].resampled_scores(task.test, predictions, asked)
             assert len(drawn) >= 200
             places = next(resample_indices(len(task.test)))
-            expected = TASK_TYPES[name].scores(task.test.take(places), take_predictions(said, places), asked).score(metric)
+            expected = TASK_TYPES[name].scores(task.test.take(places), take_predictions(predictions, places), asked).score(metric)
             # macro F1 passes over labels that were not drawn, which the test of resamples holds
             assert metric == "macro_f1" or drawn[0] == pytest.approx(expected), metric
     assert audit(task).splits[0].examples == 48
@@ -170,9 +170,9 @@ def test_a_race_runs_on_other_kinds(tokenizer: Tokenizer, tmp_path: Path) -> Non
 def test_figures_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
     """Micro and macro F1 and subset accuracy by hand; correlations and errors of a shifted line."""
     task = load_task(write_task(tmp_path / "multilabel", "multilabel"))
-    said = np.where(task.test.labels > 0.5, 0.9, 0.1)
-    said[0] = 0.1
-    found = TASK_TYPES["multilabel"].scores(task.test, said, task)
+    predictions = np.where(task.test.labels > 0.5, 0.9, 0.1)
+    predictions[0] = 0.1
+    found = TASK_TYPES["multilabel"].scores(task.test, predictions, task)
     missed, total = task.test.labels[0].sum(), task.test.labels.sum()
     assert found.score("micro_f1") == pytest.approx(2 * (total - missed) / (2 * total - missed))
     assert found.score("subset") == pytest.approx(15 / 16)
@@ -284,9 +284,9 @@ def test_squad_files_are_read(tmp_path: Path) -> None:
     task = load_task(tmp_path / "task.yaml")
     assert task.test.texts[0] == ("when?", "Found it in 1912.")
     assert task.test.labels[0] == (12, 16, ("1912", "in 1912"))
-    said = np.empty(4, dtype=object)
-    said[:] = [(2, 3, 1.0)] * 4
-    assert TASK_TYPES["span"].scores(task.test, said, task).score("exact") == 1
+    predictions = np.empty(4, dtype=object)
+    predictions[:] = [(2, 3, 1.0)] * 4
+    assert TASK_TYPES["span"].scores(task.test, predictions, task).score("exact") == 1
 
 
 MISTAKES = {
@@ -310,11 +310,11 @@ MISTAKES = {
 @pytest.mark.parametrize("case", MISTAKES)
 def test_wrong_rows_are_told(case: str, tmp_path: Path) -> None:
     """The row, what it must hold, what it holds."""
-    name, (change, said) = case.split(",")[0], MISTAKES[case]
+    name, (change, message) = case.split(",")[0], MISTAKES[case]
     manifest = write_task(tmp_path / name, name)
     rows = [row | change for row in rows_of(name, 4, 0)]
     (tmp_path / name / "train.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         load_task(manifest)
 
 
@@ -363,7 +363,7 @@ def test_large_numbers_lose_nothing() -> None:
 
 
 def test_a_passage_stands_where_the_second_text_of_a_pair_stands(tokenizer: Tokenizer) -> None:
-    """Frame, question, end, passage, end; a backbone that knows kinds of tokens is told where the passage begins."""
+    """Frame, question, end, passage, end; a backbone with token types reads where the passage begins."""
     task = SimpleNamespace(type="span", labels=())
     backbone = make_backbone(vocab_size=tokenizer.vocab_size, token_types=2)
     model = Model(backbone, fresh_head(TASK_TYPES["span"].head(task, HeadSettings()), backbone, 0), causal=False)  # type: ignore[arg-type]
@@ -381,9 +381,9 @@ def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     """Metrics, labels and options that a kind does not know; a task of another kind; texts that need a table."""
     manifest = write_task(tmp_path / "regression", "regression")
     values = yaml.safe_load(manifest.read_text())
-    for change, said in (({"metric": "accuracy"}, "scored by pearson, spearman, r2"), ({"labels": ["a", "b"]}, "has no labels")):
+    for change, message in (({"metric": "accuracy"}, "scored by pearson, spearman, r2"), ({"labels": ["a", "b"]}, "has no labels")):
         manifest.write_text(yaml.safe_dump(values | change))
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             load_task(manifest)
     manifest.write_text(yaml.safe_dump(values))
     save(language_bundle(tokenizer), tmp_path / "lm")
@@ -393,9 +393,9 @@ def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: p
         "--calibration-fraction needs a task with one label per text": ["--calibration-fraction", "0.5"],
         "dapt needs a task with one label per text": ["--scheme", "dapt"],
     }
-    for said, words in cases.items():
-        assert main(["adapt", *base, *words, "--out", str(tmp_path / said)]) == 2
-        assert said in capsys.readouterr().err
+    for message, words in cases.items():
+        assert main(["adapt", *base, *words, "--out", str(tmp_path / message)]) == 2
+        assert message in capsys.readouterr().err
     assert main(["adapt", *base, "--out", str(tmp_path / "run")]) == 0
     other = write_task(tmp_path / "multilabel", "multilabel")
     capsys.readouterr()

@@ -74,9 +74,9 @@ def test_candidates_are_the_models_own(bundle: Bundle) -> None:
 def test_counts_by_hand(tokenizer: Tokenizer) -> None:
     """Two of three texts continue alike after the same words; the longest known context is used, and [EOS] ends a text."""
     counts = NgramCounts(tokenizer, ["She holds the cat.", "She holds the cat.", "She holds a dog."], order=2)
-    said = torch.full((tokenizer.vocab_size,), -np.log(tokenizer.vocab_size))
+    log_probabilities = torch.full((tokenizer.vocab_size,), -np.log(tokenizer.vocab_size))
     ids = [tokenizer.specials.eos, *tokenizer.encode(["She holds"])[0]]
-    found = counts.after(ids, said, k=3)
+    found = counts.after(ids, log_probabilities, k=3)
     assert found.count == 3
     assert [count for _, count in found.most_common] == [2, 1]
     assert found.context == tuple(tokenizer.token(id_) for id_ in ids[-2:])
@@ -90,10 +90,10 @@ def test_a_model_equal_to_the_counts_has_distance_zero(tokenizer: Tokenizer) -> 
     """Both distances are 0 there, and an unknown context falls back to a shorter one."""
     counts = NgramCounts(tokenizer, SENTENCES, order=3)
     seen = counts.followers[()]
-    said = torch.full((tokenizer.vocab_size,), -torch.inf)
+    log_probabilities = torch.full((tokenizer.vocab_size,), -torch.inf)
     for token, count in seen.items():
-        said[token] = np.log(count / sum(seen.values()))
-    found = counts.after([tokenizer.specials.mask], said, k=2)
+        log_probabilities[token] = np.log(count / sum(seen.values()))
+    found = counts.after([tokenizer.specials.mask], log_probabilities, k=2)
     assert found.context == ()
     assert found.kl_divergence == pytest.approx(0, abs=1e-6)
     assert found.total_variation == pytest.approx(0, abs=1e-6)
@@ -106,12 +106,12 @@ def test_the_terminal_and_the_page_show_every_step(bundle: Bundle, tmp_path: Pat
     traces = trace(
         bundle, ["<b>[bold] She"], GenerateConfig(max_new_tokens=7, greedy=True), 3, NgramCounts(bundle.tokenizer, SENTENCES)
     )
-    said = io.StringIO()
-    print_trace(traces[0], Console(file=said, width=60))
+    output = io.StringIO()
+    print_trace(traces[0], Console(file=output, width=60))
     for number, _ in enumerate(traces[0].steps, 1):
-        assert f" {number} " in said.getvalue()
-    assert "[bold] She" in said.getvalue()
-    assert "KL" in said.getvalue()
+        assert f" {number} " in output.getvalue()
+    assert "[bold] She" in output.getvalue()
+    assert "KL" in output.getvalue()
     write_trace(traces, tmp_path / "t.html", "a machine")
     page = (tmp_path / "t.html").read_text()
     assert "&lt;b&gt;[bold] She" in page

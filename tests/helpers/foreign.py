@@ -54,7 +54,7 @@ SENTENCES = ["She holds the cat.", "Where was the river found in 1912, and by wh
 
 
 def word_pieces(frame: tuple[str, str] | None) -> Any:
-    """A byte-level tokenizer of the library with BERT's special tokens, which frames its texts as it is told."""
+    """A byte-level tokenizer of the library with BERT's special tokens, which frames its texts as given."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
     made = Tokenizer(models.BPE())

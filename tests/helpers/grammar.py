@@ -32,7 +32,7 @@ class State(NamedTuple):
     plural: bool | None = None
     """number of the subject; None where it is open"""
     verb: str = ""
-    """the verb without its ending, once it is said"""
+    """the verb without its ending, once it was drawn"""
     many: bool | None = None
     """number of the object or of the noun after "near"; None where it is open"""
 
@@ -99,8 +99,8 @@ def next_word(prefix_words: Sequence[str]) -> dict[str, float]:
     for number, word in enumerate(prefix_words):
         choices = _step(state)
         if word not in choices:
-            said = " ".join(prefix_words[:number]) or "the beginning"
-            raise DataError(f"{word!r} cannot follow {said!r} in the grammar; one of these can: {', '.join(sorted(choices))}")
+            before = " ".join(prefix_words[:number]) or "the beginning"
+            raise DataError(f"{word!r} cannot follow {before!r} in the grammar; one of these can: {', '.join(sorted(choices))}")
         state = choices[word][1]
     return {word: p for word, (p, _) in _step(state).items()}
 

@@ -61,7 +61,7 @@ def is_settings(node: ast.AST) -> bool:
 
 
 def help_of(settings: ast.AST) -> Iterator[ast.expr]:
-    """The strings under the fields of settings, and what is said of them all."""
+    """The strings under the fields of settings, and the help of each."""
     body = settings.body if isinstance(settings, ast.ClassDef) else []
     yield from (node.value for node in body if isinstance(node, ast.Expr))
 
