@@ -64,9 +64,9 @@ def read_probing_tasks(paths: Sequence[str]) -> list[ProbingTask]:
 
 def read_probing_files(path: str | Path) -> list[ProbingTask]:
     """The sentence tasks of a file, or of all ``.txt`` and ``.txt.gz`` files of a folder. Raises ``DataError`` for another form."""
-    place = Path(path)
-    files = sorted([*place.glob("*.txt"), *place.glob("*.txt.gz")]) if place.is_dir() else [place]
-    if not files or not place.exists():
+    source = Path(path)
+    files = sorted([*source.glob("*.txt"), *source.glob("*.txt.gz")]) if source.is_dir() else [source]
+    if not files or not source.exists():
         raise DataError(f"probing tasks must be a file or a folder of .txt files in SentEval's form, but {path} is neither")
     return [_read(file) for file in files]
 

@@ -70,8 +70,8 @@ def layer_name(layer: str) -> str:
 
 def model_name(path: str) -> str:
     """A folder's name; for a run's bundle, the run's; for ``.``, that of the folder itself."""
-    place = Path(path).resolve()
-    return place.parent.name if place.name == "bundle" else place.name
+    folder = Path(path).resolve()
+    return folder.parent.name if folder.name == "bundle" else folder.name
 
 
 def file_size(size: float) -> str:
