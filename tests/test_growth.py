@@ -365,7 +365,7 @@ def test_a_new_scheme_adapts_combines_and_races(
         assert main(["adapt", language, task, *flags]) == 0
     assert main(["cost", language, "--scheme", "embeddings"]) == 0
     capsys.readouterr()
-    race = ["race", task, "--backbones", language, "--seeds", "1", "--rates", "0.001", "--steps", "4", "--no-scratch"]
+    race = ["race", task, "--backbones", language, "--seeds", "1", "--learning-rates", "0.001", "--steps", "4", "--no-scratch"]
     assert main([*race, "--schemes", "embedings", "--out", str(tmp_path / "no")]) == 2
     assert "did you mean 'embeddings'?" in " ".join(capsys.readouterr().err.split())
     assert main([*race, "--schemes", "embeddings", "--out", str(tmp_path / "race")]) == 0
