@@ -1,4 +1,4 @@
-"""The sentences that the program prints are part of its interface: changes to them are seen, and percentages are written one way."""
+"""The sentences that the program prints are part of its interface: changes are seen, and percentages are written one way."""
 
 from __future__ import annotations
 
