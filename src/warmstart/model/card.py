@@ -80,7 +80,7 @@ def _is_language_model(bundle: Bundle) -> bool:
 def _description(bundle: Bundle) -> str:
     model, config = bundle.model, bundle.model.backbone.config
     if bundle.answers_record:
-        job = "answers questions in writing"
+        job = "generates answers to questions"
     elif _is_language_model(bundle):
         job = "generates text from left to right" if bundle.generates else "predicts masked tokens"
     else:
