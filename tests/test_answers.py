@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from helpers.models import make_language_model
 from warmstart.cli import main
 from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.finetuning.answering import split_calibration_questions
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
+from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tasks.answers import (
@@ -136,6 +138,7 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
         )
     )
     assert result.comparison.rows[0].scores == (1.0,)
+    assert (len(result.task.validation), result.threshold.examples) == (2, 2), "half of the questions choose, the others guarantee"
     assert all(sentence.endswith(".") for sentence in result.findings)
     assert json.loads(json.dumps(result.to_dict()))["findings"] == result.findings
     assert (out / "report.html").exists()
@@ -165,6 +168,26 @@ def test_a_bidirectional_model_cannot_answer(
     assert main(["answers", str(masked), str(manifest), "--out", str(tmp_path / "out")]) == 2
     assert "this model is bidirectional; pretrain one with --objective causal, span or hybrid" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_calibration_questions_choose_nothing(manifest: Path) -> None:
+    """They are disjoint from the validation questions that remain; both together are the questions of the manifest."""
+    task = load_answer_task(manifest)
+    numbered = replace(task, validation=AnsweredQuestions(tuple("abcdefgh"), tuple("ABCDEFGH")))
+    rest, calibration = split_calibration_questions(numbered, 0.25)
+    assert (len(rest.validation), len(calibration)) == (6, 2)
+    assert sorted((*rest.validation.questions, *calibration.questions)) == list("abcdefgh")
+    assert [question.upper() for question in calibration.questions] == list(calibration.answers)
+    assert (rest.train, rest.test) == (task.train, task.test)
+
+
+def test_old_held_out_answers_give_no_guarantee() -> None:
+    """Their questions had chosen the weights: the model loads, but the guarantee is refused."""
+    old = load_bundle(Path(__file__).parent / "bundles/format_1/answers")
+    assert old.answers_record
+    assert not old.answers_record.chose_nothing
+    with pytest.raises(ModelError, match="a guarantee needs held-out questions that chose nothing, but those of this model"):
+        answer_threshold(old, 0.1, 0.95)
 
 
 def test_a_bar_needs_held_out_answers(letters: Tokenizer) -> None:

@@ -6,12 +6,13 @@ Letters: N questions.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from warmstart.backbone.backbone import Backbone
+from warmstart.data.splits import stratified_split
 from warmstart.device import pick_device
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
@@ -26,6 +27,7 @@ from warmstart.tasks.answers import (
     generate_answers,
     max_answer_tokens,
 )
+from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import TrainingJob, TrainOutput, train
@@ -56,7 +58,6 @@ class AnswerRun:
     validation_score: float
     max_answer_tokens: int
     """an answer has at most this many tokens"""
-    validation: AnswerPredictions
     test: AnswerPredictions
 
 
@@ -80,12 +81,8 @@ def train_to_answer(model: Model, bundle: Bundle, task: AnswerTask, config: Trai
     steps = config.count_text_steps(len(task.train), mean_tokens, DEFAULT_EPOCHS)
     early_stopping, max_tokens = EarlyStopping(model), max_answer_tokens(tokenizer, task.train.answers, max_length)
 
-    def predict(split: AnsweredQuestions) -> AnswerPredictions:
-        answers = generate_answers(model, tokenizer, split.questions, max_tokens)
-        return AnswerPredictions(tuple(one.text for one in answers), confidences(answers), exact_matches(answers, split))
-
     def validate() -> dict[str, Any]:
-        return {METRIC: float(predict(task.validation).correct.mean())}
+        return {METRIC: float(predict_answers(model, tokenizer, task.validation, max_tokens).correct.mean())}
 
     job = TrainingJob(
         answer_batches(tokenizer, task.train, max_length, (config.batch, config.accumulate), seed),
@@ -97,6 +94,22 @@ def train_to_answer(model: Model, bundle: Bundle, task: AnswerTask, config: Trai
     )
     output = train(model, job, config)
     early_stopping.restore()
-    validation, test = predict(task.validation), predict(task.test)
+    test = predict_answers(model, tokenizer, task.test, max_tokens)
     score, curve = early_stopping.kept_score, tuple(early_stopping.curve)
-    return AnswerRun(model.cpu().eval(), seed, output, curve, score, max_tokens, validation, test)
+    return AnswerRun(model.cpu().eval(), seed, output, curve, score, max_tokens, test)
+
+
+def predict_answers(model: Model, tokenizer: Tokenizer, split: AnsweredQuestions, max_tokens: int) -> AnswerPredictions:
+    """Answer the questions of a split, each with at most ``max_tokens`` tokens."""
+    answers = generate_answers(model, tokenizer, split.questions, max_tokens)
+    return AnswerPredictions(tuple(one.text for one in answers), confidences(answers), exact_matches(answers, split))
+
+
+def split_calibration_questions(task: AnswerTask, fraction: float) -> tuple[AnswerTask, AnsweredQuestions]:
+    """The task without a random fraction of its validation questions, and those questions; they are the same for every seed.
+
+    They choose neither weights nor seed, so a threshold found on them gives a guarantee. Raises ``DataError`` if either part would
+    be empty.
+    """
+    kept, calibration = stratified_split(np.zeros(len(task.validation), dtype=np.int64), fraction, 0)
+    return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)

@@ -288,7 +288,9 @@ class AnswersRecord(LanguageRecord):
     max_answer_tokens: int
     """an answer has at most this many tokens"""
     held_out_answers: tuple[tuple[float, bool], ...] = ()
-    """confidence and correctness of each answer on the validation split; thresholds are chosen on them"""
+    """confidence and correctness of each answer to the held-out questions; thresholds are chosen on them"""
+    chose_nothing: bool = False
+    """these questions chose neither weights nor seed; in older models they did, so they give no guarantee"""
 
     @property
     def label_tasks(self) -> tuple[str, ...]:

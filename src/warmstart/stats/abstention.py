@@ -1,10 +1,10 @@
 """Abstention: a confidence threshold above which errors stay below a target, with a stated confidence level.
 
 A model whose confidence ranks its predictions well can keep an error rate on part of them that it cannot keep on all: it predicts
-only if it is confident, and abstains otherwise. The threshold is found on examples that were not trained on. The guarantee holds
-for new examples drawn from the same distribution, with probability ``confidence_level``; it says nothing about other texts.
+only if it is confident, and abstains otherwise. The threshold is found on examples that chose nothing. The guarantee holds for new
+examples drawn from the same distribution, with probability ``confidence_level``; it says nothing about other texts.
 
-Letters: N examples.
+Letters: N examples, M distinct confidences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 
 from warmstart.errors import ConfigError
 from warmstart.stats.formatting import percent
-from warmstart.stats.proportions import clopper_pearson_bound
 
 
 @dataclass(frozen=True)
@@ -52,30 +51,32 @@ class Threshold:
 
 
 def find_threshold(confidence: np.ndarray, right: np.ndarray, target: float, confidence_level: float = 0.95) -> Threshold:
-    """The lowest threshold that keeps the guarantee (Geifman and El-Yaniv 2017, algorithm 1).
+    """The lowest threshold that keeps the guarantee, by fixed-sequence testing (Angelopoulos et al. 2021, Learn then Test).
 
-    A binary search over the ranked examples; each of its tests gets an equal part of the allowed error probability. ``confidence``
-    (N,) and ``right`` (N,) bool are of examples that were not trained on. Raises ``ConfigError`` unless both rates lie between 0
-    and 1.
+    ``confidence`` (N,) and ``right`` (N,) bool are of examples that chose nothing. Thresholds are tested from high to low, and the
+    search ends at the first that fails, so every test may use all of the allowed error probability. A threshold passes if the
+    exact bound of Clopper and Pearson (1934) is at most the target, that is, if P(Binomial(answered, target) <= wrong) <=
+    1 - confidence_level. Where the search begins depends on N, target and level alone. Errors are assumed to be no rarer below a
+    threshold than above it.
+
+    ``find_threshold(np.linspace(0.2, 1, 400), np.ones(400, dtype=bool), 0.05).threshold`` -> ``0.2``: none is wrong.
+
+    Simulated in tests/test_abstention.py: ``test_a_threshold_is_found_and_its_guarantee_holds``. Raises ``ConfigError`` unless both
+    rates lie between 0 and 1.
     """
+    from scipy import stats
+
     if not (0 < target < 1 and 0 < confidence_level < 1):
         raise ConfigError(
             f"the target error and the confidence level must lie between 0 and 1, but are {target} and {confidence_level}"
         )
-    count = len(confidence)
-    ranked = np.sort(confidence)
-    each = 1 - (1 - confidence_level) / max(1, math.ceil(math.log2(count + 1)))
-    best = Threshold(math.inf, target, confidence_level, 0, 0, count)
-    low, high = -1, count  # the threshold lies above low, and high keeps the guarantee
-    while high - low > 1:
-        middle = (low + high) // 2
-        given = confidence >= ranked[middle]
-        wrong = int((~right[given]).sum())
-        if clopper_pearson_bound(wrong, int(given.sum()), each) <= target:
-            best, high = Threshold(float(ranked[middle]), target, confidence_level, int(given.sum()), wrong, count), middle
-        else:
-            low = middle
-    return best
+    thresholds, answered, wrong = _by_threshold(confidence, right)
+    first = int(np.searchsorted(answered, _fewest_answers(len(confidence), target, confidence_level)))
+    passes = stats.binom.cdf(wrong[first:], answered[first:], target) <= 1 - confidence_level
+    last = first + int(np.logical_and.accumulate(passes).sum()) - 1
+    if last < first:
+        return Threshold(math.inf, target, confidence_level, 0, 0, len(confidence))
+    return Threshold(float(thresholds[last]), target, confidence_level, int(answered[last]), int(wrong[last]), len(confidence))
 
 
 def risk_coverage(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -83,13 +84,31 @@ def risk_coverage(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray
 
     Equal confidences share a threshold. ``confidence [.9 .8 .8]``, ``right [1 1 0]`` -> coverage ``[1/3 1]``, risk ``[0 1/3]``.
     """
-    order = np.argsort(-confidence, kind="stable")
-    wrong = np.cumsum(~right[order])
-    last = np.append(np.diff(confidence[order]) != 0, True)  # the last of equal confidences counts them all
-    answered = np.arange(1, len(order) + 1)
-    return answered[last] / len(order), (wrong / answered)[last]
+    _, answered, wrong = _by_threshold(confidence, right)
+    return answered / len(confidence), wrong / answered
 
 
 def area_under_risk_coverage(coverage: np.ndarray, risk: np.ndarray) -> float:
     """The mean risk over all coverages (AURC): 0 for a model that is never wrong, small if only unsure predictions are."""
     return float((np.diff(coverage, prepend=0.0) * risk).sum())
+
+
+def _by_threshold(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct confidences, highest first, and how many examples reach each, and how many of those are wrong: three (M,)."""
+    order = np.argsort(-confidence, kind="stable")
+    last = np.flatnonzero(np.append(np.diff(confidence[order]) != 0, True))  # the last of equal confidences counts them all
+    return confidence[order][last], last + 1, np.cumsum(~right[order])[last]
+
+
+def _fewest_answers(count: int, target: float, confidence_level: float) -> int:
+    """The fewest answers that pass although one is wrong, so that chance in one answer does not end the search at its beginning.
+
+    If ``count`` examples are too few for that, the fewest that pass if none is wrong; more than ``count`` if there are no such.
+    """
+    from scipy import stats
+
+    for wrong in (1, 0):
+        passes = stats.binom.cdf(wrong, np.arange(1, count + 1), target) <= 1 - confidence_level
+        if passes.any():
+            return int(passes.argmax()) + 1
+    return count + 1

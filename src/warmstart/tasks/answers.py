@@ -161,11 +161,17 @@ def answer_questions(bundle: Bundle, questions: Sequence[str]) -> list[Answer]:
 def answer_threshold(bundle: Bundle, target_error: float, confidence_level: float) -> Threshold:
     """The confidence below which the model must abstain for ``target_error``, from the held-out answers in its history.
 
-    Raises ``ModelError`` if it has none.
+    Raises ``ModelError`` if it has none, or if they chose its weights.
     """
-    answers = bundle.answers_record.held_out_answers if bundle.answers_record else ()
+    record = bundle.answers_record
+    answers = record.held_out_answers if record else ()
     if not answers:
         raise ModelError("this model has no held-out answers to find a threshold with; train it with `warmstart answers` first")
+    if record and not record.chose_nothing:
+        raise ModelError(
+            "a guarantee needs held-out questions that chose nothing, but those of this model, saved by an older version, chose "
+            "its weights; train it again with `warmstart answers`"
+        )
     confidence, right = (np.array(column) for column in zip(*answers, strict=True))
     return find_threshold(confidence, right.astype(bool), target_error, confidence_level)
 

@@ -1,7 +1,8 @@
 """Training a language model to generate answers to questions, and finding the confidence below which it should abstain.
 
-It is compared with the same network from scratch and with the most common answer. The threshold is found on the validation
-questions; the bundle keeps their confidences, so that ``predict --target-error`` can find any other threshold later.
+It is compared with the same network from scratch and with the most common answer. The threshold is found on questions set
+apart from the validation split, which choose neither weights nor seed; the bundle keeps their confidences, so that
+``predict --target-error`` can find any other threshold later.
 """
 
 from __future__ import annotations
@@ -19,8 +20,16 @@ from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
+from warmstart.device import pick_device
 from warmstart.errors import ModelError
-from warmstart.finetuning.answering import METRIC, AnswerRun, answer_model, train_to_answer
+from warmstart.finetuning.answering import (
+    METRIC,
+    AnswerRun,
+    answer_model,
+    predict_answers,
+    split_calibration_questions,
+    train_to_answer,
+)
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
@@ -57,6 +66,8 @@ class AnswersConfig(Config):
     """passes of the same network from scratch, which needs more of them; none: do not train it"""
     target_error: float = Field(0.1, gt=0, lt=1)
     """largest error rate among the answers given; below the threshold for it, the model abstains"""
+    calibration_fraction: float = Field(0.5, gt=0, lt=1)
+    """fraction of the validation questions that chooses nothing, so that the error rate can be guaranteed"""
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
 
@@ -88,6 +99,7 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> 
     if config.scratch_epochs is not None:
         budget = dict.fromkeys(("steps", "tokens", "minutes")) | {"epochs": config.scratch_epochs}
         settings[SCRATCH] = config.train.model_copy(update=budget)
+    task, calibration_questions = split_calibration_questions(task, config.calibration_fraction)
     seeds = range(config.seed, config.seed + config.seeds)
     runs = {name: tuple(_run(name, bundle, task, train, seed) for seed in seeds) for name, train in settings.items()}
     trainable = sum(parameter.numel() for parameter in bundle.model.parameters())
@@ -98,15 +110,17 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> 
     (most_common, _), *_ = Counter(task.train.answers).most_common(1)
     always = np.array([right == most_common for right in task.test.answers])
     rows.append(replace(_row(MOST_COMMON, [always]), note=f"always {most_common}"))
-    held_out = best_run(runs).validation
-    threshold = find_threshold(held_out.confidence, held_out.correct, config.target_error, config.confidence_level)
-    return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, threshold)
+    best = best_run(runs)
+    held_out = predict_answers(best.model.to(pick_device()), bundle.tokenizer, calibration_questions, best.max_answer_tokens)
+    best.model.cpu()
+    threshold = find_threshold(held_out.confidence.round(6), held_out.correct, config.target_error, config.confidence_level)
+    return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, held_out, threshold)
 
 
 def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig) -> Bundle:
     """The best run as a bundle, with its history and the confidences of its held-out answers."""
     best = result.best
-    pairs = zip(best.validation.confidence, best.validation.correct, strict=True)
+    pairs = zip(result.held_out.confidence, result.held_out.correct, strict=True)
     sizes = {name: len(getattr(result.task, name)) for name in ("train", "validation", "test")}
     record = AnswersRecord(
         objective=origin.objective,
@@ -117,6 +131,7 @@ def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig)
         comparison=ComparisonRecord.of(result.comparison),
         max_answer_tokens=best.max_answer_tokens,
         held_out_answers=tuple((round(float(confidence), 6), bool(correct)) for confidence, correct in pairs),
+        chose_nothing=True,
         provenance=provenance(),
     )
     return Bundle(best.model, origin.tokenizer, history=(*origin.history, record))

@@ -27,6 +27,7 @@ def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> P
             (f"{result.comparison.metric}, {first.name}", percent(first.interval.mean)),
             ("training questions", f"{len(task.train):,}"),
             ("validation questions", f"{len(task.validation):,}"),
+            ("calibration questions", f"{len(result.held_out.correct):,}"),
             ("test questions", f"{len(task.test):,}"),
             ("seeds", str(len(first.scores))),
         ),

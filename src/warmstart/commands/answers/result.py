@@ -14,7 +14,7 @@ from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage
 from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
-    from warmstart.finetuning.answering import AnswerRun
+    from warmstart.finetuning.answering import AnswerPredictions, AnswerRun
     from warmstart.stats.abstention import Threshold
     from warmstart.stats.comparison import Comparison
     from warmstart.tasks.answers import AnswerTask
@@ -30,8 +30,10 @@ class AnswersResult:
     comparison: Comparison
     runs: Mapping[str, tuple[AnswerRun, ...]]
     """the runs of each trained method, one per seed"""
+    held_out: AnswerPredictions
+    """of the best run to the calibration questions, which chose neither weights nor seed"""
     threshold: Threshold
-    """found on the validation questions of the best run"""
+    """found on these"""
 
     @property
     def best(self) -> AnswerRun:
