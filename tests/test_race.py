@@ -11,10 +11,10 @@ import polars
 import pytest
 
 from helpers.bundles import language_bundle
-from helpers.tasks import cats, race_config
+from helpers.tasks import cats, curve_config, race_config
 from warmstart.baselines import baselines_for
 from warmstart.cli import main
-from warmstart.commands.curve.command import CurveConfig, curve
+from warmstart.commands.curve.command import curve
 from warmstart.commands.curve.result import list_sizes
 from warmstart.commands.race.command import race
 from warmstart.errors import ConfigError, DataError
@@ -70,6 +70,36 @@ def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     assert len(saved["against_best"]) == 6
     assert {name: len(table) for name, table in found.tables.items()} == {"methods": 7, "differences": 6}
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
+
+
+def test_a_race_over_several_tasks(place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Every task has its own race and report, methods are ranked over all tasks, and nothing runs twice."""
+    more = []
+    for seed in (1, 2):
+        save_task(replace(cats(seed), name=f"cats-{seed}"), place / f"task-{seed}")
+        more.append(str(place / f"task-{seed}"))
+    config = race_config(place, more_tasks=more, seeds=1, learning_rates=[5e-3], scratch=False)
+    found = race(config)
+    ran = len(counted)
+    assert race(config).to_dict() == found.to_dict()
+    assert len(counted) == ran
+    assert found.ranks.ranks.shape == (3, len(found.names)) == (3, 6)
+    assert found.ranks.mean.tolist() == sorted(found.ranks.mean)
+    assert [finding.split(":")[0] for finding in found.findings[-3:]] == ["cats", "cats-1", "cats-2"]
+    assert "mean ranks over 3 tasks" in capsys.readouterr().err
+    assert len(found.tables["pairs"]) == 15
+    assert all(row["wins"] + row["ties"] + row["losses"] == 3 for row in found.tables["pairs"].to_dicts())
+    saved = json.loads((place / "race" / "race.json").read_text())
+    assert [task["task"]["name"] for task in saved["tasks"]] == ["cats", "cats-1", "cats-2"]
+    assert (place / "race" / "cats-1" / "report.html").exists()
+    assert (place / "race" / "figures" / "ranks.svg").exists()
+    assert "Wins and losses" in (place / "race" / "report.html").read_text()
+
+
+def test_tasks_of_a_race_have_names_of_their_own(place: Path) -> None:
+    """Each name becomes a folder."""
+    with pytest.raises(ConfigError, match="each task needs its own name, but two are called cats"):
+        race(race_config(place, more_tasks=[str(place / "task")]))
 
 
 def test_a_race_continues_where_it_stopped(place: Path, counted: list[str]) -> None:
@@ -206,10 +236,7 @@ def test_backbones_have_different_names(place: Path, tokenizer: Tokenizer) -> No
 
 def test_a_curve_from_end_to_end(place: Path) -> None:
     """Every method at every size, sentences on what labels are worth, a page; and it continues where it stopped."""
-    config = CurveConfig.build(
-        race_config(place, learning_rates=[5e-3], out=str(place / "curve")).to_dict()
-        | {"labels": [4, 8, 16, 32], "schemes": ["probe"], "target": 0.9}
-    )
+    config = curve_config(place, learning_rates=[5e-3], labels=[4, 8, 16, 32], schemes=["probe"], target=0.9)
     found = curve(config)
     assert list(found.rankings) == [4, 8, 16, 32]
     assert {method.name for method in found.methods} == {
@@ -230,11 +257,10 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
 
 def test_a_curve_needs_increasing_numbers_that_the_task_has(place: Path) -> None:
     """Both mistakes are reported before anything is trained."""
-    plain = race_config(place, out=str(place / "curve")).to_dict()
     with pytest.raises(ConfigError, match="must be increasing numbers from 2 on; got 8 4"):
-        CurveConfig.build(plain | {"labels": [8, 4]})
+        curve_config(place, labels=[8, 4])
     with pytest.raises(ConfigError, match="--labels 600: .* at most all 60 examples"):
-        curve(CurveConfig.build(plain | {"labels": [8, 600]}))
+        curve(curve_config(place, labels=[8, 600]))
 
 
 @pytest.mark.parametrize(

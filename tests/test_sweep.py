@@ -16,8 +16,8 @@ import torch
 import yaml
 
 from helpers.bundles import language_bundle
-from helpers.tasks import cats, race_config
-from warmstart.commands.curve.command import CurveConfig, curve
+from helpers.tasks import cats, curve_config, race_config
+from warmstart.commands.curve.command import curve
 from warmstart.commands.curve.result import CurveResult
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.commands.race.result import RaceResult
@@ -219,12 +219,12 @@ def test_a_method_with_an_incomplete_search_is_not_recommended(place: Path, monk
 
 def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another scheme with no time left is a clear error; an incomplete size is named and left out."""
-    words = race_config(place, learning_rates=[2e-3, 5e-3], out=str(place / "curve")).to_dict()
-    curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["probe"]}))
+    shared: dict[str, object] = {"learning_rates": [2e-3, 5e-3], "labels": [4, 8]}
+    curve(curve_config(place, **shared, schemes=["probe"]))
     with pytest.raises(DataError, match="budget of 0s is too short for all methods at one number of labels; use a longer --budget"):
-        curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"], "budget": "0s"}))
+        curve(curve_config(place, **shared, schemes=["full"], budget="0s"))
     only(monkeypatch, lambda trial: trial.labels == 4 or trial.learning_rate == 2e-3)
-    found = curve(CurveConfig.build(words | {"labels": [4, 8], "schemes": ["full"]}))
+    found = curve(curve_config(place, **shared, schemes=["full"]))
     assert (list(found.rankings), found.incomplete) == ([4], (8,))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from warmstart.commands.curve.command import CurveConfig
 from warmstart.commands.race.command import RaceConfig
 from warmstart.data.task import Split, Task
 
@@ -86,3 +87,9 @@ def race_config(place: Path, **changes: object) -> RaceConfig:
         "tune": {"train": {"steps": 12, "batch": 8, "learning_rate": 5e-4}},
     }
     return RaceConfig.build(given | changes)
+
+
+def curve_config(place: Path, **changes: object) -> CurveConfig:
+    shared = race_config(place, out=str(place / "curve")).to_dict()
+    del shared["more_tasks"]
+    return CurveConfig.build(shared | changes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -28,7 +27,7 @@ from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
 from warmstart.stats.scores import ClassificationScores, classification_scores
 from warmstart.tasks import task_type_of
-from warmstart.tasks.load import load_task
+from warmstart.tasks.load import load_named_tasks
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import EVALUATIONS, TrainingJob, TrainOutput, train
@@ -60,16 +59,11 @@ class TasksConfig(Config):
 
 def load_tasks(config: TasksConfig) -> list[Task]:
     """The tasks. Raises ``ConfigError`` if two have the same name, or the settings do not fit several tasks."""
-    tasks = [load_task(path) for path in config.tasks]
-    names = [task.name for task in tasks]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"each task needs its own name, but two are called {', '.join(twice)}; change 'name' in one manifest")
+    tasks = load_named_tasks(config.tasks)
     if config.train.steps or config.train.tokens or config.train.minutes:
         raise ConfigError("the length of a run on several tasks is set by --epochs; remove --steps, --tokens and --minutes")
     if config.train.accumulate != 1 or config.train.evaluate_every:
         raise ConfigError("a run on several tasks reads one batch per step; remove --accumulate and --evaluate-every")
-    if wrong_names := [name for name in names if Path(name).name != name]:
-        raise ConfigError(f"a task's name becomes a folder, but {wrong_names[0]!r} cannot be one; change 'name' in its manifest")
     if wrong := [task for task in tasks if not task_type_of(task).one_label]:
         raise ConfigError(f"each task must have one label per text, but '{wrong[0].name}' is a {wrong[0].type} task; remove it")
     count = config.labels

@@ -33,6 +33,12 @@ class Method(Config):
         own = self.name if self.family == "baseline" else self.scheme
         return "/".join(part for part in (self.family, own, self.backbone_digest[:16]) if part)
 
+    @property
+    def id_over_tasks(self) -> str:
+        """The same for every task, although continued pretraining makes a backbone of its own for each."""
+        own = self.name if self.family == "baseline" else self.scheme
+        return "/".join(part for part in (self.family, own, self.shared_backbone or self.backbone) if part)
+
 
 class Trial(Config):
     """One training run of one method."""

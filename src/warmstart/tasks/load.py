@@ -118,6 +118,17 @@ def load_task(path: str | Path, seed: int = 0) -> Task:
         raise DataError(f"{file}: {error}") from None
 
 
+def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:
+    """Several tasks, whose names become folders. Raises ``ConfigError`` if two names are equal, or one cannot be a folder."""
+    tasks = [load_task(path) for path in paths]
+    names = [task.name for task in tasks]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"each task needs its own name, but two are called {', '.join(twice)}; change 'name' in one manifest")
+    if wrong := [name for name in names if Path(name).name != name]:
+        raise ConfigError(f"a task's name becomes a folder, but {wrong[0]!r} cannot be one; change 'name' in its manifest")
+    return tasks
+
+
 def read_spec(path: str | Path) -> tuple[Path, TaskSpec]:
     """A manifest (or the ``task.yaml`` of a folder): its path and its contents. Raises ``ConfigError`` if it is wrong."""
     file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
+from typing import Any
 
 from pydantic import Field
+from tyro.conf import Positional
 
 from warmstart.baselines.majority import constant_score
-from warmstart.commands.race.page import TERMINAL_HEADER, terminal_rows, write_race_page
-from warmstart.commands.race.result import RaceResult
+from warmstart.commands.race.page import (
+    TERMINAL_HEADER,
+    task_header,
+    task_rows,
+    terminal_rows,
+    write_race_page,
+    write_tasks_page,
+)
+from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.console import console, print_table
 from warmstart.data.task import subsample
 from warmstart.errors import DataError, ModelError
+from warmstart.run import open_run, save_settings
 from warmstart.storage import atomic_write
 from warmstart.sweep.store import write_runs_table
-from warmstart.sweep.sweep import SchemeName, SweepConfig, open_sweep, run_sweep
+from warmstart.sweep.sweep import SchemeName, SweepConfig, duration_seconds, open_sweep, run_sweep
+from warmstart.tasks.load import load_named_tasks
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
@@ -23,6 +36,8 @@ ALWAYS_RUN = ("probe", "scalar-mix")
 class RaceConfig(SweepConfig):
     """Run every way to adapt on one task, on the same splits and seeds, and recommend the cheapest within the noise of the best."""
 
+    more_tasks: Positional[tuple[str, ...]] = ()
+    """manifests of further tasks: every task has a race of its own, and the methods are ranked over all of them"""
     schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby", "bitfit")
     """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run"""
     out: str = "runs/race"
@@ -35,8 +50,37 @@ class RaceConfig(SweepConfig):
         return self.labels
 
 
-def race(config: RaceConfig) -> RaceResult:
+def race(config: RaceConfig) -> RaceResult | TasksRaceResult:
     """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command."""
+    return _race_tasks(config) if config.more_tasks else race_task(config)
+
+
+def _race_tasks(config: RaceConfig) -> TasksRaceResult:
+    """One race per task, in a folder named like the task; the time budget is shared evenly among those still to run."""
+    paths = (config.task, *config.more_tasks)
+    names = [task.name for task in load_named_tasks(paths)]
+    folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in names))
+    save_settings(folder, config)
+    started, races = time.time(), list[RaceResult]()
+    for number, (path, name) in enumerate(zip(paths, names, strict=True)):
+        changes: dict[str, Any] = {"task": path, "more_tasks": (), "out": str(folder / name)}
+        if config.budget:
+            left = max(0.0, duration_seconds(config.budget) - (time.time() - started))
+            changes["budget"] = f"{left / (len(paths) - number):.1f}s"
+        races.append(race_task(config.model_copy(update=changes)))
+    result = TasksRaceResult(tuple(races))
+    if len(result.names) < 2:
+        raise DataError("at least two methods need a score on every task, but too few have one; use a longer --budget")
+    print_table(f"mean ranks over {len(races)} tasks", task_rows(result), task_header(result))
+    for sentence in result.findings:
+        console.print(sentence, markup=False)
+    atomic_write(folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
+    console.print(f"report: {write_tasks_page(result, config, folder)}", markup=False)
+    return result
+
+
+def race_task(config: RaceConfig) -> RaceResult:
+    """The race on one task."""
     sweep = open_sweep(config.model_copy(update={"schemes": (*ALWAYS_RUN, *config.schemes)}))
     task = sweep.task
     labels = len(subsample(task, config.labels, config.seed).train) if config.labels else len(task.train)

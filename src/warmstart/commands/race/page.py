@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from warmstart.commands.race.result import RaceResult
+from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Config
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Report, Section, Table, write_report
@@ -18,6 +18,7 @@ from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import INK, QUIET, shapes
 from warmstart.stats.formatting import file_size, p_value, percent, percent_range, percent_value, points_range, points_value
+from warmstart.stats.task_ranks import TaskRanks
 from warmstart.sweep.ranking import RankedMethod
 
 SCORE = "score (95% over seeds)"
@@ -60,6 +61,59 @@ def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
         footer(),
     )
     return write_report(report, folder)
+
+
+def write_tasks_page(result: TasksRaceResult, config: Config, folder: Path) -> Path:
+    """Write the report of races on several tasks; returns its path."""
+    names, ranks = [*result.names.values()], result.ranks
+    figure = Figure(
+        "ranks",
+        "Mean rank over tasks (bar) and rank on each task (crosses); 1 is the best. Methods with a mean rank in the grey band, "
+        f"{ranks.critical_difference:.1f} wide, are not significantly worse than the best (Nemenyi's test).",
+        ranks_chart(names, ranks),
+    )
+    pairs = [
+        (row["method"], row["other"], f"{row['wins']}", f"{row['ties']}", f"{row['losses']}", p_value(row["p_corrected"]))
+        for row in result.tables["pairs"].to_dicts()
+    ]
+    header = ("method", "other", "wins", "ties", "losses", "corrected p")
+    report = Report(
+        f"Race over {len(result.races)} tasks",
+        " ".join(result.findings[:2]),
+        tuple((f"mean rank, {name}", f"{mean:.1f}") for name, mean in zip(names[:5], ranks.mean, strict=False)),
+        (
+            Section("Ranks", result.findings[2:], (figure, Table(task_header(result), task_rows(result)))),
+            Section("Wins and losses", ("On how many tasks each method is better.",), (Table(header, pairs),)),
+            Section("Tasks", tuple(f"{race.task.name}: the full report is {race.task.name}/report.html." for race in result.races)),
+            *closing_sections(config),
+        ),
+        footer(),
+    )
+    return write_report(report, folder)
+
+
+def task_header(result: TasksRaceResult) -> tuple[str, ...]:
+    """Names the columns of ``task_rows``."""
+    return ("method", "mean rank", *(f"{race.task.name}, {race.task.metric}" for race in result.races))
+
+
+def task_rows(result: TasksRaceResult) -> list[tuple[str, ...]]:
+    """One row per method: mean rank and the mean test score on each task."""
+    rows = result.tables["methods"].rows()
+    return [(name, f"{mean_rank:.1f}", *map(percent, scores)) for name, mean_rank, *scores in rows]
+
+
+def ranks_chart(names: Sequence[str], ranks: TaskRanks) -> Chart:
+    """One line per method: a cross for its rank on each task, a bar for the mean; a band as wide as the critical difference."""
+    means = [{"method": name, "rank": float(mean)} for name, mean in zip(names, ranks.mean, strict=True)]
+    crosses = [{"method": name, "rank": float(rank)} for name, column in zip(names, ranks.ranks.T, strict=True) for rank in column]
+    first = float(ranks.mean[0])
+    band = chart_of([{"low": first, "high": first + ranks.critical_difference}]).mark_rect(opacity=0.12, color=QUIET)
+    y = alt.Y("method:N", title=None, sort=list(names), axis=alt.Axis(**BARE))
+    x = alt.X("rank:Q", title="rank", scale=alt.Scale(domainMin=1, nice=False, padding=12), axis=alt.Axis(tickMinStep=1))
+    runs = chart_of(crosses).mark_point(shape="cross", angle=45, size=50, filled=True, opacity=0.5, color=INK).encode(x=x, y=y)
+    bars = chart_of(means).mark_tick(thickness=3, size=20, color=INK).encode(x=x, y=y, tooltip=["method:N", "rank:Q"])
+    return finish(band.encode(x=alt.X("low:Q", title="rank"), x2="high:Q") + runs + bars, 30 * len(names) + 40)
 
 
 def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
