@@ -15,9 +15,8 @@ from warmstart.stats.differences import Difference, MethodScores, paired_differe
 from warmstart.stats.formatting import p_value, percent_range, points, points_range, sentence_case
 from warmstart.stats.intervals import Interval, t_interval
 from warmstart.stats.multiple_testing import holm
+from warmstart.stats.noise import ROUNDING
 
-ROUNDING = 1e-9
-"""standard errors and differences below this are rounding errors"""
 SIGNIFICANT = 0.05
 
 

@@ -1,20 +1,20 @@
 """Differences between methods when uncertainty has two sources: the seeds of the runs, and the texts that form the test split.
 
 Seeds are covered by repeating the run, texts by the bootstrap: every method is scored on the same resamples of the test split, so
-that the difference of two methods can be taken resample by resample. The two variances are added.
+that the difference of two methods can be taken resample by resample. How the two combine is in ``stats/noise.py``.
 
 Letters: S seeds, R resamples.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from warmstart.stats.intervals import Interval, percentiles, t_interval, t_quantile
+from warmstart.stats.intervals import Interval, percentiles, t_interval
+from warmstart.stats.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Difference:
     error: float
     """standard error"""
     p: float
-    """probability of a difference at least as large if there were none"""
+    """probability of a difference at least as large if there were none; 1 if the noise is unknown"""
 
 
 def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
@@ -72,20 +72,11 @@ def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
 def _with_both_variances(values: np.ndarray, resampled: np.ndarray) -> Difference:
     """The mean of ``values`` (S,), given what they are on resamples (S, R), as a difference from 0.
 
-    The variances of seeds and texts are added; the degrees of freedom of the sum are Welch's and Satterthwaite's (1946), with the
-    bootstrap's variance taken as known. One seed says nothing about seeds: the uncertainty is then that of the texts alone.
+    One seed says nothing about seeds: the uncertainty is then that of the texts alone.
     """
-    from scipy import stats
-
-    seeds = len(values)
-    of_seeds = float(values.var(ddof=1)) / seeds if seeds > 1 else 0.0
-    of_texts = float(resampled.mean(axis=0).var(ddof=1))
-    mean, error = float(values.mean()), math.sqrt(of_seeds + of_texts)
-    if error == 0:
-        return Difference(mean, mean, mean, 0.0, 1.0 if mean == 0 else 0.0)
-    degrees = (of_seeds + of_texts) ** 2 / (of_seeds**2 / (seeds - 1)) if of_seeds else math.inf
-    half = t_quantile(0.95, degrees) * error
-    return Difference(mean, mean - half, mean + half, error, float(2 * stats.t.sf(abs(mean) / error, degrees)))
+    noise, mean = Noise.of(values, resampled), float(values.mean())
+    half = noise.half_width()
+    return Difference(mean, mean - half, mean + half, float(noise.error), float(noise.p(mean)))
 
 
 def cheapest_within_noise(methods: Sequence[MethodScores], best: MethodScores, costs: Sequence[float]) -> MethodScores:
