@@ -303,8 +303,8 @@ def test_the_recommendation_is_made_on_validation(test: float, validation: float
     One that is as good there is recommended, and its test score is reported.
     """
     trials, _ = full_and_probe(0, 1, 2)
-    results = {t: result(0.8, 0.8, 9.0) if t.method.name == "full" else result(test, validation) for t in trials}
-    found = raced(trials, results)
+    full = {t: result(0.8 + 1e-5 * t.seed, 0.8, 9.0) for t in trials if t.method.name == "full"}
+    found = raced(trials, {t: result(test, validation) for t in trials} | full)
     assert found.recommended.name == recommended
     assert found.findings[0].startswith(f"Use {recommended}")
     assert "Only 20 validation texts made this choice, which is few." in found.findings
@@ -317,9 +317,17 @@ def test_the_recommendation_is_made_on_validation(test: float, validation: float
 
 
 def test_one_seed_says_nothing_of_seeds() -> None:
-    """The finding names what its interval covers."""
+    """The finding names what its interval covers, and nothing is significant, however far the texts tell the methods apart."""
     trials, done = full_and_probe(0)
     assert "over test texts, one seed" in raced(trials, done).findings[1]
+    chance = np.random.default_rng(0).normal(0, 0.01, 50)
+    for trial in trials:
+        test = 0.9 if trial.method.name == "probe" else 0.5
+        done[trial] = replace(done[trial], score=test, resampled=tuple(test + chance * test))
+    [row] = raced(trials, done).differences
+    assert abs(row.difference.mean) > 20 * row.difference.error > 0
+    assert row.p == 1
+    assert not row.significant
 
 
 def test_a_method_better_on_test_names_its_validation_score() -> None:
@@ -328,7 +336,7 @@ def test_a_method_better_on_test_names_its_validation_score() -> None:
     tfidf = Trial(method=Method(name="TF-IDF", family="baseline"), seed=0)
     trials = [tfidf, *(trial.model_copy(update={"labels": None}) for trial in trials)]
     for validation, end in ((0.9, "it was also better: +13.3 points."), (0.5, "it was not better.")):
-        results = {t: result(0.95, validation) if t is tfidf else result(0.8, 0.7667) for t in trials}
+        results = {t: result(0.95, validation) if t is tfidf else result(0.8 + 1e-5 * t.seed, 0.7667) for t in trials}
         sentence = next(sentence for sentence in raced(trials, results).findings if "TF-IDF is better" in sentence)
         assert sentence.endswith(end)
 

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from warmstart.stats.differences import Difference, MethodScores, paired_difference
+from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.formatting import p_value, percent_range, points, points_range, sentence_case
 from warmstart.stats.intervals import Interval, t_interval
-from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import ROUNDING
 
 SIGNIFICANT = 0.05
@@ -62,7 +61,7 @@ class PairedComparison:
     @property
     def significant(self) -> bool:
         """Whether the difference is unlikely to be chance; one seed, or seeds without any spread, cannot say."""
-        return self.seeds > 1 and self.difference.error > ROUNDING and self.p < SIGNIFICANT
+        return self.p < SIGNIFICANT
 
     @property
     def sentence(self) -> str:
@@ -112,7 +111,7 @@ def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]]) -> list[Pa
     """
     over_texts = [one.resampled is not None and other.resampled is not None for one, other in pairs]
     differences = [_difference(one, other, texts=texts) for (one, other), texts in zip(pairs, over_texts, strict=True)]
-    corrected = holm([found.p for found in differences])
+    corrected = corrected_p_values(differences)
     return [
         PairedComparison((one.name, other.name), found, max(len(one.scores), len(other.scores)), texts, p, len(pairs))
         for (one, other), found, texts, p in zip(pairs, differences, over_texts, corrected, strict=True)

@@ -9,11 +9,12 @@ Letters: S seeds, R resamples.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from warmstart.stats.intervals import Interval, percentiles, t_interval
+from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import Noise
 
 
@@ -57,6 +58,22 @@ class Difference:
     """standard error"""
     p: float
     """probability of a difference at least as large if there were none; 1 if the noise is unknown"""
+    noise: Noise = field(default_factory=lambda: Noise(0.0, 0.0, 1), compare=False)
+    """of the difference, by source"""
+
+    @property
+    def claimable(self) -> bool:
+        """Whether it can be significant: one seed says nothing about seeds, and no spread at all nothing about noise."""
+        return self.noise.seeds > 1 and self.error > 0
+
+
+def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
+    """p-values corrected for their number (Holm 1979); 1 for each that is not ``claimable``, so that it is never significant.
+
+    Whoever says "better" or "worse" asks this function. ``corrected_p_values([difference_of_one_seed])`` -> ``[1.0]``. Proved by
+    ``tests/test_noise.py``: ``test_few_tables_of_equal_methods_claim_a_difference``.
+    """
+    return holm([found.p if found.claimable else 1.0 for found in differences])
 
 
 def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
@@ -76,7 +93,7 @@ def _with_both_variances(values: np.ndarray, resampled: np.ndarray) -> Differenc
     """
     noise, mean = Noise.of(values, resampled), float(values.mean())
     half = noise.half_width()
-    return Difference(mean, mean - half, mean + half, float(noise.error), float(noise.p(mean)))
+    return Difference(mean, mean - half, mean + half, float(noise.error), float(noise.p(mean)), noise)
 
 
 def cheapest_within_noise(methods: Sequence[MethodScores], best: MethodScores, costs: Sequence[float]) -> MethodScores:

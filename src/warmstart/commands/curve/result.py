@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from warmstart.stats.comparison import SIGNIFICANT
-from warmstart.stats.differences import Difference, paired_difference
+from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, round_labels
 from warmstart.stats.formatting import percent, percent_interval, points_interval
-from warmstart.stats.multiple_testing import holm
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -98,9 +97,9 @@ class CurveResult:
 
     @cached_property
     def significant(self) -> dict[tuple[Method, int], Difference]:
-        """The leads that are significant, by method and number of labels."""
+        """The leads that are significant, by method and number of labels; none on one seed."""
         leads = {(other, labels): self.lead(other, labels) for other in self.others for labels in self.rankings}
-        corrected = holm([lead.p for lead in leads.values()])
+        corrected = corrected_p_values([*leads.values()])
         return {key: lead for (key, lead), p in zip(leads.items(), corrected, strict=True) if p < SIGNIFICANT}
 
     @property
@@ -126,6 +125,8 @@ class CurveResult:
         sizes, first = list(self.rankings), self.pretrained.name
         significant = {labels: lead.mean for (method, labels), lead in self.significant.items() if method == other}
         better, worse = ([n for n in sizes if sign * significant.get(n, 0) > 0] for sign in (1, -1))
+        if not any(self.lead(other, labels).claimable for labels in sizes):
+            return [f"One seed cannot show whether {first} and {other.name} differ; use more seeds."]
         if not significant:
             return [f"No significant difference between {first} and {other.name} at any number of labels."]
         findings = []

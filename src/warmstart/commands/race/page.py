@@ -147,7 +147,11 @@ def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
 
 
 def _differences_section(result: RaceResult) -> Section:
-    over = "over both" if result.ranking.seeds > 1 else "over test texts only, because one seed says nothing about other seeds"
+    over = (
+        "over both"
+        if result.ranking.seeds > 1
+        else "over test texts only; one seed says nothing about other seeds, so nothing is significant"
+    )
     text = (
         f"Every method against {result.best.name}, the best on validation, in points on the test split: paired by seed and by "
         f"test text, {over}; p-values corrected for the number of methods (Holm 1979)."

@@ -22,10 +22,9 @@ import numpy as np
 import polars as pl
 
 from warmstart.stats.comparison import SIGNIFICANT
-from warmstart.stats.differences import Difference, cheapest_within_noise, paired_difference
+from warmstart.stats.differences import Difference, cheapest_within_noise, corrected_p_values, paired_difference
 from warmstart.stats.formatting import file_size, p_value, percent, percent_interval, points, points_interval, sentence_case
 from warmstart.stats.intervals import FEW_SEEDS
-from warmstart.stats.multiple_testing import holm
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class DifferenceToBest(NamedTuple):
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is unlikely to be chance."""
+        """Whether the difference is unlikely to be chance; never on one seed."""
         return self.p < SIGNIFICANT
 
 
@@ -90,7 +89,7 @@ class RaceResult:
         """Every other method against the best on the test split, paired by seed and text."""
         others = [one for one in self.ranking.methods if one is not self.best]
         found = [paired_difference(one.test_scores, self.best.test_scores) for one in others]
-        return [DifferenceToBest(*row) for row in zip(others, found, holm([one.p for one in found]), strict=True)]
+        return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
 
     @property
     def findings(self) -> list[str]:
