@@ -23,6 +23,7 @@ SHARED = {
     ("quickstart", "pretrain"),
     ("quickstart", "adapt"),
     ("cost", "pretrain"),
+    ("plan", "race"),
     ("study objectives", "pretrain"),
     ("study objectives", "study probe"),
     ("study objectives", "study attention"),

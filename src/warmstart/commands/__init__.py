@@ -50,6 +50,7 @@ COMMANDS = Registry(
             "curve",
             "measure scores by number of labels, and predict those of more labels",
         ),
+        "plan": Command("commands.plan", "PlanConfig", "plan", "how many seeds and test texts a race needs, from a pilot"),
         "continual": Command(
             "commands.continual.command",
             "ContinualConfig",

@@ -16,6 +16,7 @@ import polars
 
 from warmstart.config import Config
 from warmstart.data.task import Task
+from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.storage import atomic_write, sha256
 from warmstart.sweep.ranking import Ranking
@@ -55,11 +56,25 @@ class SweepContext(Config):
 
 def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
     """The result of a trial that was run before; None if there is none, or if its file is damaged."""
+    found = _read_trial(result_file(trial, context))
+    return found[1] if found else None
+
+
+def read_runs(folder: Path, labels: int | None) -> SweepRuns:
+    """All finished trials of a sweep's folder with this number of labels. Raises ``DataError`` if there are none."""
+    found = [_read_trial(file) for file in sorted((folder / TRIALS).glob("*.json"))]
+    results = dict(one for one in found if one and one[0].labels == labels)
+    if not results:
+        raise DataError(f"{folder} must be the folder of a race on one task, with finished trials, but has none; run one first")
+    return SweepRuns(tuple(results), results)
+
+
+def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
     try:
-        values = json.loads(result_file(trial, context).read_text(encoding="utf-8"))
-        values.pop("trial")
-        return TrialResult(**values | {name: tuple(values[name]) for name in ("resampled", "resampled_validation")})
-    except (OSError, ValueError, KeyError, TypeError):
+        values = json.loads(file.read_text(encoding="utf-8"))
+        trial = Trial.build(values.pop("trial"), str(file))
+        return trial, TrialResult(**values | {name: tuple(values[name]) for name in ("resampled", "resampled_validation")})
+    except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
 
 

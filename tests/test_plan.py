@@ -1,0 +1,63 @@
+"""Plans from a pilot race: what it detects, what more seeds and texts would, what they cost; and clear errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helpers.bundles import language_bundle
+from helpers.tasks import cats, race_config
+from warmstart.cli import main
+from warmstart.commands.plan import PlanConfig, plan
+from warmstart.commands.race.command import race
+from warmstart.model.files import save
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+
+
+@pytest.fixture(scope="module")
+def pilot(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small race with three seeds."""
+    place = tmp_path_factory.mktemp("pilot")
+    save_task(cats(), place / "task")
+    save(language_bundle(tokenizer), place / "lm")
+    race(race_config(place, learning_rates=[5e-3], seeds=3, labels=20))
+    return place / "race"
+
+
+def test_more_seeds_detect_less_and_cost_more(pilot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan of the pilot's own number of seeds is what the pilot detects; every finding is about the same figures."""
+    found = plan(PlanConfig(pilot=str(pilot), see=10, seeds=(3, 10, 40)))
+    detectable = [row.detectable for row in found.rows]
+    assert detectable == sorted(detectable, reverse=True)
+    assert [row.minutes for row in found.rows] == sorted(row.minutes for row in found.rows)
+    assert found.texts == 30
+    assert found.rivals == 6
+    assert f"{100 * found.rows[0].detectable:.1f} points with probability 80%, corrected for 6 comparisons" in found.findings[0]
+    assert "only 3 seeds" in found.findings[-1]
+    for row in found.rows:
+        words = f"{row.seeds} seeds and {row.texts:,} test texts" if row.texts else "no number of test texts is enough"
+        assert words in " ".join(found.findings)
+    assert "smallest detectable, points" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_plan_is_json(pilot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For programs."""
+    assert main(["plan", str(pilot), "--see", "5", "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert [row["seeds"] for row in written["rows"]] == [3, 5, 10, 20]
+    assert written["variance_of_seeds"] >= 0
+
+
+@pytest.mark.slow
+def test_a_pilot_needs_seeds_and_trials(pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One seed says nothing about seeds; another folder is no pilot."""
+    assert main(["plan", str(tmp_path)]) == 2
+    assert "must be the folder of a race on one task" in capsys.readouterr().err
+    race(race_config(pilot.parent, learning_rates=[5e-3], seeds=1, labels=20, out=str(tmp_path / "one")))
+    assert main(["plan", str(tmp_path / "one")]) == 2
+    assert "a pilot must have at least two seeds" in capsys.readouterr().err
