@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.audit import audit, drop_leaks, text_key
+from warmstart.commands.audit import AuditConfig, audit_task
+from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.encode import encode
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.stats.formatting import percent
-from warmstart.tasks.load import load_task
+from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
@@ -125,6 +126,72 @@ def test_drop_leaks() -> None:
     assert drop_leaks(CLEAN).train.texts == CLEAN.train.texts
 
 
+LONGER = "one of many sentences that all have the same beginning and then go on {} until they end"
+NEAR = replace(
+    CLEAN,
+    train=split(*filled("a"), (LONGER.format("here"), 1), ("short ones differ", 0)),
+    test=split(*filled("c"), (LONGER.format("there"), 1), ("Short ones, differing", 0)),
+)
+
+
+def test_near_leaks() -> None:
+    """A text that is nearly the same is counted apart, named with the text that it is like, and dropped only on request."""
+    found = audit(NEAR)
+    assert found.leaks == ()
+    assert [(finding.severity, finding.sentence) for finding in found.findings()] == [
+        (
+            "warning",
+            "1 text of test (4.5%) is nearly the same as a text of train, such as "
+            "'one of many sentences that all have the same beginning and …' and "
+            "'one of many sentences that all have the same beginning and …'.",
+        )
+    ]
+    assert (found.near_leaks[0].count, found.near_leaks[0].like) == (1, LONGER.format("here"))
+    assert drop_leaks(NEAR).train.texts == NEAR.train.texts
+    repaired = drop_leaks(NEAR, near=True)
+    assert set(NEAR.train.texts) - set(repaired.train.texts) == {LONGER.format("here")}
+    assert repaired.test is NEAR.test
+    assert audit(repaired).near_leaks == ()
+
+
+def test_a_copy_is_no_near_leak() -> None:
+    """A text that the other split has is counted as a leak alone."""
+    found = audit(replace(NEAR, test=split(*filled("c"), (LONGER.format("HERE!"), 1))))
+    assert (found.leaks[0].count, found.near_leaks) == (1, ())
+
+
+def test_pretraining_text() -> None:
+    """Test texts in the plain text are counted, whole and nearly; short ones are not looked for."""
+    test = split(*filled("c"), (LONGER.format("there"), 1), (LONGER.format("there").replace("many", "ten"), 1))
+    documents = ["before", LONGER.format("THERE,") + " after"]
+    findings = audit(replace(CLEAN, test=test), pretraining=documents).findings()
+    assert [(finding.severity, finding.sentence) for finding in findings] == [
+        (
+            "warning",
+            "Of 2 test texts looked for in the pretraining text, 1 (50.0%) occurs there and 1 more (50.0%) nearly, "
+            "such as 'one of many sentences that all have the same beginning and …'.",
+        )
+    ]
+    assert [finding.sentence for finding in audit(replace(CLEAN, test=test), pretraining=["other"]).findings()] == [
+        "Of 2 test texts looked for in the pretraining text, none occurs there."
+    ]
+    assert [finding.sentence for finding in audit(CLEAN, pretraining=documents).findings()] == [
+        "The test texts have under 5 words: too few to be looked for in the pretraining text."
+    ]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It compares the test texts with files of plain text, and drops what it is told to."""
+    save_task(NEAR, tmp_path / "task")
+    (tmp_path / "text.txt").write_text("nothing\n\n" + LONGER.format("there"))
+    audit_task(AuditConfig(task=str(tmp_path / "task"), text=(str(tmp_path / "text.txt"),)))
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "is nearly the same as a text of train" in printed
+    assert "Of 1 test text looked for in the pretraining text, 1 (100.0%) occurs there" in printed
+    audit_task(AuditConfig(task=str(tmp_path / "task"), drop_near_leaks=True))
+    assert "nearly" not in capsys.readouterr().err
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("aAbBcd"), st.integers(0, 1)), min_size=3, max_size=12))
 def test_no_leak_survives(examples: list[tuple[str, int]]) -> None:
@@ -139,12 +206,6 @@ def test_nothing_left() -> None:
         drop_leaks(replace(CLEAN, train=CLEAN.test))
     with pytest.raises(DataError, match="no validation example is left"):
         drop_leaks(replace(CLEAN, validation=CLEAN.test))
-
-
-def test_text_key() -> None:
-    """Case and white space do not make a text another one; anything else does."""
-    assert text_key(" The\tCAT\n") == text_key("the cat") == "the cat"
-    assert text_key("the cat.") != text_key("the cat")
 
 
 @pytest.mark.data

@@ -7,6 +7,8 @@ from tyro.conf import Positional
 from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.data.audit import audit, drop_leaks
+from warmstart.data.source import Source
+from warmstart.data.token_store import documents_of
 from warmstart.interop.load import load_model
 from warmstart.stats.formatting import percent
 from warmstart.tasks.load import load_task
@@ -19,16 +21,23 @@ class AuditConfig(Config):
     """manifest of the task (YAML)"""
     model: str | None = None
     """also count the tokens that this model truncates or does not know: a bundle, or the folder of a run"""
+    text: tuple[str, ...] = ()
+    """pretraining text (files or folders): also count the test texts that occur in it"""
     drop_leaks: bool = False
     """drop leaks first, and audit the rest"""
+    drop_near_leaks: bool = False
+    """drop leaks and texts that are nearly the same as one of a later split, and audit the rest"""
 
 
 def audit_task(config: AuditConfig) -> None:
     """The ``audit`` command."""
     task = load_task(config.task)
-    task = drop_leaks(task) if config.drop_leaks else task
+    if config.drop_leaks or config.drop_near_leaks:
+        task = drop_leaks(task, near=config.drop_near_leaks)
+    pretraining = documents_of([Source(path=path) for path in config.text]) if config.text else None
     bundle = load_model(config.model) if config.model else None
-    result = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_length) if bundle else audit(task)
+    tokenizer, max_length = (bundle.tokenizer, bundle.model.backbone.config.max_length) if bundle else (None, None)
+    result = audit(task, tokenizer, max_length, pretraining)
     rows = [(row["split"], row["label"], row["count"], percent(float(row["fraction"]))) for row in result.balance()]
     print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "percent"))
     for finding in result.findings():

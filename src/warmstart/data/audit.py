@@ -1,14 +1,15 @@
 """An audit of a task's data before anything is trained on it.
 
 It counts empty texts, duplicates within a split, leaks between splits, texts with more than one label, examples per label and words
-per text; with a tokenizer also tokens that are cut off or unknown. Two texts are the same if they differ only in case and white
-space; near-duplicates are not found. ``drop_leaks`` removes leaks.
+per text; with a tokenizer also tokens that are cut off or unknown, with plain text also the test texts that occur in it.
+``data/text_key.py`` says when two texts are the same, ``data/near_duplicates.py`` when they are nearly the same: this is counted
+apart, between splits only. ``drop_leaks`` removes leaks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -16,7 +17,10 @@ from typing import Any, Literal
 import numpy as np
 
 from warmstart.data.encode import encode
+from warmstart.data.near_duplicates import near_duplicates
 from warmstart.data.task import Split, Task, plain_text
+from warmstart.data.text_key import text_key, text_words
+from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
 from warmstart.errors import DataError
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -86,11 +90,38 @@ class Leak:
 
 
 @dataclass(frozen=True)
+class NearLeak:
+    """Texts of which another split has nearly the same, but not the same."""
+
+    split: str
+    """the split whose texts are counted: of the two, the one that is scored later"""
+    other: str
+    count: int
+    example: str
+    like: str
+    """the text of the other split that the example is like"""
+
+
+@dataclass(frozen=True)
+class PretrainingOverlap:
+    """Test texts that occur in plain text, such as a model is pretrained on."""
+
+    exact: int
+    """test texts that occur there word for word"""
+    near: int
+    """other test texts of which most occurs there in one place"""
+    compared: int
+    """test texts long enough to be recognised"""
+    example: str
+    """one that occurs; else one that nearly does"""
+
+
+@dataclass(frozen=True)
 class Conflict:
     """A text with more than one label in the task."""
 
     text: str
-    """in the form in which texts are compared"""
+    """as it is written first"""
     labels: tuple[str, ...]
 
 
@@ -104,6 +135,10 @@ class Audit:
     leaks: tuple[Leak, ...]
     """pairs of splits without a common text are left out"""
     conflicts: tuple[Conflict, ...]
+    near_leaks: tuple[NearLeak, ...] = ()
+    """the same of texts that are nearly in two splits"""
+    pretraining: PretrainingOverlap | None = None
+    """None if no plain text was given"""
     already_trained: tuple[str, ...] = ()
     """models to adapt that were already trained on labels of this task"""
 
@@ -138,6 +173,15 @@ class Audit:
                 f"{_number_of(leak.count, 'text')} of {leak.split} ({percent(leak.count / examples[leak.split])}) also "
                 f"{'occurs' if leak.count == 1 else 'occur'} in {leak.other}, such as {_short(leak.example)}.",
             )
+        for near in self.near_leaks:
+            yield Finding(
+                "warning",
+                f"{_number_of(near.count, 'text')} of {near.split} ({percent(near.count / examples[near.split])}) "
+                f"{'is' if near.count == 1 else 'are'} nearly the same as a text of {near.other}, such as {_short(near.example)} "
+                f"and {_short(near.like)}.",
+            )
+        if self.pretraining is not None:
+            yield _in_pretraining(self.pretraining)
         if self.conflicts:
             first, count = self.conflicts[0], len(self.conflicts)
             yield Finding(
@@ -145,6 +189,22 @@ class Audit:
                 f"{_number_of(count, 'text')} {'has' if count == 1 else 'have'} more than one label, such as {_short(first.text)} "
                 f"({', '.join(first.labels)}).",
             )
+
+
+def _in_pretraining(found: PretrainingOverlap) -> Finding:
+    if not found.compared:
+        return Finding(
+            "note", f"The test texts have under {SHORTEST_FOUND} words: too few to be looked for in the pretraining text."
+        )
+    looked_for = f"{_number_of(found.compared, 'test text')} looked for in the pretraining text"
+    if not found.exact and not found.near:
+        return Finding("note", f"Of {looked_for}, none occurs there.")
+    return Finding(
+        "warning",
+        f"Of {looked_for}, {found.exact:,} ({percent(found.exact / found.compared)}) "
+        f"{'occurs' if found.exact == 1 else 'occur'} there and {found.near:,} more ({percent(found.near / found.compared)}) "
+        f"nearly, such as {_short(found.example)}.",
+    )
 
 
 def _in_split(split: SplitAudit, max_length: int | None) -> Iterator[Finding]:
@@ -188,8 +248,14 @@ def _short(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------- counting
 
 
-def audit(task: Task, tokenizer: Tokenizer | None = None, max_length: int | None = None) -> Audit:
-    """Count what may be wrong with a task; ``max_length`` is the most tokens that the model reads of a text, ends included."""
+def audit(
+    task: Task, tokenizer: Tokenizer | None = None, max_length: int | None = None, pretraining: Iterable[str] | None = None
+) -> Audit:
+    """Count what may be wrong with a task.
+
+    ``max_length`` is the most tokens that the model reads of a text, ends included. Test texts are looked for in ``pretraining``,
+    the documents of a plain text.
+    """
     task = task.as_texts()
     keys = {name: [text_key(text) for text in split.texts] for name, split in task.splits().items()}
     splits = tuple(
@@ -197,18 +263,22 @@ def audit(task: Task, tokenizer: Tokenizer | None = None, max_length: int | None
         for name, split in task.splits().items()
     )
     leaks = [_leak(task, keys, scored, other) for other, scored in combinations(keys, 2)]
-    return Audit(task.name, max_length, splits, tuple(leak for leak in leaks if leak.count), _conflicts(task, keys))
-
-
-def text_key(text: str) -> str:
-    """What equal texts have in common: ``"The  Cat "`` and ``"the cat"`` -> ``"the cat"``."""
-    return " ".join(text.casefold().split())
+    near = [_near_leak(task, keys, scored, other) for other, scored in combinations(keys, 2)]
+    return Audit(
+        task=task.name,
+        max_length=max_length,
+        splits=splits,
+        leaks=tuple(leak for leak in leaks if leak.count),
+        conflicts=_conflicts(task, keys),
+        near_leaks=tuple(leak for leak in near if leak.count),
+        pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
+    )
 
 
 def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ...], tokens: TokenCounts | None) -> SplitAudit:
     first = {key: index for index, key in reversed(list(enumerate(keys)))}
     duplicates = [index for index, key in enumerate(keys) if key and first[key] != index]
-    words = np.array([len(key.split()) for key in keys])
+    words = np.array([len(text.split()) for text in split.texts])
     return SplitAudit(
         name=name,
         examples=len(split),
@@ -247,13 +317,43 @@ def _leak(task: Task, keys: dict[str, list[str]], scored: str, other: str) -> Le
     return Leak(scored, other, len(leaked), task.splits()[scored].texts[leaked[0]] if leaked else "")
 
 
+def _near_leak(task: Task, keys: dict[str, list[str]], scored: str, other: str) -> NearLeak:
+    texts, others = (_first_texts(keys[name], task.splits()[name].texts) for name in (scored, other))
+    like = _near_not_same(texts, others)
+    near = [index for index, key in enumerate(keys[scored]) if key in like]
+    first = keys[scored][near[0]] if near else ""
+    return NearLeak(scored, other, len(near), texts.get(first, ""), others.get(like.get(first, ""), ""))
+
+
+def _first_texts(keys: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
+    """Each key and the first text that has it, so that copies are compared once."""
+    return dict(zip(reversed(keys), reversed(texts), strict=True))
+
+
+def _near_not_same(texts: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    """The key of each text of which ``others`` has nearly the same, but not the same -> the key of the one most like it."""
+    new, old = [key for key in texts if key not in others], list(others)
+    like = near_duplicates([text_words(texts[key]) for key in new], [text_words(others[key]) for key in old])
+    return {key: old[number] for key, number in zip(new, like.tolist(), strict=True) if number >= 0}
+
+
+def _pretraining_overlap(texts: Sequence[str], documents: Iterable[str]) -> PretrainingOverlap:
+    words = [text_words(text) for text in texts]
+    exact, near = occurrences(words, map(text_words, documents))
+    found = [*np.flatnonzero(exact), *np.flatnonzero(near)]
+    compared = sum(len(one) >= SHORTEST_FOUND for one in words)
+    return PretrainingOverlap(int(exact.sum()), int(near.sum()), compared, texts[found[0]] if found else "")
+
+
 def _conflicts(task: Task, keys: dict[str, list[str]]) -> tuple[Conflict, ...]:
     labels_of: dict[str, set[int]] = defaultdict(set)
+    written: dict[str, str] = {}
     for name, split in task.splits().items():
-        for key, label in zip(keys[name], split.labels.tolist(), strict=True):
+        for key, text, label in zip(keys[name], split.texts, split.labels.tolist(), strict=True):
             labels_of[key].add(label)
+            written.setdefault(key, text)
     return tuple(
-        Conflict(key, tuple(task.labels[label] for label in sorted(labels)))
+        Conflict(written[key], tuple(task.labels[label] for label in sorted(labels)))
         for key, labels in labels_of.items()
         if key and len(labels) > 1
     )
@@ -262,14 +362,14 @@ def _conflicts(task: Task, keys: dict[str, list[str]]) -> tuple[Conflict, ...]:
 # ---------------------------------------------------------------------------------------------------- repair
 
 
-def drop_leaks(task: Task) -> Task:
+def drop_leaks(task: Task, *, near: bool = False) -> Task:
     """The task without training and validation texts that are in test, and without training texts that are in validation.
 
-    Test never changes, so its scores still compare with those of others. Raises ``DataError`` if no validation example is left, or
-    no training example of some label.
+    With ``near`` also without texts that are nearly the same as one of these. Test never changes, so its scores still compare with
+    those of others. Raises ``DataError`` if no validation example is left, or no training example of some label.
     """
-    validation = _without(task.validation, task.test)
-    train = _without(_without(task.train, task.test), validation)
+    validation = _without(task.validation, task.test, near)
+    train = _without(_without(task.train, task.test, near), validation, near)
     missing = [name for number, name in enumerate(task.labels) if number not in train.labels] if task.single_label else []
     if missing or not len(validation):
         what = f"training example of {', '.join(missing)}" if missing else "validation example"
@@ -277,8 +377,11 @@ def drop_leaks(task: Task) -> Task:
     return replace(task, train=train, validation=validation)
 
 
-def _without(split: Split, other: Split) -> Split:
+def _without(split: Split, other: Split, near: bool) -> Split:
     """The split without the texts that are in ``other`` too; empty texts stay."""
-    present = {text_key(plain_text(text)) for text in other.texts} - {""}
-    kept = [index for index, text in enumerate(split.texts) if text_key(plain_text(text)) not in present]
+    texts, others = (tuple(map(plain_text, one.texts)) for one in (split, other))
+    keys, other_keys = list(map(text_key, texts)), list(map(text_key, others))
+    like = _near_not_same(_first_texts(keys, texts), _first_texts(other_keys, others)) if near else {}
+    dropped = {*other_keys, *like} - {""}
+    kept = [index for index, key in enumerate(keys) if key not in dropped]
     return split.take(np.array(kept, dtype=np.int64))

@@ -25,10 +25,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from warmstart.console import console
-from warmstart.data.audit import text_key
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task, plain_text
+from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of, prepare_store
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError

@@ -166,14 +166,14 @@ def _resampled(task: Task, split: Split, predictions: Any) -> tuple[float, ...]:
 
 
 def _task(context: SweepContext) -> Task:
-    return _read_task(context.task, context.digest, context.drop_leaks)
+    return _read_task(context.task, context.digest, context.drop_leaks, context.drop_near_leaks)
 
 
 @functools.lru_cache(maxsize=2)
-def _read_task(path: str, digest: str, without_leaks: bool) -> Task:
+def _read_task(path: str, digest: str, without_leaks: bool, without_near_leaks: bool) -> Task:
     """The task, read once in each process; raises ``DataError`` if it is no longer the one with that digest."""
     task = load_task(path)
-    task = drop_leaks(task) if without_leaks else task
+    task = drop_leaks(task, near=without_near_leaks) if without_leaks or without_near_leaks else task
     if task.digest != digest:
         raise DataError(f"the texts of {path} changed while trials were running; start again")
     return task

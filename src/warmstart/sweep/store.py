@@ -41,6 +41,8 @@ class SweepContext(Config):
     """how a model is fine-tuned"""
     drop_leaks: bool = False
     """without training texts that are also in validation or test"""
+    drop_near_leaks: bool = False
+    """without those that are nearly the same either"""
     threads: int = 0
     """of each worker; 0: torch's default"""
     jobs: int = 1
@@ -49,9 +51,9 @@ class SweepContext(Config):
     """moment (seconds since 1970) after which no trial starts"""
 
     @classmethod
-    def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, *, drop_leaks: bool) -> SweepContext:
-        """The context of trials on ``task``, read from ``manifest``, in the run's folder."""
-        return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, drop_leaks=drop_leaks)
+    def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **leaks: bool) -> SweepContext:
+        """The context of trials on ``task``, read from ``manifest``, in the run's folder; ``leaks`` says which were dropped."""
+        return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **leaks)
 
 
 def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:

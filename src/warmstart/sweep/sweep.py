@@ -79,6 +79,8 @@ class SweepConfig(Config):
     """also train the same network from scratch"""
     drop_leaks: bool = False
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
+    drop_near_leaks: Advanced[bool] = False
+    """drop these, and texts that are nearly the same as one of validation or test"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
 
     def fewest_labels(self) -> int | None:
@@ -112,13 +114,16 @@ def open_sweep(config: SweepConfig) -> Sweep:
     started = time.time()
     _refuse_single_values(config.tune)
     task = load_task(config.task)
-    task = drop_leaks(task) if config.drop_leaks else task
+    if config.drop_leaks or config.drop_near_leaks:
+        task = drop_leaks(task, near=config.drop_near_leaks)
     methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED)))
     save_settings(folder, config)
     labels = config.fewest_labels()
     methods = [with_continued_backbone(one, task, config.tune, folder, seed=config.seed, labels=labels) for one in methods]
-    context = SweepContext.of(task, config.task, folder, config.tune, drop_leaks=config.drop_leaks)
+    context = SweepContext.of(
+        task, config.task, folder, config.tune, drop_leaks=config.drop_leaks, drop_near_leaks=config.drop_near_leaks
+    )
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
     return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder)

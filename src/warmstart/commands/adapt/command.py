@@ -14,7 +14,7 @@ from warmstart.baselines import baselines_for
 from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, head_swap_lines
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.task import Split, Task
@@ -63,6 +63,8 @@ class AdaptConfig(Config):
     """fraction of the validation texts that chooses nothing, so that `predict --target-error` can give a guarantee"""
     drop_leaks: bool = False
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
+    drop_near_leaks: Advanced[bool] = False
+    """drop these, and texts that are nearly the same as one of validation or test"""
 
 
 def adapt(config: AdaptConfig) -> AdaptResult:
@@ -70,8 +72,8 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     bundle = load_model(config.model)
     check_scheme(bundle, config.tune)
     task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
-    if config.drop_leaks:
-        task = drop_leaks(task)
+    if config.drop_leaks or config.drop_near_leaks:
+        task = drop_leaks(task, near=config.drop_near_leaks)
     task, calibration_texts = split_calibration_texts(task, config.calibration_fraction)
     folder = open_run(config.out, config, resume=False)
     if make_scheme(config.tune.scheme).continued_pretraining:
