@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.neural_network import MLPClassifier
 
 from warmstart.data.probing import IGNORED
+from warmstart.inspection.linear_probes import PROBE_STRENGTHS, fit_linear_probe
 from warmstart.inspection.probes import (
     ProbeData,
     control_labels,
@@ -20,6 +26,7 @@ from warmstart.inspection.probes import (
     standardize,
 )
 from warmstart.seeding import rng
+from warmstart.stats.coding import frequency_code_bits
 
 
 def made_up(
@@ -33,8 +40,59 @@ def made_up(
     return torch.from_numpy(states).float(), torch.from_numpy(labels)
 
 
-def test_a_linear_probe_finds_what_logistic_regression_finds() -> None:
-    """Its accuracy is within 0.02; representations that tell nothing stay at chance."""
+def parts_of(states: np.ndarray, labels: np.ndarray, counts: tuple[int, int]) -> list[ProbeData]:
+    """One representation (N, D), standardized, with its labels (N,): training, validation and the rest for test."""
+    ends = list(np.cumsum(counts))
+    split = [torch.from_numpy(part[None]).float() for part in np.split(states, ends)]
+    return [
+        ProbeData(x, torch.from_numpy(y)[None])
+        for x, y in zip(standardize(split[0], split[1:]), np.split(labels, ends), strict=True)
+    ]
+
+
+def simulated(kind: str, seed: int) -> list[ProbeData]:
+    """Classes with normal states: few items of many columns, badly scaled columns, or separable, but by small directions alone."""
+    count, width, classes, distance = {
+        "separable": (2000, 24, 4, 0.0), "noisy": (2000, 64, 4, 0.15), "few items": (200, 384, 3, 0.12),
+        "badly scaled": (1500, 64, 4, 0.2),
+    }[kind]  # fmt: skip
+    draw = rng(seed, kind)
+    labels = draw.integers(0, classes, count + 5000)
+    states = draw.normal(size=(len(labels), width)) + distance * draw.normal(size=(classes, width))[labels]
+    if kind == "separable":
+        states[:, classes:] *= 15
+        states[np.arange(len(labels)), labels] += 10
+        states = states @ np.linalg.qr(draw.normal(size=(width, width)))[0]
+    if kind == "badly scaled":
+        states = states @ (np.eye(width) + draw.normal(size=(width, width)) / 2)
+        states = states * 10 ** draw.uniform(-4, 4, width) + 100 * draw.normal(size=width)
+    return parts_of(states, labels, (count, 1000))
+
+
+def accuracy_of(parts: list[ProbeData], classes: int, hidden: int | None = None, seed: int = 0) -> float:
+    fitted = fit_probes(parts[0], parts[1], torch.ones(1, 1), (classes, hidden), seed)
+    return float(correct_predictions(fitted, parts[2]).mean())
+
+
+def tuned_accuracy(parts: list[ProbeData]) -> float:
+    """Of scikit-learn's logistic regression on test, with the C of the lowest cross-entropy on validation."""
+    (x, y), (x_validation, y_validation), (x_test, y_test) = ((part.states[0].numpy(), part.labels[0].numpy()) for part in parts)
+    fits = [LogisticRegression(C=strength, max_iter=5000).fit(x, y) for strength in PROBE_STRENGTHS]
+    best = min(fits, key=lambda fit: float(log_loss(y_validation, fit.predict_proba(x_validation))))
+    return float(best.score(x_test, y_test))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["separable", "noisy", "few items", "badly scaled"])
+def test_a_linear_probe_is_as_accurate_as_tuned_logistic_regression(kind: str) -> None:
+    """Within 0.5 points of scikit-learn, over 4 draws of 4,000 test items; unconverged probes were up to 4.4 points below."""
+    for seed in range(4):
+        parts = simulated(kind, seed)
+        assert accuracy_of(parts, int(parts[0].labels.max()) + 1) == pytest.approx(tuned_accuracy(parts), abs=0.005)
+
+
+def test_representations_that_tell_nothing_stay_at_chance() -> None:
+    """A probe of the telling one is nearly right."""
     states, labels = made_up(2000)
     train, validation, test = standardize(states[:, :1200], [states[:, 1200:1500], states[:, 1500:]])
     parts = [
@@ -42,9 +100,38 @@ def test_a_linear_probe_finds_what_logistic_regression_finds() -> None:
         for x, y in zip((train, validation, test), (labels[:1200], labels[1200:1500], labels[1500:]), strict=True)
     ]
     accuracy = correct_predictions(fit_probes(parts[0], parts[1], torch.eye(3), (3, None), seed=0), parts[2]).mean(axis=1)
-    theirs = LogisticRegression(C=0.1).fit(train[1].numpy(), labels[:1200]).score(test[1].numpy(), labels[1500:])
-    assert accuracy[1] == pytest.approx(theirs, abs=0.02)
     assert accuracy[1] > 0.85 > 0.42 > max(accuracy[0], accuracy[2])
+
+
+def test_a_linear_probe_minimizes_its_loss() -> None:
+    """The gradient of cross-entropy, penalty and pseudo-items, written anew with autograd, is zero for one of the values of C."""
+    parts = simulated("noisy", 0)
+    x, y = parts[0].states.double(), parts[0].labels[0]
+    fitted = fit_linear_probe((x, y), (parts[1].states.double(), parts[1].labels[0]), 4)
+    weight, bias = fitted.weight.clone().requires_grad_(), (fitted.bias + x[0].mean(dim=0) @ fitted.weight).requires_grad_()
+    fit = torch.nn.functional.cross_entropy((x[0] - x[0].mean(dim=0)) @ weight + bias, y)
+    pseudo = -bias.log_softmax(dim=0).sum() / (2 * len(y))
+    size = min(
+        max(
+            float(g.abs().max())
+            for g in torch.autograd.grad(fit + pseudo + weight.square().sum() / (2 * c * len(y)), (weight, bias), retain_graph=True)
+        )
+        for c in PROBE_STRENGTHS
+    )
+    assert size < 1e-3
+
+
+@given(st.integers(0, 1000), st.integers(2, 5))
+@settings(max_examples=10, deadline=None)
+def test_the_order_of_classes_and_representations_changes_nothing(seed: int, classes: int) -> None:
+    """A probe, a mix and their code lengths follow a permutation of the classes and of the representations."""
+    states, labels = (one.double() if one.is_floating_point() else one for one in made_up(240, classes=classes, seed=seed))
+    classes_to, layers_to = (torch.from_numpy(rng(seed, name).permutation(n)) for name, n in (("c", classes), ("r", 3)))
+    loss = [
+        fit_linear_probe((x[:, :120], y[:120]), (x[:, 120:180], y[120:180]), classes).losses(x[:, 180:], y[180:])
+        for x, y in ((states, labels), (states[layers_to], classes_to[labels]))
+    ]
+    torch.testing.assert_close(loss[0], loss[1], atol=0.02, rtol=0.02)
 
 
 def test_a_hidden_layer_learns_what_is_not_linearly_separable() -> None:
@@ -75,6 +162,21 @@ def test_a_mix_learns_which_layer_tells_the_label() -> None:
     assert accuracy[0] > 0.85 > 0.5 > accuracy[1]
 
 
+def test_a_mix_is_better_than_each_layer_if_two_tell_half() -> None:
+    """Two layers of three tell one of two bits each: their mix knows both, and leaves the noise out."""
+    draw = rng(0, "halves")
+    labels = draw.integers(0, 4, 1500)
+    states = draw.normal(size=(3, 1500, 8))
+    states[1, :, 0] += 4 * (labels // 2)
+    states[2, :, 1] += 4 * (labels % 2)
+    items = ProbeData(torch.from_numpy(states).float(), torch.from_numpy(labels).expand(4, -1))
+    inputs = torch.cat([torch.eye(3), torch.ones(1, 3)])
+    fitted = fit_probes(items.take(np.arange(600)), items.take(np.arange(600, 900)), inputs, (4, None), 0)
+    accuracy = correct_predictions(fitted, items.take(np.arange(900, 1500))).mean(axis=1)
+    assert max(accuracy[:3]) < 0.6 < 0.85 < accuracy[3]
+    assert float(fitted.mix[3].detach().softmax(dim=0)[0]) < 0.1
+
+
 @given(st.integers(0, 5), st.integers(2, 4))
 @settings(max_examples=8, deadline=None)
 def test_a_control_label_belongs_to_a_type(seed: int, classes: int) -> None:
@@ -87,23 +189,102 @@ def test_a_control_label_belongs_to_a_type(seed: int, classes: int) -> None:
     assert other[1] == IGNORED
 
 
+@pytest.mark.slow
+def test_a_hidden_layer_is_as_good_as_that_of_scikit_learn() -> None:
+    """Within 1.5 points of its early-stopped MLP or better, on states of every kind, and on linear ones near the linear probe."""
+    for kind in ("separable", "noisy", "few items", "badly scaled"):
+        parts = simulated(kind, 0)
+        x, y = (torch.cat([part.states[0] if i == 0 else part.labels[0] for part in parts[:2]]).numpy() for i in range(2))
+        theirs = MLPClassifier(128, early_stopping=True, validation_fraction=1000 / len(y), random_state=0).fit(x, y)
+        least = theirs.score(parts[2].states[0].numpy(), parts[2].labels[0].numpy()) - 0.015
+        assert accuracy_of(parts, int(y.max()) + 1, 128) > least, kind
+
+
+@pytest.mark.slow
+def test_a_separable_layer_is_coded_almost_for_free() -> None:
+    """2,000 items of four classes, separable: at least 20 times shorter (1.5 times before probes were fitted to convergence)."""
+    for seed in range(2):
+        parts = simulated("separable", seed)
+        compression = online_compression(parts[0], parts[1], torch.ones(1, 1), 4, seed)
+        assert compression[0] > 20
+
+
 def test_the_online_code_is_short_only_if_something_is_learned() -> None:
     """Noise takes about as many bits as a uniform code, the telling representation far fewer."""
     states, labels = made_up(1200)
     items = ProbeData(states, labels.expand(3, -1))
     compression = online_compression(items.take(np.arange(900)), items.take(np.arange(900, 1200)), torch.eye(3), 3, seed=0)
     assert compression[1] > 1.8
-    assert compression[0] < 1.1
-    assert compression[2] < 1.1
+    assert 0.9 < compression[0] < 1.05
+    assert 0.9 < compression[2] < 1.05
 
 
-def test_unequal_label_frequencies_alone_shorten_the_code() -> None:
-    """Nine of ten labels equal: noise shortens their code no more than no input at all; balanced labels stay as long."""
+def test_probes_of_one_fit_are_coded_as_if_alone() -> None:
+    """The code of a probe does not depend on what is fitted beside it, so code lengths of layers add up."""
+    states, labels = made_up(300)
+    train, validation = (ProbeData(states[:, a:b], labels[a:b].expand(3, -1)) for a, b in ((0, 200), (200, 300)))
+    together = online_compression(train, validation, torch.eye(3), 3, seed=0)
+    alone = [
+        online_compression(
+            *(ProbeData(part.states[i : i + 1], part.labels[:1]) for part in (train, validation)), torch.ones(1, 1), 3, 0
+        )
+        for i in range(3)
+    ]
+    np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-5)
+
+
+def test_frequencies_alone_give_the_code_of_krichevsky_and_trofimov() -> None:
+    """Labels of 85, 5, 5 and 5%: the closed form is the sequential product, near the limit 2.36 (a trained probe gave 1.46)."""
+    labels = rng(0, "uneven").permutation(np.repeat(np.arange(4), [1700, 100, 100, 100]))
+    seen, bits = np.full(4, 0.5), 0.0
+    for label in labels:
+        bits -= math.log2(seen[label] / seen.sum())
+        seen[label] += 1
+    assert frequency_code_bits(seen - 0.5) == pytest.approx(bits, rel=1e-9)
+    assert frequency_compression(torch.from_numpy(labels), 4) == pytest.approx(4000 / bits, rel=1e-9)
+    assert 4000 / bits == pytest.approx(2.36, abs=0.025)
+
+
+@given(st.lists(st.integers(0, 500), min_size=2, max_size=8).filter(any), st.randoms(use_true_random=False))
+def test_the_frequency_code_keeps_its_bounds(counts: list[int], random: random.Random) -> None:
+    """Between the entropy of the labels and that plus (C - 1) / 2 log2 n + log2 C; the order of classes changes nothing."""
+    n, shuffled = sum(counts), random.sample(counts, len(counts))
+    entropy = -sum(c * math.log2(c / n) for c in counts if c)
+    bits = frequency_code_bits(np.array(counts))
+    assert entropy < bits <= entropy + (len(counts) - 1) / 2 * math.log2(n) + math.log2(len(counts)) + 1e-6
+    assert frequency_code_bits(np.array(shuffled)) == pytest.approx(bits)
+
+
+def test_labels_are_counted_one_after_the_other() -> None:
+    """The code of labels is that of the first, then of each next given those before: its lengths add up along a text."""
+    counts = np.zeros(3)
+    steps = list[float]()
+    for label in (0, 2, 2, 1, 0):
+        before = frequency_code_bits(counts)
+        counts[label] += 1
+        steps.append(frequency_code_bits(counts) - before)
+    assert steps == pytest.approx([-math.log2(p) for p in (1 / 3, 0.5 / 2.5, 1.5 / 3.5, 0.5 / 4.5, 1.5 / 5.5)])
+
+
+def test_a_probe_of_blank_states_predicts_as_krichevsky_and_trofimov() -> None:
+    """(n_c + 1/2) / (n + C/2), for a class without items too."""
+    labels = torch.tensor([0] * 7 + [1] * 2)
+    fitted = fit_linear_probe((torch.zeros(1, 9, 4), labels), (torch.zeros(1, 9, 4), labels), 3)
+    expected = -torch.log(torch.tensor([7.5, 2.5, 0.5]) / 10.5)
+    torch.testing.assert_close(fitted.losses(torch.zeros(1, 3, 4), torch.arange(3)), expected, atol=0.01, rtol=0)
+
+
+def test_labels_of_which_the_states_tell_nothing_take_no_more_than_their_frequencies() -> None:
+    """Nine of ten labels equal: noise codes them about as shortly as their frequencies do; an unseen class keeps a finite code."""
     draw = rng(0, "uneven")
     labels = torch.from_numpy((draw.random(800) < 0.1).astype(np.int64))
     items = ProbeData(torch.from_numpy(draw.normal(size=(1, 800, 8))).float(), labels[None])
-    alone = frequency_compression(labels[:600], labels[600:], 2, seed=0)
+    alone = frequency_compression(labels[:600], 2)
     noise = online_compression(items.take(np.arange(600)), items.take(np.arange(600, 800)), torch.ones(1, 1), 2, seed=0)
     assert 1.3 < alone < 2.2
-    assert noise[0] < alone + 0.05
-    assert frequency_compression(torch.arange(200) % 2, torch.arange(200) % 2, 2, seed=0) == pytest.approx(1, abs=0.02)
+    assert alone - 0.3 < noise[0] < alone + 0.02
+    assert frequency_compression(torch.arange(200) % 2, 2) == pytest.approx(1, abs=0.03)
+    unseen = fit_linear_probe(
+        (items.states[:, :20], torch.zeros(20, dtype=torch.int64)), (items.states[:, 20:40], labels[20:40]), 2
+    )
+    assert 0 < float(unseen.losses(items.states[:, 40:50], torch.ones(10, dtype=torch.int64)).mean()) < 10

@@ -45,7 +45,7 @@ def first_word_task() -> ProbingTask:
 def made_up(model: str, *, bag: float = 0.5, items: int = 40, draws: int = 2) -> TaskProbes:
     """Made-up probes of one item per sentence, most of them right."""
     correct, control = (rng(0, "right").random(items) < 0.8).astype(float)[None], np.zeros((1, items))
-    known = ProbedItems(0.5, 0, items, (1.2,))
+    known = ProbedItems(0.5, 0, items, 1.2)
     layer = ProbeScores("1", correct, control, np.arange(items), 0.8, (1.5,), known)
     of_bag = ProbeScores(BAG, np.full((1, items), bag), control, np.arange(items), 0.5, (1.1,), known)
     random = ProbeScores("1", np.repeat(1 - correct, draws, axis=0), control, np.arange(items), 0.2)
@@ -63,7 +63,7 @@ def test_a_bag_holds_the_tokens_over_which_layers_are_averaged(tokenizer: Tokeni
 
 
 def test_every_layer_of_a_model_is_probed(tokenizer: Tokenizer) -> None:
-    """Bag, embedding, blocks, mix; a model that tells the first word is found to do so, and the seed decides the fits."""
+    """Bag, embedding, blocks, mix; a model that tells the first word is found to do so; the seed decides the controls alone."""
     texts = tuple(tuple(f"{first} {' '.join(rest)}".split()) for first in ("cat", "dog") for rest in WORDS for _ in range(10))
     part = ProbingSplit(texts, tuple(np.array([int(text[0] == "dog")]) for text in texts))
     task = ProbingTask("first word", ("cat", "dog"), part, part, part)
@@ -74,6 +74,8 @@ def test_every_layer_of_a_model_is_probed(tokenizer: Tokenizer) -> None:
     assert scores[1].accuracy.value > 0.9
     again = probe_layers(bundle, task, "linear", [0, 1])
     assert (again[2].correct == scores[2].correct).all()
+    assert (scores[2].correct[0] == scores[2].correct[1]).all()
+    assert scores[2].compression[0] != scores[2].compression[1]
 
 
 def test_scores_of_several_models_count_alike() -> None:

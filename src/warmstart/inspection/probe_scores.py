@@ -28,8 +28,8 @@ class ProbedItems:
     """words that do not fit into the model, or sentences whose ends do not fit"""
     total: int
     """words or sentences of all splits, including these"""
-    frequency_compression: tuple[float, ...] = ()
-    """(S,) compression of the online code by the frequencies of the labels alone"""
+    frequency_compression: float = math.nan
+    """how many times shorter the frequencies of the training labels alone make their code"""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,10 @@ def scores_by_layer(fits: Sequence[Sequence[ProbeScores]]) -> dict[str, ProbeSco
 def pool_scores(scores: Sequence[ProbeScores]) -> ProbeScores:
     """The scores of the same layer of several models on the same items, as one; every fit counts alike."""
     first = scores[0]
-    frequencies = tuple(value for one in scores for value in one.items.frequency_compression)
     return replace(
         first,
         correct=np.concatenate([one.correct for one in scores]),
         control=np.concatenate([one.control for one in scores]),
         validation=float(np.mean([one.validation for one in scores])),
         compression=tuple(value for one in scores for value in one.compression),
-        items=replace(first.items, frequency_compression=frequencies),
     )

@@ -5,7 +5,8 @@ embeddings without context. Two controls go with each of them. The labels of a c
 random for every type of item, so only a probe that memorizes can know them. The length of the online code (Voita and Titov 2020,
 section 2.2) is how many bits the labels take when a probe that has learned the portions before it codes each portion.
 
-All layers are probed at once: their probes are trained side by side on the same batches.
+Linear probes are fitted to convergence, one after the other: a code length must measure the layer, not the training of the probe.
+Probes with a hidden layer are trained side by side on the same batches.
 
 Letters: N items, R representations (layers), P probes, B batch, D width, C classes, K hidden units.
 """
@@ -22,7 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from warmstart.inspection.linear_probes import fit_linear_probe
 from warmstart.seeding import rng, seed_torch
+from warmstart.stats.coding import frequency_code_bits
 
 _BATCH_SIZE, _EPOCHS = 64, 20
 _MAX_STEPS, _MIN_STEPS = 2000, 300
@@ -76,16 +79,41 @@ def probe_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def fit_probes(train: ProbeData, validation: ProbeData, inputs: Tensor, size: tuple[int, int | None], seed: int) -> Probes:
-    """Fit P probes; each keeps the weights that were best on validation. ``size`` is (classes, hidden units or None).
+    """Fit P probes; ``size`` is (classes, hidden units or None). States should be standardized (``standardize``).
 
-    ``inputs`` (P, R) is positive if a probe may read a representation. States should be standardized (``standardize``).
+    ``inputs`` (P, R) is positive if a probe may read a representation. Linear probes are fitted to convergence, each with the
+    penalty that is best on validation (``fit_linear_probe``), and do not depend on the seed. Probes with a hidden layer are trained
+    by AdamW and keep the weights that were best on validation.
     """
     seed_torch(seed, "probes")
     probes = Probes(inputs, train.states.shape[-1], *size)
+    if size[1] is None:
+        _fit_linear(probes, train, validation)
+    else:
+        _fit_hidden(probes, train, validation, seed)
+    return probes
+
+
+@torch.no_grad()
+def _fit_linear(probes: Probes, train: ProbeData, validation: ProbeData) -> None:
+    for number, allowed in enumerate(probes.allowed == 0):
+        parts = list[tuple[Tensor, Tensor]]()
+        for data in (train, validation):
+            labelled = data.labels[number] >= 0
+            parts.append((data.states[allowed][:, labelled], data.labels[number, labelled]))
+        if not len(parts[0][1]):
+            probes.weights[0][number] = 0  # nothing to learn from: uniform
+            continue
+        fitted = fit_linear_probe(parts[0], parts[1], probes.biases[0].shape[-1])
+        probes.mix[number, allowed] = fitted.mix
+        probes.weights[0][number], probes.biases[0][number, 0] = fitted.weight, fitted.bias
+
+
+def _fit_hidden(probes: Probes, train: ProbeData, validation: ProbeData, seed: int) -> None:
     optimizer = torch.optim.AdamW(probes.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
     count, generator = train.states.shape[1], rng(seed, "probe batches")
     steps = max(_MIN_STEPS, min(_MAX_STEPS, _EPOCHS * count // _BATCH_SIZE))
-    best_loss = torch.full((len(inputs),), math.inf)
+    best_loss = torch.full(probes.mix.shape[:1], math.inf)
     best = [parameter.detach().clone() for parameter in probes.parameters()]
     order = np.empty(0, dtype=np.int64)
     for step in range(steps):
@@ -108,7 +136,6 @@ def fit_probes(train: ProbeData, validation: ProbeData, inputs: Tensor, size: tu
     with torch.no_grad():
         for kept, parameter in zip(best, probes.parameters(), strict=True):
             parameter.copy_(kept)
-    return probes
 
 
 def standardize(train: Tensor, others: Sequence[Tensor]) -> list[Tensor]:
@@ -161,7 +188,7 @@ def online_compression(train: ProbeData, validation: ProbeData, inputs: Tensor, 
     return np.asarray(uniform / bits)
 
 
-def frequency_compression(train: Tensor, validation: Tensor, classes: int, seed: int) -> float:
-    """The compression of labels ``train`` (N,), ``validation`` (N,) whose states are all 0: what their frequencies alone gain."""
-    blank = [ProbeData(torch.zeros(1, len(labels), 1), labels[None]) for labels in (train, validation)]
-    return float(online_compression(blank[0], blank[1], torch.ones(1, 1), classes, seed)[0])
+def frequency_compression(labels: Tensor, classes: int) -> float:
+    """How many times shorter labels (N,) become than in a uniform code by their frequencies alone (``frequency_code_bits``)."""
+    counts = torch.bincount(labels[labels >= 0], minlength=classes).numpy()
+    return float(counts.sum() * math.log2(classes) / frequency_code_bits(counts))

@@ -56,7 +56,8 @@ def probe_layers(
 ) -> list[ProbeScores]:
     """The scores of every representation of a model on a task: the bag, the embedding, each block and the mix, in this order.
 
-    Every seed fits new probes. ``with_compression`` measures the online code too, by linear probes.
+    Every seed draws new control labels, an order of the online code (measured ``with_compression``, by linear probes) and the
+    initial weights of MLPs. Linear probes of the task itself are the same for every seed.
     """
     splits = probe_splits(bundle, task)
     train, validation, test = splits
@@ -65,25 +66,24 @@ def probe_layers(
     count, classes = len(names), len(task.labels)
     single = torch.eye(count - 1)
     inputs = torch.cat([single, torch.cat([torch.zeros(1), torch.ones(count - 2)])[None]])  # the mix reads all but the bag
-    hidden = _HIDDEN_UNITS if probe_type == "mlp" else None
-    correct, compression, by_frequency = list[np.ndarray](), list[np.ndarray](), list[float]()
-    validation_accuracy = np.zeros(count)
+    size = classes, _HIDDEN_UNITS if probe_type == "mlp" else None
+    labels = [torch.from_numpy(split.labels).expand(count, -1) for split in splits]
+    own, fitted = [ProbeData(x, y) for x, y in zip(states, labels, strict=True)], None
+    correct, on_validation, compression = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for seed in seeds:
-        control = control_labels([split.types for split in splits], [split.labels for split in splits], seed)
-        data = [
-            ProbeData(x, torch.from_numpy(np.concatenate([np.tile(split.labels, (count, 1)), np.tile(random, (count, 1))])))
-            for x, split, random in zip(states, splits, control, strict=True)
-        ]
-        probes = fit_probes(data[0], data[1], inputs.repeat(2, 1), (classes, hidden), seed)
-        correct.append(correct_predictions(probes, data[2]))
-        validation_accuracy = validation_accuracy + correct_predictions(probes, data[1])[:count].mean(axis=1) / len(seeds)
+        drawn = control_labels([split.types for split in splits], [split.labels for split in splits], seed)
+        control = [ProbeData(x, torch.from_numpy(y).expand(count, -1)) for x, y in zip(states, drawn, strict=True)]
+        if fitted is None or probe_type == "mlp":  # linear probes of the same labels do not depend on the seed
+            fitted = fit_probes(own[0], own[1], inputs, size, seed)
+        of_control = fit_probes(control[0], control[1], inputs, size, seed)
+        correct.append(np.concatenate([correct_predictions(fitted, own[2]), correct_predictions(of_control, control[2])]))
+        on_validation.append(correct_predictions(fitted, own[1]).mean(axis=1))
         if with_compression:
-            own = [ProbeData(part.states, part.labels[:count]) for part in data[:2]]
             compression.append(online_compression(own[0], own[1], inputs, classes, seed))
-            by_frequency.append(frequency_compression(own[0].labels[0], own[1].labels[0], classes, seed))
     majority = float((test.labels == np.bincount(train.labels).argmax()).mean())
     dropped, total = sum(split.dropped for split in splits), sum(split.total for split in splits)
-    items, stacked = ProbedItems(majority, dropped, total, tuple(by_frequency)), np.stack(correct)  # (S, 2 R, N)
+    items = ProbedItems(majority, dropped, total, frequency_compression(own[0].labels[0], classes))
+    stacked, validation_accuracy = np.stack(correct), np.mean(on_validation, axis=0)  # (S, 2 R, N), (R,)
     return [
         ProbeScores(
             name, stacked[:, i], stacked[:, count + i], test.sentences, float(validation_accuracy[i]),

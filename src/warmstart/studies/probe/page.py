@@ -67,7 +67,7 @@ def compression_section(probes: Sequence[TaskProbes], layers: Sequence[str]) -> 
         if layer != BAG
     ]
     baselines = baselines_of(probes, BAG, lambda one: float(np.mean(one.linear[BAG].compression)))
-    baselines += baselines_of(probes, "label frequencies", lambda one: float(np.mean(one.items.frequency_compression)))
+    baselines += baselines_of(probes, "label frequencies", lambda one: one.items.frequency_compression)
     caption = (
         "How many times shorter the labels are in the online code than in a uniform code; dashed: what the frequencies of the "
         "labels alone give. It rewards what is learned from few items."

@@ -101,7 +101,7 @@ def probe_row(probes: TaskProbes) -> tuple[str, ...]:
         percent(probes.linear[BAG].accuracy.value),
         percent(best_layer(probes.random).accuracy.value) if probes.random else "-",
         percent_value(best.selectivity),
-        f"{np.mean(best.compression):.2f} ({np.mean(frequency):.2f})" if best.compression else "-",
+        f"{np.mean(best.compression):.2f} ({frequency:.2f})" if best.compression else "-",
     )  # fmt: skip
 
 
@@ -118,13 +118,11 @@ def scores_table(probes: Sequence[TaskProbes]) -> pl.DataFrame:
 
 def _score_row(probes: TaskProbes, probe: str, scores: ProbeScores) -> dict[str, Any]:
     accuracy, low, high = scores.accuracy
-    compression, frequency = (
-        float(np.mean(values)) if values else None for values in (scores.compression, scores.items.frequency_compression)
-    )
     return {
         "task": probes.task.name, "model": probes.model, "probe": probe, "layer": scores.layer,
         "accuracy": accuracy, "low": low, "high": high,
         "control_accuracy": float(scores.control.mean()), "selectivity": scores.selectivity,
-        "validation_accuracy": scores.validation, "compression": compression, "frequency_compression": frequency,
+        "validation_accuracy": scores.validation, "compression": float(np.mean(scores.compression)) if scores.compression else None,
+        "frequency_compression": scores.items.frequency_compression,
         "items": len(scores.sentences),
     }  # fmt: skip

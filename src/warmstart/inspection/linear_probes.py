@@ -1,0 +1,119 @@
+"""Multinomial logistic regression on hidden states or on a learned mix of them, fitted to convergence by L-BFGS.
+
+The loss of n items is their mean cross-entropy, plus ``|W|^2 / (2 C n)`` with scikit-learn's C, plus half a pseudo-item of every
+class at the mean of the states, seen through the bias alone. A probe that finds nothing therefore predicts what Krichevsky and
+Trofimov (1981) do, ``(n_c + 1/2) / (n + C/2)``, and a class that no item has keeps a finite code. C is chosen on validation.
+
+L-BFGS runs in coordinates in which the loss is round at the origin: there its Hessian is ``(I - 1/C) x X'X / (n C) + I / (C n)``
+for weights of 0, whose Cholesky factor changes the coordinates. It needs tens of steps where plain gradients need thousands.
+
+Letters: N items, R representations, D width, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+PROBE_STRENGTHS = tuple(10.0**power for power in range(-4, 5))
+"""scikit-learn's C, from the strongest penalty to the weakest"""
+_MARGIN = 0.1
+"""nats on validation, as a fraction of those of a uniform code, by which a fit must be worse than the best to end the path"""
+_TOLERANCE = {"maxiter": 500, "maxfun": 1000, "maxcor": 20, "ftol": 1e-5, "gtol": 1e-5}
+
+
+@dataclass(frozen=True)
+class LinearProbe:
+    """The weights of one fitted probe."""
+
+    mix: Tensor
+    """(R,) logits of the weights of the representations"""
+    weight: Tensor
+    """(D, C)"""
+    bias: Tensor
+    """(C,)"""
+
+    def losses(self, states: Tensor, labels: Tensor) -> Tensor:
+        """(N,) cross-entropy in nats of labels (N,) given states (R, N, D)."""
+        mixed = torch.tensordot(self.mix.softmax(dim=0), states, dims=1)
+        return torch.nn.functional.cross_entropy(mixed @ self.weight + self.bias, labels, reduction="none")
+
+
+def fit_linear_probe(train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor], classes: int) -> LinearProbe:
+    """The probe whose penalty gives the lowest cross-entropy on validation; ``train`` is states (R, N, D) and labels (N,).
+
+    From the strongest penalty to the weakest, every fit starts where the one before ended, with an equal mix. A path ends when
+    validation is far worse than at its best, not when it is first worse: if large directions of the states are noise and small ones
+    tell the label, validation becomes worse before it becomes better.
+    """
+    problem, margin = _Problem(*train, classes), _MARGIN * math.log(classes)
+    point = np.zeros(problem.size)
+    fitted = list[tuple[float, LinearProbe]]()
+    for strength in PROBE_STRENGTHS:
+        point, probe = problem.fit(point, strength)
+        fitted.append((float(probe.losses(*validation).mean()), probe))
+        if fitted[-1][0] > min(loss for loss, _ in fitted) + margin:
+            break
+    return min(fitted, key=lambda one: one[0])[1]
+
+
+class _Problem:
+    """The loss of one probe. A point is the bias (C,), the logits of the mix (R,) if R > 1, and the weights (D, C), flat."""
+
+    def __init__(self, states: Tensor, labels: Tensor, classes: int) -> None:
+        self.mean = states.mean(dim=1, keepdim=True)  # (R, 1, D)
+        self.states, self.labels, self.classes = states - self.mean, labels, classes
+        self.count, self.width, self.layers = states.shape[1], states.shape[2], states.shape[0]
+        self.mixed = self.layers > 1
+        average = self.states.mean(dim=0).double()
+        self.gram = average.T @ average / (self.count * classes)
+        self.size = classes + self.layers * self.mixed + self.width * classes
+        self.penalty = 0.0
+        self.factor = torch.eye(self.width)  # (D, D)
+
+    def fit(self, point: np.ndarray, strength: float) -> tuple[np.ndarray, LinearProbe]:
+        """The minimum for C = ``strength`` from the parameters ``point``, and its probe."""
+        self.penalty = 1 / (strength * self.count)
+        lower = torch.linalg.cholesky(self.gram + self.penalty * torch.eye(self.width))
+        inverse = torch.linalg.solve_triangular(lower, torch.eye(self.width, dtype=lower.dtype), upper=False)
+        self.factor = inverse.T.to(self.states.dtype)
+        start = point.copy()
+        head = self.size - self.width * self.classes
+        start[self.classes : head] = 0  # under a strong penalty a mix tends to one layer, from which it would not come back
+        start[head:] = (lower.T @ torch.from_numpy(point[head:]).view(self.width, -1)).flatten()
+        end = minimize(self.loss, start, jac=True, method="L-BFGS-B", options=_TOLERANCE).x
+        bias, mix, weight = self._parameters(end)
+        end[head:] = weight.flatten()
+        shift = (torch.tensordot(mix.softmax(dim=0), self.mean, dims=1) @ weight)[0]
+        return end, LinearProbe(mix, weight, bias - shift)
+
+    def loss(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss at ``point`` and its gradient."""
+        bias, mix, weight = self._parameters(point)
+        shares = mix.softmax(dim=0)
+        states = torch.tensordot(shares, self.states, dims=1) if self.mixed else self.states[0]
+        logs = torch.addmm(bias, states, weight).log_softmax(dim=1)  # (N, C)
+        alone = bias.log_softmax(dim=0)  # (C,)
+        nats = -logs.gather(1, self.labels[:, None]).sum(dtype=torch.float64) - alone.sum() / 2
+        errors = logs.exp_()
+        errors[torch.arange(self.count), self.labels] -= 1
+        errors /= self.count
+        of_bias = errors.sum(dim=0) + (alone.exp() * self.classes - 1) / (2 * self.count)
+        of_weight = self.factor.T @ (states.T @ errors + self.penalty * weight)
+        gradients = [of_bias, of_weight.flatten()]
+        if self.mixed:
+            of_shares = self.states.flatten(1) @ (errors @ weight.T).flatten()  # (R,)
+            gradients.insert(1, shares * (of_shares - shares @ of_shares))
+        total = float(nats) / self.count + self.penalty / 2 * float(weight.square().sum())
+        return total, torch.cat(gradients).double().numpy()
+
+    def _parameters(self, point: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        values = torch.from_numpy(point).to(self.states.dtype)
+        layers = self.layers * self.mixed
+        bias, mix, weight = values.split([self.classes, layers, self.width * self.classes])
+        return bias, mix if self.mixed else torch.zeros(1, dtype=values.dtype), self.factor @ weight.view(self.width, -1)
