@@ -24,7 +24,7 @@ from warmstart.model.history import (
     Record,
     TaskRecord,
 )
-from warmstart.stats.formatting import percent, percent_interval
+from warmstart.stats.formatting import percent, percent_interval, percent_range
 from warmstart.stats.intervals import FEW_SEEDS
 
 MAX_LABELS = 30
@@ -119,7 +119,8 @@ def _results(record: Record) -> str:
     """What was measured at this step; empty if nothing was."""
     parts = []
     if comparison := _comparison(record):
-        header = ("method", f"{comparison.metric} on the test split (95% interval over seeds)", "runs", "note")
+        sources = "seeds and test texts" if any(method.over_texts for method in comparison.methods) else "seeds"
+        header = ("method", f"{comparison.metric} on the test split (95% interval over {sources})", "over seeds", "runs", "note")
         methods = sorted(comparison.methods, key=lambda method: -method.mean)
         rows = [
             (
@@ -127,6 +128,7 @@ def _results(record: Record) -> str:
                 percent(method.mean)
                 if method.low is None or method.high is None
                 else percent_interval(method.mean, method.low, method.high),
+                percent_range(*method.over_seeds) if method.over_seeds else "-",
                 len(method.scores),
                 method.note,
             )

@@ -68,8 +68,12 @@ class MethodRecord(Config):
     """one for each seed"""
     mean: float
     low: float | None = None
-    """lower end of the 95% interval over seeds; None for a single score"""
+    """lower end of the 95% interval; None for a single score without resamples"""
     high: float | None = None
+    over_texts: bool = False
+    """whether the interval covers other test texts, beside other seeds; bundles of older versions: seeds alone"""
+    over_seeds: tuple[float, float] | None = None
+    """ends of the 95% interval over seeds alone; None for a single score, and in bundles of older versions"""
     seconds: float = 0.0
     """mean training time"""
     trainable: int = 0
@@ -94,6 +98,8 @@ class ComparisonRecord(Config):
                 seconds=row.seconds,
                 trainable=row.trainable,
                 note=row.note,
+                over_texts=row.resampled is not None,
+                over_seeds=(row.over_seeds.low, row.over_seeds.high) if len(row.scores) > 1 else None,
                 **row.interval.to_dict(),
             )
             for row in comparison.rows

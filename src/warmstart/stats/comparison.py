@@ -39,7 +39,13 @@ class MethodResult:
 
     @property
     def interval(self) -> Interval:
-        """Mean and 95% interval over seeds, cut to 0 to 1 for a bounded score."""
+        """Mean and 95% interval over seeds and test texts, cut to 0 to 1 for a bounded score; without resamples, over seeds."""
+        found = t_interval(self.scores) if self.resampled is None else _scores(self, texts=True).over_both
+        return found.within(0, 1) if self.bounded else found
+
+    @property
+    def over_seeds(self) -> Interval:
+        """What other seeds would give on these test texts, cut alike."""
         return t_interval(self.scores).within(0, 1) if self.bounded else t_interval(self.scores)
 
 
@@ -152,15 +158,16 @@ class Comparison:
         others = [row for row in self.ranked() if row is not self.rows[0]]
         return [found.sentence for found in compare_pairs([(self.rows[0], other) for other in others])]
 
-    HEADER: ClassVar = ("method", "score (95% over seeds)", "seconds", "trained parameters", "note")
+    HEADER: ClassVar = ("method", "score (95% over seeds and texts)", "over seeds", "seconds", "trained parameters", "note")
     """names the columns of ``table``"""
 
-    def table(self) -> list[tuple[str, str, str, str, str]]:
-        """Name, score with interval, seconds, trained parameters and note of each row, best first."""
+    def table(self) -> list[tuple[str, ...]]:
+        """One row per method under ``HEADER``, best mean first."""
         return [
             (
                 row.name,
                 str(row.interval),
+                row.over_seeds.ends,
                 f"{row.seconds:.1f}" if row.seconds else "-",
                 f"{row.trainable:,}" if row.trainable else "-",
                 row.note,
@@ -173,5 +180,5 @@ class Comparison:
         rows = []
         for row in self.rows:
             kept = {name: getattr(row, name) for name in ("name", "seconds", "trainable", "note")}
-            rows.append(kept | {"scores": list(row.scores)} | row.interval.to_dict())
+            rows.append(kept | {"scores": list(row.scores)} | row.interval.to_dict() | {"over_seeds": row.over_seeds.to_dict()})
         return {"metric": self.metric, "rows": rows, "findings": self.findings()}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from warmstart.seeding import rng
-from warmstart.stats.formatting import percent, percent_interval
+from warmstart.stats.formatting import percent, percent_interval, percent_range
 
 Z_95 = 1.96
 """half the width of a 95% interval, in standard errors of a normal distribution"""
@@ -53,7 +53,12 @@ class Interval:
         return {name: None if math.isnan(value := getattr(self, name)) else value for name in ("mean", "low", "high")}
 
     def __str__(self) -> str:
-        return f"{percent(self.mean)} (one run)" if self.count < 2 else percent_interval(self.mean, self.low, self.high)
+        return f"{percent(self.mean)} (one run)" if math.isnan(self.low) else percent_interval(self.mean, self.low, self.high)
+
+    @property
+    def ends(self) -> str:
+        """The ends alone, for a column beside the mean: ``"24.5 to 29.9"``; ``"one run"`` if there are none."""
+        return "one run" if math.isnan(self.low) else percent_range(self.low, self.high)
 
 
 def t_interval(values: Sequence[float], confidence_level: float = 0.95) -> Interval:

@@ -15,6 +15,14 @@ from warmstart.errors import ConfigError, suggest
 from warmstart.stats.calibration import log_loss
 
 
+def metric_range(metric: str) -> tuple[float, float]:
+    """The least and the greatest value of a metric: ``metric_range("accuracy")`` -> ``(0, 1)``; of correlations -1 to 1.
+
+    Intervals are cut to it (``Interval.within``).
+    """
+    return {"pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "r2": (-float("inf"), 1.0)}.get(metric, (0.0, 1.0))
+
+
 @dataclass(frozen=True)
 class Scores:
     """Named metrics on one split. Of those that a task can choose, higher is better."""

@@ -43,10 +43,7 @@ def score_header(result: CurveResult) -> tuple[str, ...]:
 
 def score_rows(result: CurveResult) -> list[tuple[str, ...]]:
     """One row per method: score and interval at each number of labels."""
-    return [
-        (method.name, *(str(result.at(method, labels).test_scores.over_seeds) for labels in result.rankings))
-        for method in result.methods
-    ]
+    return [(method.name, *(str(result.interval(method, labels)) for labels in result.rankings)) for method in result.methods]
 
 
 def _scores_section(result: CurveResult) -> Section:
@@ -54,12 +51,12 @@ def _scores_section(result: CurveResult) -> Section:
         (method.name, labels, interval.mean, interval.low, interval.high)
         for method in result.methods
         for labels in result.rankings
-        for interval in [result.at(method, labels).test_scores.over_seeds]
+        for interval in [result.interval(method, labels)]
     ]
     predicted = {method.name: result.predicted(method) for method in result.extrapolations}
     caption = (
-        f"{result.task.metric} on the test split: mean and 95% interval over seeds, each of which draws its own texts. Dashed: the "
-        f"power law fitted to them, with its 90% interval. Dotted: {percent(result.target)}."
+        f"{result.task.metric} on the test split: mean and 95% interval over test texts and seeds, each of which draws its own "
+        f"training texts. Dashed: the power law fitted to them, with its 90% interval. Dotted: {percent(result.target)}."
     )
     figure = Figure("curve", caption, learning_curve(rows, predicted, result.task.metric, result.target))
     return Section("By number of labels", result.findings, (figure, Table(score_header(result), score_rows(result))))

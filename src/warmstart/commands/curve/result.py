@@ -18,10 +18,12 @@ from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, round_labels
 from warmstart.stats.formatting import percent, percent_interval, points_interval
+from warmstart.stats.scores import metric_range
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Task
+    from warmstart.stats.intervals import Interval
     from warmstart.sweep.ranking import RankedMethod
     from warmstart.sweep.trial import Method
 
@@ -80,6 +82,10 @@ class CurveResult:
     def mean(self, method: Method, labels: int) -> float:
         """The mean test score of a method with so many labels."""
         return self.at(method, labels).test_scores.over_seeds.mean
+
+    def interval(self, method: Method, labels: int) -> Interval:
+        """The test score over seeds and test texts with so many labels, cut to the range of the metric."""
+        return self.at(method, labels).test_scores.over_both.within(*metric_range(self.task.metric))
 
     def scores(self, method: Method) -> dict[int, tuple[float, ...]]:
         """Test scores of all seeds by number of labels."""
@@ -193,7 +199,7 @@ class CurveResult:
     def tables(self) -> dict[str, pl.DataFrame]:
         """The numbers behind the findings: ``scores`` of every method by number of labels, and the power ``laws``."""
         scores = [
-            {"method": method.name, "id": method.id, "labels": labels, **self.at(method, labels).test_scores.over_seeds.to_dict()}
+            {"method": method.name, "id": method.id, "labels": labels, **self.interval(method, labels).to_dict()}
             for method in self.methods
             for labels in self.rankings
         ]

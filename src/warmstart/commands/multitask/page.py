@@ -26,6 +26,6 @@ def write_multitask_page(result: MultitaskResult, config: Config, folder: Path) 
 def _task_section(result: MultitaskResult, task: int) -> Section:
     comparison = result.comparison(task)
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.rows]
-    caption = "Test score: each seed, mean and 95% interval over seeds."
+    caption = "Test score: each seed, mean and 95% interval over seeds and test texts."
     figure = Figure(f"task-{task}", caption, comparison_chart(rows, "score"))
     return Section(result.tasks[task], (result.sentences()[task],), (figure, Table(comparison.HEADER, comparison.table())))

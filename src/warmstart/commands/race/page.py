@@ -21,9 +21,9 @@ from warmstart.stats.formatting import file_size, p_value, percent, percent_rang
 from warmstart.stats.task_ranks import TaskRanks
 from warmstart.sweep.ranking import RankedMethod
 
-SCORE = "score (95% over seeds)"
-HEADER = ("method", SCORE, "over test texts", "seconds", "memory", "trained", "new", "per task", "note")
-TERMINAL_HEADER = ("method", SCORE, "seconds", "memory", "trained", "per task")
+SCORE = "score (95% over seeds and texts)"
+HEADER = ("method", SCORE, "over seeds", "over test texts", "seconds", "memory", "trained", "new", "per task", "note")
+TERMINAL_HEADER = ("method", SCORE, "over seeds", "seconds", "memory", "trained", "per task")
 """the columns that fit a terminal"""
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
@@ -123,8 +123,8 @@ def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
         run, over_texts = one.runs[0], one.test_scores.over_texts
         sizes = (f"{run.trainable:,}", f"{run.new:,}", file_size(run.disk)) if run.trainable else ("-",) * 3
         memory = file_size(one.memory) if one.memory is not None else "-"
-        score, ends = str(one.test_scores.over_seeds), percent_range(over_texts.low, over_texts.high)
-        rows.append((one.name, score, ends, f"{one.seconds:.1f}", memory, *sizes, one.note))
+        scores = (str(result.interval(one)), result.over_seeds(one).ends, percent_range(over_texts.low, over_texts.high))
+        rows.append((one.name, *scores, f"{one.seconds:.1f}", memory, *sizes, one.note))
     return rows
 
 
@@ -136,8 +136,8 @@ def terminal_rows(result: RaceResult) -> list[tuple[str, ...]]:
 
 def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
     metric = result.task.metric
-    rows = [(one.name, one.test_scores.scores, *_interval(one)) for one in result.ranking.methods]
-    caption = f"{metric} on the test split: each seed, mean and 95% interval over seeds."
+    rows = [(one.name, one.test_scores.scores, *_interval(result, one)) for one in result.ranking.methods]
+    caption = f"{metric} on the test split: each seed, mean and 95% interval over seeds and test texts."
     explanation = (
         "Seconds and memory are those of one run, training and evaluation; memory is the peak on top of the program, the backbone "
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
@@ -184,7 +184,7 @@ def _restarts_section(result: RaceResult) -> Section:
 def _cost_figures(result: RaceResult) -> Iterator[Figure]:
     methods = [one for one in result.ranking.methods if one.name != "majority"]
     for name, (title, cost) in COSTS.items():
-        rows = [(one.name, float(cost(one)), *_interval(one)) for one in methods if cost(one)]
+        rows = [(one.name, float(cost(one)), *_interval(result, one)) for one in methods if cost(one)]
         if rows:
             caption = f"Score against {title}; the line joins the methods that no cheaper method beats."
             yield Figure(f"score-and-{name}", caption, trade_off_chart(rows, title, result.task.metric))
@@ -213,8 +213,8 @@ def _validation_at(ranked: RankedMethod, learning_rate: float) -> str:
     return "diverged" if learning_rate in ranked.diverged else "-"
 
 
-def _interval(ranked: RankedMethod) -> tuple[float, float, float]:
-    found = ranked.test_scores.over_seeds
+def _interval(result: RaceResult, ranked: RankedMethod) -> tuple[float, float, float]:
+    found = result.interval(ranked)
     return found.mean, found.low, found.high
 
 

@@ -24,7 +24,8 @@ import polars as pl
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, cheapest_within_noise, corrected_p_values, paired_difference
 from warmstart.stats.formatting import file_size, p_value, percent, percent_interval, points, points_interval, sentence_case
-from warmstart.stats.intervals import FEW_SEEDS
+from warmstart.stats.intervals import FEW_SEEDS, Interval
+from warmstart.stats.scores import metric_range
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
 
 if TYPE_CHECKING:
@@ -84,6 +85,14 @@ class RaceResult:
         chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in eligible])
         return next(one for one in eligible if one.validation_scores is chosen)
 
+    def interval(self, one: RankedMethod) -> Interval:
+        """The test score of a method with its interval over seeds and test texts, cut to the range of the metric."""
+        return one.test_scores.over_both.within(*metric_range(self.task.metric))
+
+    def over_seeds(self, one: RankedMethod) -> Interval:
+        """What other seeds would give on these test texts, cut alike."""
+        return one.test_scores.over_seeds.within(*metric_range(self.task.metric))
+
     @cached_property
     def differences(self) -> list[DifferenceToBest]:
         """Every other method against the best on the test split, paired by seed and text."""
@@ -98,7 +107,7 @@ class RaceResult:
 
     def _recommendation(self) -> list[str]:
         best, chosen = self.best, self.recommended
-        interval = best.test_scores.over_both
+        interval = self.interval(best)
         score = percent_interval(interval.mean, interval.low, interval.high)
         sources = "seeds and test texts" if self.ranking.seeds > 1 else "test texts, one seed"
         reached = f"On the test texts, {best.name} reaches {score}, over {sources}, in {best.seconds:.1f} seconds per run."
@@ -185,9 +194,9 @@ class RaceResult:
                 "method": one.name,
                 "id": one.method.id,
                 "scores": list(one.test_scores.scores),
-                "over_seeds": one.test_scores.over_seeds.to_dict(),
+                "over_seeds": self.over_seeds(one).to_dict(),
                 "over_texts": one.test_scores.over_texts.to_dict(),
-                "over_both": one.test_scores.over_both.to_dict(),
+                "over_both": self.interval(one).to_dict(),
                 "validation": one.validation,
                 "seconds": one.seconds,
                 "search_seconds": one.search_seconds,
