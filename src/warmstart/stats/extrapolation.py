@@ -3,10 +3,19 @@
     error(n) = c + a n^-b          a, c >= 0, b > 0
 
 Learning curves of many models and tasks have this form (Hestness et al. 2017; Rosenfeld et al. 2020). Its uncertainty comes from
-refits to scores drawn around it, with the residuals that seeds have around their means (the bootstrap of residuals: Efron 1979,
-section 7). Hiding the largest size and predicting it checks whether the law holds here at all.
+refits to means drawn around it (the parametric bootstrap: Efron and Tibshirani 1993, section 6.5) with the covariance that the
+means over seeds have across sizes:
 
-Letters: S seeds, n labels.
+- seeds: the deviations of the S runs from their means, with the same random weights at all sizes, so that a seed that is lucky at
+  one size may be lucky at all;
+- test texts: the deviations of the means on resamples of the test split, the same for all sizes and methods;
+- the pool that the training subsets are drawn from: two subsets of n of its P texts share n / P of them, so their spread
+  understates that of other pools.
+
+All methods are drawn with the same seeds, texts and pool, so that two curves can be compared draw by draw. Hiding the largest size
+and predicting it checks whether the law holds here at all.
+
+Letters: S seeds, n labels, K numbers of labels, R resamples, D draws, P texts of the pool, E exponents.
 """
 
 from __future__ import annotations
@@ -19,16 +28,19 @@ from typing import NamedTuple
 import numpy as np
 
 from warmstart.seeding import rng
+from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, sentence_case
-from warmstart.stats.intervals import Estimate, percentiles
+from warmstart.stats.intervals import Estimate, percentiles, t_quantile
 
 EXPONENTS = np.geomspace(0.05, 2.0, 40)
 """values of b tried: below, more labels hardly help; above, the curve is a step"""
-REFITS = 200
+REFITS = 500
 CENTRAL_90 = (0.05, 0.95)
 """the quantiles between which 9 of 10 refits lie"""
 HORIZON = 10
 """times the largest size measured: beyond, nothing is claimed"""
+MOST_SHARED = 0.5
+"""of a pool, for its chance to be estimated from the spread of subsets: above, they are too much alike"""
 LEAST_SIZES = 3
 """numbers of labels that a fit needs: the law has three unknowns"""
 
@@ -53,39 +65,48 @@ class PowerLaw:
         left = 1 - score - self.irreducible_error
         if left <= 0:
             return math.inf
-        return float((self.scale / left) ** (1 / self.exponent))
+        return math.exp(min(700.0, math.log(self.scale / left) / self.exponent)) if self.scale else 0.0
 
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """A method's learning curve with its uncertainty. Intervals are 90%."""
+    """A method's learning curve with its uncertainty. Intervals are 90%, over seeds, training pools and test texts."""
 
     law: PowerLaw
     """fitted to the means over seeds"""
     refits: tuple[PowerLaw, ...]
-    """fitted to scores drawn around it"""
-    residuals: tuple[float, ...]
-    """of the scores around the mean of their size, over all sizes"""
-    largest: int
-    """labels of the largest size measured"""
+    """fitted to means drawn around it, D in all"""
+    means: Mapping[int, float]
+    """over seeds, by number of labels"""
+    deviations: Mapping[int, np.ndarray]
+    """(D,) how far each drawn mean is off, by number of labels"""
+
+    @property
+    def largest(self) -> int:
+        """Labels of the largest size measured."""
+        return max(self.means)
 
     def score(self, labels: float) -> Estimate:
-        """The expected score with this number of labels."""
-        low, high = percentiles(np.array([law.score(labels) for law in self.refits]), CENTRAL_90)
-        return Estimate(self.law.score(labels), float(low), float(high))
-
-    def mean_score(self, labels: float, seeds: int) -> Estimate:
-        """The mean score of this many runs, which varies with the seeds too."""
-        noise = [float(rng(draw, "mean").choice(self.residuals, seeds).mean()) for draw in range(len(self.refits))]
-        drawn = np.array([law.score(labels) + by for law, by in zip(self.refits, noise, strict=True)])
-        low, high = percentiles(drawn, CENTRAL_90)
-        return Estimate(self.law.score(labels), float(low), float(high))
+        """The expected score with this number of labels, give or take 1.645 standard deviations of the refits."""
+        expected, half = (
+            self.law.score(labels),
+            t_quantile(0.9, math.inf) * float(np.std([law.score(labels) for law in self.refits])),
+        )
+        return Estimate(expected, expected - half, min(1.0, expected + half))
 
     def labels(self, score: float) -> Estimate:
         """Labels that give this score; infinite if no number does."""
-        needed = sorted(law.labels(score) for law in self.refits)
-        low, high = (needed[round(quantile * (len(needed) - 1))] for quantile in CENTRAL_90)
-        return Estimate(self.law.labels(score), low, high)
+        return Estimate(self.law.labels(score), *_ends([law.labels(score) for law in self.refits]))
+
+    def equivalent_labels(self, other: Extrapolation, labels: int) -> Estimate:
+        """How many labels ``other`` needs for the mean score of this method with ``labels``; infinite if no number does.
+
+        Both are drawn with the same seeds and test texts, so what favours both alike cancels. Simulated in
+        tests/test_extrapolation.py: ``test_intervals_of_a_curve_cover``.
+        """
+        scores = self.means[labels] + self.deviations[labels]
+        drawn = [law.labels(float(score)) for law, score in zip(other.refits, scores, strict=True)]
+        return Estimate(other.law.labels(self.means[labels]), *_ends(drawn))
 
     def sentence(self, name: str, score: float) -> str:
         """How many more labels the method ``name`` needs for a score, as a complete sentence.
@@ -95,7 +116,7 @@ class Extrapolation:
         expected, low, high = self.labels(score)
         goal, first = percent(score), sentence_case(name)
         if expected <= self.largest:
-            ends = f"{round_labels(low)} to {_up_to(high, self.largest)}"
+            ends = f"{round_labels(low)} to {labels_up_to(high, self.largest)}"
             return f"{first} reaches {goal} with about {round_labels(expected)} labels ({ends} in 9 of 10 refits)."
         if expected > HORIZON * self.largest:
             lowest = f", though {round_labels(low)} may be enough" if low <= HORIZON * self.largest else ""
@@ -104,42 +125,76 @@ class Extrapolation:
                 f"hand{lowest}."
             )
         about, least = (round_labels(max(0.0, value - self.largest)) for value in (expected, low))
-        most = _up_to(high - self.largest, HORIZON * self.largest)
+        most = labels_up_to(high - self.largest, HORIZON * self.largest)
         return f"{first} needs about {about} more labels for {goal} ({least} to {most} more in 9 of 10 refits)."
 
 
-def fit_power_law(scores: Mapping[int, Sequence[float]]) -> PowerLaw:
-    """The power law nearest to the mean scores by number of labels; each size is weighted by the precision of its mean.
+def fit_power_law(means: Mapping[int, float]) -> PowerLaw:
+    """The power law nearest to the mean scores by number of labels (least squares).
 
-    For each exponent tried, scale and irreducible error are a least-squares problem with two unknowns that must not be negative.
+    ``fit_power_law({16: 0.70, 64: 0.80, 256: 0.85})`` -> c 0.1, a 0.8, b 0.5: each quadrupling halves what is left.
     """
-    from scipy.optimize import nnls
-
-    sizes = np.array(sorted(scores), dtype=float)
-    means = np.array([np.mean(scores[int(size)]) for size in sizes])
-    weights = 1 / _standard_errors([scores[int(size)] for size in sizes])
-    best: tuple[float, PowerLaw] | None = None
-    for exponent in EXPONENTS:
-        design = np.stack([np.ones(len(sizes)), (sizes / sizes[0]) ** -exponent], axis=1)
-        (constant, scale), distance = nnls(design * weights[:, None], (1 - means) * weights)
-        if best is None or distance < best[0]:
-            best = distance, PowerLaw(float(constant), float(scale * sizes[0] ** exponent), float(exponent))
-    assert best is not None
-    return best[1]
+    return _fit(np.array(sorted(means)), np.array([[means[size] for size in sorted(means)]]))[0]
 
 
-def extrapolate(scores: Mapping[int, Sequence[float]], seed: int = 0) -> Extrapolation | None:
-    """The curve through the scores of S seeds by number of labels; None for fewer than three sizes, or for one seed."""
-    if len(scores) < LEAST_SIZES or any(len(values) < 2 for values in scores.values()):
+def _fit(sizes: np.ndarray, means: np.ndarray) -> list[PowerLaw]:
+    """The law nearest to each row of ``means`` (D, K).
+
+    For each exponent tried, irreducible error and scale are a least-squares problem with two unknowns that must not be negative:
+    if the unconstrained solution is not allowed, one of them is 0.
+    """
+    error = 1 - means
+    basis = (sizes / sizes[0]) ** -EXPONENTS[:, None]  # (E, K)
+    centred = basis - basis.mean(axis=1, keepdims=True)
+    both = error @ centred.T / (centred**2).sum(axis=1)  # (D, E) scales of the unconstrained solutions
+    constant = error.mean(axis=1, keepdims=True) - both * basis.mean(axis=1)
+    alone = np.maximum(error @ basis.T / (basis**2).sum(axis=1), 0)  # scales without irreducible error
+    flat = np.maximum(error.mean(axis=1, keepdims=True), 0)
+    scale = np.where(both < 0, 0.0, np.where(constant < 0, alone, both))
+    constant = np.where(both < 0, flat, np.where(constant < 0, 0.0, constant))
+    distance = ((error[:, None] - constant[..., None] - scale[..., None] * basis) ** 2).sum(axis=2)  # (D, E)
+    best = distance.argmin(axis=1)
+    rows = np.arange(len(means))
+    values = zip(constant[rows, best], scale[rows, best] * sizes[0] ** EXPONENTS[best], EXPONENTS[best], strict=True)
+    return [PowerLaw(*map(float, one)) for one in values]
+
+
+def extrapolate(scores: Mapping[int, MethodScores], pool: float = math.inf, seed: int = 0) -> Extrapolation | None:
+    """The curve through the scores of S seeds by number of labels; None for fewer than three sizes, or for one seed.
+
+    ``pool`` is the number P of texts that the training texts are drawn from. Simulated in tests/test_extrapolation.py:
+    ``test_intervals_of_a_curve_cover``.
+    """
+    if len(scores) < LEAST_SIZES or any(len(one.scores) < 2 for one in scores.values()):
         return None
-    law, residuals, refits = fit_power_law(scores), _residuals(list(scores.values())), []
-    degrees = sum(len(values) - 1 for values in scores.values())
-    for draw in range(REFITS):
-        generator = rng(seed, "refit", draw)
-        wider = math.sqrt(degrees / generator.chisquare(degrees))  # few runs do not know their own spread: Student's t
-        drawn = {n: (law.score(n) + wider * generator.choice(residuals, len(values))).tolist() for n, values in scores.items()}
-        refits.append(fit_power_law(drawn))
-    return Extrapolation(law, tuple(refits), tuple(residuals), max(scores))
+    sizes = sorted(scores)
+    means = {size: float(np.mean(scores[size].scores)) for size in sizes}
+    law = fit_power_law(means)
+    deviations = np.stack([_deviations(scores[size], size / pool, seed) for size in sizes], axis=1)  # (D, K)
+    drawn = np.array([law.score(size) for size in sizes]) + deviations
+    by_size = dict(zip(sizes, deviations.T, strict=True))
+    return Extrapolation(law, tuple(_fit(np.array(sizes), drawn)), means, by_size)
+
+
+def _deviations(scores: MethodScores, fraction: float, seed: int) -> np.ndarray:
+    """(D,) by how much the mean over seeds would be off for other seeds, other test texts and another pool.
+
+    ``fraction`` f of the pool is in each training set. The same draws are made for every size and method. The spread s² of the
+    seeds contains the chance of single texts, which the resamples have too, so that part is taken off it. What is left is drawn
+    with 2 (S - 1) degrees of freedom: S - 1 if a seed's luck were the same at all sizes, K times as many if it were not.
+    """
+    generator, values, count = rng(seed, "refit"), np.array(scores.scores), len(scores.scores)
+    texts = scores.resampled.mean(axis=0)[generator.integers(0, scores.resampled.shape[1], REFITS)]
+    degrees = 2 * (count - 1)
+    chance = generator.normal(size=(REFITS, 2, count)) * np.sqrt(degrees / generator.chisquare(degrees, REFITS))[:, None, None]
+    # if all of the spread comes from the choice of the subset, pools differ by s² f / (1 - f)
+    shared = min(fraction, MOST_SHARED)
+    weights = chance[:, 0] / math.sqrt(count) + chance[:, 1] * math.sqrt(shared / (1 - shared))
+    spread = float(values.var(ddof=1))
+    of_texts = float((scores.resampled - values[:, None]).var(axis=0, ddof=1).mean())
+    kept = math.sqrt(max(0.0, 1 - of_texts / spread)) if spread else 0.0
+    of_seeds = kept * weights @ (values - values.mean()) / math.sqrt(count - 1)
+    return np.asarray(of_seeds + texts - scores.resampled.mean())
 
 
 class Backtest(NamedTuple):
@@ -151,13 +206,20 @@ class Backtest(NamedTuple):
     predicted: Estimate
 
 
-def backtest(scores: Mapping[int, Sequence[float]]) -> Backtest | None:
-    """Leave out the largest size and predict its mean score from the smaller ones; None if they are too few."""
+def backtest(scores: Mapping[int, MethodScores], pool: float = math.inf) -> Backtest | None:
+    """Leave out the largest size and predict its mean score from the smaller ones; None if they are too few.
+
+    The interval is for the mean of these seeds on these test texts: both are the same for all sizes, so what they have in common
+    cancels.
+    """
     largest = max(scores)
-    curve = extrapolate({size: values for size, values in scores.items() if size < largest})
-    if curve is None:
+    curve, whole = extrapolate({size: one for size, one in scores.items() if size < largest}, pool), extrapolate(scores, pool)
+    if curve is None or whole is None:
         return None
-    return Backtest(largest, float(np.mean(scores[largest])), curve.mean_score(largest, len(scores[largest])))
+    expected = curve.law.score(largest)
+    missed = whole.deviations[largest] - [law.score(largest) - expected for law in curve.refits]
+    low, high = expected + percentiles(missed, CENTRAL_90)
+    return Backtest(largest, whole.means[largest], Estimate(expected, float(low), float(high)))
 
 
 def round_labels(labels: float) -> str:
@@ -168,16 +230,13 @@ def round_labels(labels: float) -> str:
     return f"{round(labels, -digits):,.0f}"
 
 
-def _up_to(labels: float, most: float) -> str:
+def labels_up_to(labels: float, most: float) -> str:
+    """A number of labels with two digits; ``labels_up_to(9000, 5120)`` -> ``"more than 5,100"``."""
     return round_labels(labels) if labels <= most else f"more than {round_labels(most)}"
 
 
-def _residuals(rows: Sequence[Sequence[float]]) -> list[float]:
-    """Each score less the mean of its size, scaled up: S scores vary less around their own mean than around the true one."""
-    return [float((value - np.mean(values)) * math.sqrt(len(values) / (len(values) - 1))) for values in rows for value in values]
-
-
-def _standard_errors(rows: Sequence[Sequence[float]]) -> np.ndarray:
-    """Standard errors of the means; the spread is pooled over sizes, as a few seeds say little about it."""
-    spread = math.sqrt(float(np.mean([np.var(values, ddof=1) if len(values) > 1 else 0.0 for values in rows]))) or 1.0
-    return np.array([spread / math.sqrt(len(values)) for values in rows])
+def _ends(labels: Sequence[float]) -> tuple[float, float]:
+    """The ends of the 90% interval of numbers of labels, some of which may be infinite."""
+    ranked = sorted(labels)
+    low, high = (ranked[round(quantile * (len(ranked) - 1))] for quantile in CENTRAL_90)
+    return low, high

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from warmstart.stats.comparison import SIGNIFICANT
-from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
-from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, round_labels
+from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
+from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
 from warmstart.stats.formatting import percent, percent_interval, points_interval
 from warmstart.stats.scores import metric_range
 
@@ -87,14 +87,14 @@ class CurveResult:
         """The test score over seeds and test texts with so many labels, cut to the range of the metric."""
         return self.at(method, labels).test_scores.over_both.within(*metric_range(self.task.metric))
 
-    def scores(self, method: Method) -> dict[int, tuple[float, ...]]:
+    def scores(self, method: Method) -> dict[int, MethodScores]:
         """Test scores of all seeds by number of labels."""
-        return {labels: self.at(method, labels).test_scores.scores for labels in self.rankings}
+        return {labels: self.at(method, labels).test_scores for labels in self.rankings}
 
     @cached_property
     def extrapolations(self) -> dict[Method, Extrapolation]:
         """The power law of each method, if there are enough numbers of labels and seeds to fit one."""
-        found = {method: extrapolate(self.scores(method)) for method in self.methods}
+        found = {method: extrapolate(self.scores(method), len(self.task.train)) for method in self.methods}
         return {method: curve for method, curve in found.items() if curve}
 
     def lead(self, other: Method, labels: int) -> Difference:
@@ -166,7 +166,7 @@ class CurveResult:
 
     def _backtest(self) -> list[str]:
         """Whether the smaller numbers of labels predict the largest."""
-        found = backtest(self.scores(self.pretrained))
+        found = backtest(self.scores(self.pretrained), len(self.task.train))
         if found is None:
             return []
         inside = found.predicted.low <= found.score <= found.predicted.high
@@ -185,9 +185,10 @@ class CurveResult:
             return []
         labels, most = ahead[0], HORIZON * self.largest
         other = max(others, key=lambda method: self.mean(method, labels))
-        needed = self.extrapolations[other].law.labels(self.mean(self.pretrained, labels))
-        worth = f"more than {round_labels(most)}" if needed > most else f"about {round_labels(needed)}"
-        return [f"{labels} labels with {self.pretrained.name} are worth {worth} with {other.name}."]
+        needed, low, high = self.extrapolations[self.pretrained].equivalent_labels(self.extrapolations[other], labels)
+        worth = f"about {round_labels(needed)}" if needed <= most else f"more than {round_labels(most)}"
+        ends = f"{labels_up_to(low, most)} to {labels_up_to(high, most)}" if low <= most else labels_up_to(low, most)
+        return [f"{labels} labels with {self.pretrained.name} are worth {worth} with {other.name} (90% interval {ends})."]
 
     def predicted(self, method: Method) -> list[tuple[float, float, float, float]]:
         """(labels, score, low, high) predicted from the largest number of labels measured to four times as many."""
@@ -220,7 +221,7 @@ class CurveResult:
         return {
             "method": method.name,
             "id": method.id,
-            "scores": {str(labels): list(values) for labels, values in self.scores(method).items()},
+            "scores": {str(labels): list(found.scores) for labels, found in self.scores(method).items()},
             "law": vars(curve.law) if curve else None,
             "labels_for_target": [None if math.isinf(n) else n for n in curve.labels(self.target)] if curve else None,
         }
