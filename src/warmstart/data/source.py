@@ -41,6 +41,8 @@ class Source(Config):
     """the column of the second text, for tasks about pairs, or of the passage that a question is about"""
     label: str = "label"
     """the column of the label, the number, the tags, the index of the right alternative, or the answer"""
+    group: str | None = None
+    """the column that says which texts belong together, such as those of a document or an author"""
     separator: str = Field("|", min_length=1)
     """separates several labels in one column"""
     alternatives: tuple[str, ...] = ()

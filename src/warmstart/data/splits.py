@@ -6,6 +6,8 @@ Numbers are apportioned by largest remainder (Hamilton's method): each class get
 rounding leaves a choice, a class of two or more examples gets one on each side first, and a single example stays on the kept side,
 where training sees it. Then each class draws its own examples.
 
+Examples that belong together (of one document, of one author) stay on one side in ``grouped_split``.
+
 Letters: N examples, C classes.
 """
 
@@ -27,6 +29,29 @@ def stratified_split(labels: np.ndarray, fraction_or_count: float, seed: int) ->
     classes, sizes = np.unique(labels, return_counts=True)
     chosen = _draw(labels, classes, _apportion(sizes, held_out), seed, "held out")
     return np.setdiff1d(np.arange(len(labels)), chosen), chosen
+
+
+def grouped_split(labels: np.ndarray, groups: np.ndarray, fraction_or_count: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Like ``stratified_split``, but all examples of one of the ``groups`` (N,) are on one side.
+
+    Groups are taken in random order; one is held out if that brings the counts of the classes nearer to their proportions (sum of
+    squares). So sizes are only about those asked for. Raises ``DataError`` if one side would be empty.
+    """
+    _, classes = np.unique(labels, return_inverse=True)
+    names, owners = np.unique(groups, return_inverse=True)
+    table = np.zeros((len(names), classes.max() + 1))
+    np.add.at(table, (owners, classes), 1)
+    missing = table.sum(axis=0) * held_out_count(len(labels), fraction_or_count) / len(labels)
+    chosen = np.zeros(len(names), dtype=bool)
+    for group in rng(seed, "held out", "groups").permutation(len(names)):
+        if ((missing - table[group]) ** 2).sum() < (missing**2).sum():
+            chosen[group], missing = True, missing - table[group]
+    if chosen.all() or not chosen.any():
+        raise DataError(
+            f"{len(names)} groups cannot be split into {fraction_or_count} and the rest: each is larger than the part to hold out; "
+            "hold out more, name a file for each split, or leave out 'group'"
+        )
+    return np.flatnonzero(~chosen[owners]), np.flatnonzero(chosen[owners])
 
 
 def stratified_sample(labels: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -24,12 +24,31 @@ class Split:
     """(N,) int64 indices into the task's ``labels``; (N, C) of 0 and 1; (N,) numbers; (N,) int64 indices of the right alternatives;
     or (N,) objects: the tags of each word as numbers, or (start, end, answers)"""
 
+    groups: np.ndarray | None = None
+    """(N,) which texts belong together, as strings; None if every text stands alone"""
+
     def __len__(self) -> int:
         return len(self.texts)
 
     def take(self, indices: np.ndarray) -> Split:
         """The examples at these indices, in this order."""
-        return Split(tuple(self.texts[i] for i in indices), self.labels[indices])
+        groups = None if self.groups is None else self.groups[indices]
+        return Split(tuple(self.texts[i] for i in indices), self.labels[indices], groups)
+
+    @cached_property
+    def units(self) -> np.ndarray:
+        """(N,) int64 what is independent of each other: texts, of which copies and those of one group are the same unit."""
+        _, copies = np.unique(np.array([*map(plain_text, self.texts)], dtype=object), return_inverse=True)
+        if self.groups is None:
+            return copies
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        _, groups = np.unique(self.groups, return_inverse=True)
+        first = int(groups.max(initial=-1)) + 1  # a graph of groups and texts: what hangs together is one unit
+        size = first + int(copies.max(initial=-1)) + 1
+        edges = coo_array((np.ones(len(self)), (groups, first + copies)), shape=(size, size))
+        return np.asarray(connected_components(edges, directed=False)[1][groups], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +85,7 @@ class Task:
         """The same task with plain texts, for what reads texts alone; targets that are not one label each become one class."""
         one = self.single_label
         train, validation, test = (
-            Split(tuple(map(plain_text, split.texts)), split.labels if one else np.zeros(len(split), dtype=np.int64))
+            Split(tuple(map(plain_text, split.texts)), split.labels if one else np.zeros(len(split), dtype=np.int64), split.groups)
             for split in self.splits().values()
         )
         names = self.labels if one else ("any",)
@@ -78,10 +97,11 @@ class Task:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the texts, the labels, the metric and the type."""
+        """A hash of the texts, the labels, the groups, the metric and the type."""
         found = hashlib.sha256(json.dumps([self.labels, self.metric, self.type]).encode())
         for split in self.splits().values():
-            found.update(json.dumps([split.texts, split.labels.tolist()], default=np.ndarray.tolist).encode())
+            groups = [] if split.groups is None else [split.groups.tolist()]
+            found.update(json.dumps([split.texts, split.labels.tolist(), *groups], default=np.ndarray.tolist).encode())
         return found.hexdigest()
 
     def summary(self) -> dict[str, Any]:

@@ -17,14 +17,27 @@ DRAWS = 1000
 """resamples; the ends of an interval are then good to a twentieth of its width"""
 
 
-def resample_indices(count: int, draws: int = DRAWS) -> Iterator[np.ndarray]:
-    """The indices (N,) of the texts of each resample.
+def resample_indices(count: int, draws: int = DRAWS, groups: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    """The indices of the texts of each resample: (N,), or those of as many groups as there are.
 
-    They depend on ``count``, the number N of texts, alone: every method is scored on the same resamples, so that methods can be
-    compared resample by resample.
+    They depend on the number of texts and on ``groups`` (N,) alone: every method is scored on the same resamples, so that methods
+    can be compared resample by resample. Texts of one group (a document, an author, copies) are drawn together, because what is
+    independent is groups (Cameron, Gelbach and Miller 2008, section II.B: the pairs cluster bootstrap). Simulated in
+    ``tests/test_groups.py::test_intervals_of_grouped_texts``.
+
+    >>> sorted(set(next(resample_indices(4, groups=np.array([0, 1, 1, 1]))).tolist())) in ([0], [1, 2, 3], [0, 1, 2, 3])
+    True
     """
+    owners = np.arange(count) if groups is None else np.unique(groups, return_inverse=True)[1]
+    members, sizes = np.argsort(owners, kind="stable"), np.bincount(owners)
     for number in range(draws):
-        yield rng(count, "resample", number).integers(0, count, count)
+        drawn = rng(len(sizes), "resample", number).integers(0, len(sizes), len(sizes))
+        if len(sizes) == count:
+            yield drawn
+            continue
+        many = sizes[drawn]
+        first = np.repeat((np.cumsum(sizes) - sizes)[drawn] - (np.cumsum(many) - many), many)
+        yield members[first + np.arange(len(first))]
 
 
 def resample_counts(count: int, generator: np.random.Generator, draws: int = DRAWS, *, with_original: bool = False) -> np.ndarray:
@@ -36,8 +49,10 @@ def resample_counts(count: int, generator: np.random.Generator, draws: int = DRA
     return np.concatenate([np.ones((1, count)), drawn]) if with_original else drawn
 
 
-def resample_classification(metric: str, labels: np.ndarray, predicted: np.ndarray, classes: int, draws: int = DRAWS) -> np.ndarray:
-    """(R,) accuracy or macro F1 of ``predicted`` (N,) against ``labels`` (N,) on resamples of the texts.
+def resample_classification(
+    metric: str, labels: np.ndarray, predicted: np.ndarray, classes: int, draws: int = DRAWS, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """(R,) accuracy or macro F1 of ``predicted`` (N,) against ``labels`` (N,) on resamples of the texts, or of ``groups`` (N,).
 
     Each resample is scored from its confusion matrix: how often each pair of true and predicted class was drawn.
     """
@@ -45,13 +60,13 @@ def resample_classification(metric: str, labels: np.ndarray, predicted: np.ndarr
     kinds, indices = np.unique(pairs, return_inverse=True)
     absent = np.bincount(np.concatenate([labels, predicted]), minlength=classes) == 0
     out = np.empty(draws)
-    for number, chosen in enumerate(resample_indices(count, draws)):
+    for number, chosen in enumerate(resample_indices(count, draws, groups)):
         counts = np.zeros(classes * classes)
         counts[kinds] = np.bincount(indices[chosen], minlength=len(kinds))
         confusion = counts.reshape(classes, classes)
         right = np.diag(confusion)
         both = confusion.sum(axis=0) + confusion.sum(axis=1)
-        out[number] = right.sum() / count if metric == "accuracy" else resampled_macro_f1(right, both, absent)
+        out[number] = right.sum() / len(chosen) if metric == "accuracy" else resampled_macro_f1(right, both, absent)
     return out
 
 

@@ -67,7 +67,8 @@ class ClassificationTask(TaskType):
 
     def resampled_scores(self, split: Split, predictions: np.ndarray, task: Task) -> np.ndarray:
         """From counts of the classes alone, which is fast."""
-        return resample_classification(task.metric, split.labels, predictions.argmax(axis=1), len(task.labels))
+        predicted = predictions.argmax(axis=1)
+        return resample_classification(task.metric, split.labels, predicted, len(task.labels), groups=split.units)
 
 
 def top_probabilities(row: np.ndarray, labels: Sequence[str], top: int) -> dict[str, float]:

@@ -16,21 +16,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.data.source import Source
-from warmstart.data.splits import held_out_count, strata, stratified_split
+from warmstart.data.splits import grouped_split, held_out_count, strata, stratified_split
 from warmstart.data.task import Split, Task, subsample
 from warmstart.errors import ConfigError, DataError
 from warmstart.model.old_formats import TASK_TYPE_NAMES
 from warmstart.storage import atomic_folder
 from warmstart.tasks import TASK_TYPES
-from warmstart.tasks.rows import Examples
+from warmstart.tasks.rows import Examples, string_of, table_rows
 
 
 def known_type(name: str) -> str:
@@ -145,14 +147,19 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
         raise ConfigError(f"a {task_type.name} task is scored by {', '.join(task_type.metrics)}, but 'metric' is {spec.metric}")
     inputs, targets = read_sources(spec.train, folder, spec.type)
     labels = task_type.label_names(targets, spec.labels)
-    train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels))
+    train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels), read_groups(spec.train, folder, len(inputs)))
     given, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
         if isinstance(wanted, tuple):
             inputs, targets = read_sources(wanted, folder, spec.type)
-            splits[name] = Split(tuple(inputs), task_type.encode_targets(name, targets, labels))
+            encoded = task_type.encode_targets(name, targets, labels)
+            splits[name] = Split(tuple(inputs), encoded, read_groups(wanted, folder, len(inputs)))
         else:
-            kept, held_out = stratified_split(strata(train.labels), held_out_count(given, wanted), seed)
+            count = held_out_count(given, wanted)
+            if train.groups is None:
+                kept, held_out = stratified_split(strata(train.labels), count, seed)
+            else:
+                kept, held_out = grouped_split(strata(train.labels), train.groups, count, seed)
             train, splits[name] = train.take(kept), train.take(held_out)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
     metric = spec.metric or task_type.metrics[0]
@@ -176,10 +183,16 @@ def save_task(task: Task, folder: str | Path) -> Path:
         "labels": list(task.labels),
         "metric": task.metric,
     }
+    if grouped := any(split.groups is not None for split in task.splits().values()):
+        manifest["source"] = {"group": "group"}
     with atomic_folder(Path(folder)) as aside:
         for name, split in task.splits().items():
-            rows = zip(split.texts, split.labels, strict=True)
-            lines = [json.dumps({"text": text, "label": task.labels[label]}, ensure_ascii=False) + "\n" for text, label in rows]
+            groups = np.arange(len(split)).astype(str) if split.groups is None else split.groups
+            rows = [
+                {"text": text, "label": task.labels[label]} | ({"group": str(group)} if grouped else {})
+                for text, label, group in zip(split.texts, split.labels, groups, strict=True)
+            ]
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
             (aside / f"{name}.ndjson").write_text("".join(lines), encoding="utf-8", newline="\n")
         (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return Path(folder) / "task.yaml"
@@ -195,6 +208,22 @@ def read_sources(sources: Sequence[Source], folder: Path, type_name: str = "clas
     """The inputs and targets of all sources, whose paths start at ``folder``."""
     parts = [TASK_TYPES[type_name].read(_at(source, folder)) for source in sources]
     return [one for inputs, _ in parts for one in inputs], [one for _, targets in parts for one in targets]
+
+
+def read_groups(sources: Sequence[Source], folder: Path, count: int) -> np.ndarray | None:
+    """(N,) the group of each of ``count`` examples, as a string, or None if no source has groups.
+
+    A source without groups gives each example its own. Raises ``DataError`` unless every example has a row.
+    """
+    if not any(source.group for source in sources):
+        return None
+    groups: list[str] = []
+    for number, source in enumerate(sources):
+        rows = enumerate(islice(table_rows(_at(source, folder)), source.limit))
+        groups += [f"{number}:{row}" if source.group is None else string_of(values, source.group, "group") for row, values in rows]
+    if len(groups) != count:
+        raise DataError(f"every example needs a row that names its group, but there are {len(groups)} rows for {count} examples")
+    return np.array(groups)
 
 
 def _check_train_covers(task: Task) -> None:

@@ -84,9 +84,10 @@ class MultilabelTask(TaskType):
         scores: dict[str, Callable[[np.ndarray], float]] = {
             "micro_f1": lambda times: 2 * (times @ right).sum() / max(1.0, (times @ both).sum()),
             "macro_f1": lambda times: resampled_macro_f1(times @ right, times @ both, absent),
-            "subset": lambda times: times @ whole / len(split),
+            "subset": lambda times: times @ whole / times.sum(),
         }
-        return np.array([scores[task.metric](np.bincount(drawn, minlength=len(split))) for drawn in resample_indices(len(split))])
+        draws = resample_indices(len(split), groups=split.units)
+        return np.array([scores[task.metric](np.bincount(drawn, minlength=len(split))) for drawn in draws])
 
 
 def _names(value: Any, separator: str) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ class SpanTask(TaskType):
     def resampled_scores(self, split: Split, predictions: Any, task: Task) -> np.ndarray:
         """From the score of each question, which is fast."""
         values = np.array(_score_each(split, predictions)[task.metric], dtype=float)
-        return np.array([values[drawn].mean() for drawn in resample_indices(len(split))])
+        return np.array([values[drawn].mean() for drawn in resample_indices(len(split), groups=split.units)])
 
 
 # ---------------------------------------------------------------------------------------------------- reading

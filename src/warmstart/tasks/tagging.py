@@ -134,7 +134,7 @@ class TaggingTask(TaskType):
     def resampled_scores(self, split: Split, predictions: Any, task: Task) -> np.ndarray:
         """From the counts of each text, which is fast."""
         counts = _counts(split, predictions, task)
-        return np.array([_metrics(counts[drawn])[task.metric] for drawn in resample_indices(len(split))])
+        return np.array([_metrics(counts[drawn])[task.metric] for drawn in resample_indices(len(split), groups=split.units)])
 
 
 def certain_tags(tags: Sequence[Sequence[int]], classes: int) -> Any:

@@ -136,7 +136,7 @@ class TaskType(ABC):
 
     def resampled_scores(self, split: Split, predictions: Any, task: Task) -> np.ndarray:
         """(R,) the task's metric on resamples of the split; the resamples are the same for every method."""
-        draws = resample_indices(len(split), DRAWS // 5)
+        draws = resample_indices(len(split), DRAWS // 5, split.units)
         return np.array([self.scores(split.take(i), take_predictions(predictions, i), task).score(task.metric) for i in draws])
 
 

@@ -82,7 +82,7 @@ def _run(suite: TaskSuite, alpha: float, seed: int) -> tuple[MultitaskRun, Multi
 def _test(suite: TaskSuite, model: MultitaskModel, number: int) -> tuple[float, np.ndarray]:
     """A task's test score, and (R,) the same on resamples of the test split."""
     task, scores = suite.encoded[number].task, suite.test(model, number)
-    resampled = resample_classification(task.metric, task.test.labels, scores.predicted, len(task.labels))
+    resampled = resample_classification(task.metric, task.test.labels, scores.predicted, len(task.labels), groups=task.test.units)
     return scores.score(task.metric), resampled
 
 

@@ -1,0 +1,126 @@
+"""Texts that belong together stay in one split, and are resampled together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.data.splits import grouped_split
+from warmstart.data.task import Split
+from warmstart.errors import DataError
+from warmstart.stats.intervals import percentiles
+from warmstart.stats.resampling import resample_classification, resample_indices
+from warmstart.tasks.load import load_task, save_task
+
+
+def write_task(folder: Path, rows: list[dict[str, object]], **more: object) -> Path:
+    """A task in one file, with a group for each text."""
+    folder.mkdir(exist_ok=True)
+    (folder / "all.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = {"name": "toy", "train": "all.ndjson", "validation": 0.2, "test": 0.3, "source": {"group": "author"}} | more
+    (folder / "task.yaml").write_text(yaml.safe_dump(values))
+    return folder
+
+
+def rows_by(authors: int, each: int) -> list[dict[str, object]]:
+    """Texts of authors who each have written as many, of both labels."""
+    return [{"text": f"text {n} by {a}", "label": "ab"[n % 2], "author": a} for a in range(authors) for n in range(each)]
+
+
+def test_a_manifest_with_groups(tmp_path: Path) -> None:
+    """No author is in two splits; sizes are about those asked for; a written task has the same groups."""
+    task = load_task(write_task(tmp_path / "task", rows_by(40, 5)))
+    authors = {name: set(split.groups.tolist()) for name, split in task.splits().items() if split.groups is not None}
+    assert len(authors) == 3
+    assert len(set().union(*authors.values())) == sum(map(len, authors.values())) == 40
+    assert [len(split) for split in task.splits().values()] == pytest.approx([100, 40, 60], abs=5)
+    for split in task.splits().values():
+        assert np.bincount(split.labels).tolist() == pytest.approx([0.5 * len(split)] * 2, abs=0.15 * len(split))
+    again = load_task(save_task(task, tmp_path / "copy").parent)
+    assert again.digest == task.digest
+    assert again.digest != load_task(write_task(tmp_path / "plain", rows_by(40, 5), source={})).digest
+
+
+def test_a_missing_group_column(tmp_path: Path) -> None:
+    """The setting that names it is named."""
+    with pytest.raises(DataError, match="there is no column 'writer'.*'group: …'"):
+        load_task(write_task(tmp_path / "task", rows_by(10, 2), source={"group": "writer"}))
+
+
+def test_some_sources_without_groups(tmp_path: Path) -> None:
+    """Each of their texts stands alone."""
+    folder = write_task(tmp_path / "task", rows_by(10, 4))
+    sources = ["all.ndjson", {"path": "all.ndjson", "group": None, "limit": 5}]
+    write_task(folder, rows_by(10, 4), train=sources, validation="all.ndjson", test="all.ndjson")
+    groups = load_task(folder).train.groups
+    assert groups is not None
+    assert len(groups) == 45
+    assert len(set(groups[40:].tolist())) == 5
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 1000), st.integers(5, 40), st.floats(0.1, 0.6))
+def test_groups_stay_together(seed: int, groups: int, fraction: float) -> None:
+    """Every index once; every group on one side; the held-out part is no further from its size than the largest group."""
+    draw = np.random.default_rng(seed)
+    owners = draw.integers(0, groups, 10 * groups)
+    labels = draw.integers(0, 3, 10 * groups)
+    kept, held_out = grouped_split(labels, owners, fraction, seed)
+    assert sorted([*kept, *held_out]) == list(range(10 * groups))
+    assert not set(owners[kept]) & set(owners[held_out])
+    assert abs(len(held_out) - fraction * 10 * groups) <= np.bincount(owners).max()
+
+
+def test_one_group_cannot_be_split() -> None:
+    """The error says what to do."""
+    with pytest.raises(DataError, match="1 groups cannot be split into 0.1 and the rest: .* leave out 'group'"):
+        grouped_split(np.zeros(20, dtype=np.int64), np.zeros(20), 0.1, 0)
+
+
+def test_units() -> None:
+    """Copies are one unit, and so is all that hangs together by groups and copies."""
+    texts, labels = ("a", "b", "a", "c", "d"), np.zeros(5, dtype=np.int64)
+    assert Split(texts, labels).units.tolist() == [0, 1, 0, 2, 3]
+    units = Split(texts, labels, np.array(["x", "x", "y", "y", "z"])).units
+    assert len(set(units[:4].tolist())) == 1
+    assert units[4] != units[0]
+    assert Split(texts, labels).take(np.array([1, 3])).units.tolist() == [0, 1]
+
+
+def test_resamples_of_groups() -> None:
+    """Whole groups are drawn, as many as there are; without groups, and with groups of one, the draws are the same."""
+    groups = np.array([7, 3, 7, 7, 5])
+    for drawn in resample_indices(5, 20, groups):
+        times = np.bincount(drawn, minlength=5)
+        assert times[0] == times[2] == times[3]
+        assert times[0] + times[1] + times[4] == 3
+    for alone, plain in zip(resample_indices(5, 3, np.array([4, 2, 0, 1, 3])), resample_indices(5, 3), strict=True):
+        np.testing.assert_array_equal(alone, plain)
+
+
+@pytest.mark.slow
+def test_intervals_of_grouped_texts() -> None:
+    """95% intervals of accuracy hold in about 95% of test sets whose texts share authors: 100 authors of 5 texts each.
+
+    Authors differ in difficulty (logits with a deviation of 2; the accuracy of the population is 65%). They hold in 95.8% of
+    these test sets; intervals that resample texts, as an earlier version's did, in 76.3%.
+    """
+    draw, sets, held = np.random.default_rng(0), 400, np.zeros((400, 2))
+    difficulty = 1 + 2 * draw.normal(size=2_000_000)
+    accuracy = (1 / (1 + np.exp(-difficulty))).mean()
+    groups, labels = np.repeat(np.arange(100), 5), np.ones(500, dtype=np.int64)
+    for number in range(sets):
+        chance = 1 / (1 + np.exp(-(1 + 2 * draw.normal(size=100))))[groups]
+        answers = (draw.random(500) < chance).astype(np.int64)
+        for column, owners in enumerate((groups, None)):
+            low, high = percentiles(resample_classification("accuracy", labels, answers, 2, 300, groups=owners))
+            held[number, column] = low <= accuracy <= high
+    grouped, plain = held.mean(axis=0)
+    assert grouped >= 0.92
+    assert plain <= 0.85
