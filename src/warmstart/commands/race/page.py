@@ -42,7 +42,7 @@ def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
         f"Race: {task.name}",
         recommendation,
         (
-            (f"{task.metric}, {best.name}", percent(best.test_scores.over_seeds.mean)),
+            (f"{task.metric}, {best.name}", percent(result.score_of_best.mean)),
             ("training texts", f"{result.labels:,}"),
             ("validation texts", f"{len(task.validation):,}"),
             ("test texts", f"{len(task.test):,}"),
