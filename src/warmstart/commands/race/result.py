@@ -10,8 +10,8 @@ The recommendation (``RaceResult.recommended``) is made on the validation split;
    continued pretraining.
 
 This decides; a claim needs more. "Every cheaper method is significantly worse" is said only if each of them is, on validation (5%
-level). The test score of the best method, and its lead over the recommended one, are cross-fitted: each seed scores the method that is
-best on the other seeds, so that the luck that made the choice is not in the score.
+level). The test score of the best method, and its lead over the recommended one, are cross-fitted: each seed scores the method that
+is best on the other seeds, so that the luck that made the choice is not in the score.
 """
 
 from __future__ import annotations
