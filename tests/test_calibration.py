@@ -21,7 +21,13 @@ from warmstart.errors import ModelError
 from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
 from warmstart.model.files import load_bundle, save
 from warmstart.stats.abstention import find_threshold
-from warmstart.stats.calibration import apply_temperature, expected_calibration_error, fit_temperature, reliability_bins
+from warmstart.stats.calibration import (
+    apply_temperature,
+    expected_calibration_error,
+    fit_temperature,
+    perfect_calibration_error,
+    reliability_bins,
+)
 from warmstart.tasks.load import save_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -80,6 +86,16 @@ def test_the_calibration_error_by_hand() -> None:
     assert expected_calibration_error(sure, right, bins=2) == pytest.approx((0.05 + 0.45) / 2)
     assert expected_calibration_error(sure, right, bins=4, equal_mass=False) == pytest.approx((0.5 + 0.6 + 2 * 0.45) / 4)
     assert [one.count for one in reliability_bins(sure, right, bins=2)] == [2, 2]
+
+
+def test_a_perfect_model_shows_the_error_of_chance() -> None:
+    """Calibrated labels of 500 texts: their calibration error is that of chance on average, which is far from 0."""
+    chance = np.random.default_rng(7)
+    confidence = chance.beta(6, 2, 500)
+    errors = [expected_calibration_error(confidence, chance.random(500) < confidence) for _ in range(400)]
+    expected = perfect_calibration_error(confidence)
+    assert expected == pytest.approx(np.mean(errors), rel=0.05)
+    assert 0.04 < expected < 0.08
 
 
 def test_equal_width_bins_are_the_brute_force_sum() -> None:

@@ -49,6 +49,18 @@ def test_word_perplexity_and_bits_per_byte_are_those_of_the_whole_text(tokenizer
     assert figures["unknown_fraction"] == 0
 
 
+@pytest.mark.parametrize(("length", "whole"), [(8, False), (64, True)])
+def test_cut_documents_have_no_figures_per_word(length: int, whole: bool, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Rows of documents leave out what does not fit: no figure per word or byte then, but the fraction of tokens scored."""
+    model = make_language_model(vocab_size=tokenizer.vocab_size, max_length=length)
+    corpus = corpus_of([" ".join(SENTENCES[:4]), *SENTENCES], tokenizer, tmp_path)
+    rows = PretrainingRows(corpus, tokenizer.vocabulary(), ObjectiveConfig(rows="documents"), length)
+    figures = held_out_metrics(model, rows)
+    assert ("word_perplexity" in figures, "bits_per_byte" in figures, "scored_fraction" in figures) == (whole, whole, not whole)
+    if not whole:
+        assert 0 < figures["scored_fraction"] < 1
+
+
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_has_repeatable_held_out_figures(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Two evaluations of one model agree, and every figure is a number."""

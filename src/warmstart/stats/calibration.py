@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from warmstart.seeding import rng
+
 BINS = 15
 RANGE = (0.05, 20.0)
 """the temperatures searched"""
@@ -89,3 +91,15 @@ def expected_calibration_error(confidence: np.ndarray, right: np.ndarray, bins: 
     """
     found = reliability_bins(confidence, right, bins, equal_mass=equal_mass)
     return sum(one.count * abs(one.confidence - one.accuracy) for one in found) / len(confidence)
+
+
+def perfect_calibration_error(confidence: np.ndarray, draws: int = 200) -> float:
+    """The mean expected calibration error of a perfectly calibrated model with these confidences (N,): what chance alone shows.
+
+    Whether each text is right is drawn with its confidence as the probability (the consistency resampling of Broecker and Smith
+    2007). ``perfect_calibration_error(np.full(500, 0.75))`` -> about ``0.06``. Simulated in tests/test_calibration.py:
+    ``test_a_perfect_model_shows_the_error_of_chance``.
+    """
+    generator = rng(len(confidence), "perfect calibration")
+    drawn = (generator.random(len(confidence)) < confidence for _ in range(draws))
+    return float(np.mean([expected_calibration_error(confidence, right) for right in drawn]))

@@ -5,7 +5,8 @@ tokenizers. Word-level perplexity is ``exp(nats of the whole text / its words)``
 document's end counts as one (as WikiText counts its ``<eos>``). Bits per byte are ``nats / ln 2 / bytes``. Unknown tokens make a
 text look easier than it is, so their fraction is given too.
 
-These metrics exist only if every token is predicted from those before it. A masked objective has its loss and perplexity per masked
+These metrics exist only if every token is predicted from those before it; if rows are documents, some of which are cut, the
+fraction of tokens that were scored is given instead. A masked objective has its loss and perplexity per masked
 token, which compare between models that mask the same fraction of the same tokens.
 """
 
@@ -62,6 +63,8 @@ def _metrics_of_view(model: Model, rows: PretrainingRows, limit: int | None) -> 
     if not has_likelihood:
         return metrics  # tokens are predicted from both sides, or behind sentinels: the text has no likelihood
     store = rows.store
+    if rows.documents and targets < store.predicted_tokens:  # the ends of long documents were not read
+        return metrics | {"scored_fraction": targets / store.predicted_tokens}
     per_word = loss * store.predicted_tokens / store.words
     return metrics | {
         "word_perplexity": math.exp(min(per_word, 700)),

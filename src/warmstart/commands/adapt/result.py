@@ -11,7 +11,13 @@ import numpy as np
 
 from warmstart.finetuning.runs import best_run
 from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage
-from warmstart.stats.calibration import apply_temperature, expected_calibration_error, log_loss, reliability_bins
+from warmstart.stats.calibration import (
+    apply_temperature,
+    expected_calibration_error,
+    log_loss,
+    perfect_calibration_error,
+    reliability_bins,
+)
 from warmstart.stats.formatting import percent, percent_value
 
 if TYPE_CHECKING:
@@ -102,13 +108,17 @@ class ConfidenceResult:
     def findings(self) -> list[str]:
         """What calibration changes, and what thresholds can guarantee."""
         temperature = self.calibration.temperature
-        before, after = (expected_calibration_error(one, self.correct) for one in self.confidences().values())
+        before, after = (
+            f"{percent_value(expected_calibration_error(one, self.correct))} points (a perfectly calibrated model of this size "
+            f"would show {percent_value(perfect_calibration_error(one))})"
+            for one in self.confidences().values()
+        )
         losses = [log_loss(one, self.labels) for one in (self.probabilities, apply_temperature(self.probabilities, temperature))]
         direction = "overconfident" if temperature > 1 else "underconfident"
         findings = [
             f"The model was {direction}: the temperature fitted on the validation texts is {temperature:.2f}. On the test texts it "
-            f"changes the expected calibration error from {percent_value(before)} to {percent_value(after)} points and the log "
-            f"loss from {losses[0]:.3f} to {losses[1]:.3f} nats; no predicted label changes.",
+            f"changes the expected calibration error from {before} to {after} and the log loss from {losses[0]:.3f} to "
+            f"{losses[1]:.3f} nats; no predicted label changes.",
             f"Averaged over all thresholds, {percent(area_under_risk_coverage(*self.risk_coverage()))} of the predicted labels are "
             "wrong (AURC).",
         ]
