@@ -46,11 +46,10 @@ def grouped_split(labels: np.ndarray, groups: np.ndarray, fraction_or_count: flo
     for group in rng(seed, "held out", "groups").permutation(len(names)):
         if ((missing - table[group]) ** 2).sum() < (missing**2).sum():
             chosen[group], missing = True, missing - table[group]
-    if chosen.all() or not chosen.any():
-        raise DataError(
-            f"{len(names)} groups cannot be split into {fraction_or_count} and the rest: each is larger than the part to hold out; "
-            "hold out more, name a file for each split, or leave out 'group'"
-        )
+    if not chosen.any():  # all are large: the one that comes nearest
+        chosen[((missing - table) ** 2).sum(axis=1).argmin()] = True
+    if chosen.all():
+        raise DataError("examples of a single group cannot be split; name a file for each split, or leave out 'group'")
     return np.flatnonzero(~chosen[owners]), np.flatnonzero(chosen[owners])
 
 
