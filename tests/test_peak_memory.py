@@ -17,7 +17,8 @@ def test_the_peak_is_that_of_the_work_alone() -> None:
         for _ in range(20):
             work = torch.ones(32 * MEGABYTE, dtype=torch.uint8)
             del work
-    assert 24 * MEGABYTE < peak.bytes < 48 * MEGABYTE
+    # the system counts pages late, so two blocks may overlap; with the memory in use before it would be 96 or more
+    assert 24 * MEGABYTE < peak.bytes < 80 * MEGABYTE
     assert before.numel() == 64 * MEGABYTE
 
 
