@@ -17,7 +17,7 @@ from warmstart.commands.race.command import RaceConfig
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console, print_table
 from warmstart.errors import DataError
-from warmstart.stats.differences import paired_noise
+from warmstart.stats.differences import paired_difference
 from warmstart.stats.formatting import file_size, percent, points_value
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import POWER, rescaled, smallest_detectable, texts_needed
@@ -130,7 +130,7 @@ def plan(config: PlanConfig) -> PlanResult:
 
 def make_plan(best: RankedMethod, others: Sequence[RankedMethod], texts: int, config: PlanConfig) -> PlanResult:
     """The plan for comparing ``best`` with ``others``, ranked in a pilot on ``texts`` test texts."""
-    noises = [paired_noise(best.test_scores, other.test_scores) for other in others]
+    noises = [paired_difference(best.test_scores, other.test_scores).noise for other in others]
     of_texts, of_seeds = (float(np.mean(one)) for one in zip(*((noise.of_texts, noise.of_seeds) for noise in noises), strict=True))
     noise = Noise(of_texts, of_seeds, len(best.runs))
     see, error_rate = config.see / 100, 0.05 / len(others)

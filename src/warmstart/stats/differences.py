@@ -78,22 +78,12 @@ def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
 
 def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
     """``one`` less ``other``, seed by seed and resample by resample; a method without randomness counts the same for every seed."""
-    return _with_both_variances(*_paired(one, other))
-
-
-def paired_noise(one: MethodScores, other: MethodScores) -> Noise:
-    """The noise of ``paired_difference``, by source: what a plan for more seeds and texts starts from."""
-    return Noise.of(*_paired(one, other))
-
-
-def _paired(one: MethodScores, other: MethodScores) -> tuple[np.ndarray, np.ndarray]:
-    """(S,) the differences of the scores, and (S, R) those on resamples."""
     count = max(len(one.scores), len(other.scores))
     assert {len(one.scores), len(other.scores)} <= {1, count}, "the same seeds on both sides, or a method without randomness"
     scores = np.broadcast_to(one.scores, count) - np.broadcast_to(other.scores, count)
     draws = one.resampled.shape[1]
     resampled = np.broadcast_to(one.resampled, (count, draws)) - np.broadcast_to(other.resampled, (count, draws))
-    return scores, resampled
+    return _with_both_variances(scores, resampled)
 
 
 def picked(methods: Sequence[MethodScores]) -> MethodScores:
