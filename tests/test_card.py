@@ -49,12 +49,15 @@ def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path) 
 
 
 def test_what_the_audit_found_is_told(tokenizer: Tokenizer) -> None:
-    """With its severity."""
+    """With its severity; and that it found nothing."""
     found = FindingRecord(severity="error", sentence="3 texts stand in both splits")
-    record = AdaptRecord(task=TaskRecord(name="mine", train=9), audit=(found,), seed=0)
-    assert "- error: 3 texts stand in both splits" in card(
-        Bundle(make_language_model(vocab_size=tokenizer.vocab_size), tokenizer, history=(record,))
-    )
+
+    def card_of(*findings: FindingRecord) -> str:
+        record = AdaptRecord(task=TaskRecord(name="mine", train=9), audit=findings, seed=0)
+        return card(Bundle(make_language_model(vocab_size=tokenizer.vocab_size), tokenizer, history=(record,)))
+
+    assert "- error: 3 texts stand in both splits" in card_of(found)
+    assert "The audit of the data found nothing." in card_of()
 
 
 @pytest.mark.parametrize("history", [(), (PretrainRecord(),), (OtherRecord(name="mine", details={"anything": 1}),)])

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.bundles import language_bundle
-from helpers.tasks import cats, race_config
+from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.plan import PlanConfig, plan
 from warmstart.commands.race.command import race
-from warmstart.model.files import save
-from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -22,9 +19,7 @@ pytestmark = pytest.mark.usefixtures("no_second_process")
 @pytest.fixture(scope="module")
 def pilot(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small race with three seeds."""
-    place = tmp_path_factory.mktemp("pilot")
-    save_task(cats(), place / "task")
-    save(language_bundle(tokenizer), place / "lm")
+    place = write_race_inputs(tmp_path_factory.mktemp("pilot"), tokenizer)
     race(race_config(place, learning_rates=[5e-3], seeds=3, labels=20))
     return place / "race"
 

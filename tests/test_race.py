@@ -11,7 +11,7 @@ import polars
 import pytest
 
 from helpers.bundles import language_bundle
-from helpers.tasks import cats, curve_config, race_config
+from helpers.tasks import cats, curve_config, race_config, write_race_inputs
 from warmstart.baselines import baselines_for
 from warmstart.cli import main
 from warmstart.commands.curve.command import curve
@@ -36,9 +36,7 @@ pytestmark = pytest.mark.usefixtures("no_second_process")
 @pytest.fixture
 def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     """A folder with a task and a tiny language model."""
-    save_task(cats(), tmp_path / "task")
-    save(language_bundle(tokenizer), tmp_path / "lm")
-    return tmp_path
+    return write_race_inputs(tmp_path, tokenizer)
 
 
 @pytest.fixture

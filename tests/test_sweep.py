@@ -15,8 +15,7 @@ import pytest
 import torch
 import yaml
 
-from helpers.bundles import language_bundle
-from helpers.tasks import cats, curve_config, race_config
+from helpers.tasks import cats, curve_config, race_config, write_race_inputs
 from warmstart.commands.curve.command import curve
 from warmstart.commands.curve.result import CurveResult
 from warmstart.commands.race.command import RaceConfig, race
@@ -25,7 +24,7 @@ from warmstart.data.audit import audit
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.model.files import load_bundle, save
+from warmstart.model.files import load_bundle
 from warmstart.sweep import execution
 from warmstart.sweep.execution import run_trial
 from warmstart.sweep.methods import bundle_digest, with_continued_backbone
@@ -33,7 +32,7 @@ from warmstart.sweep.ranking import Ranking, rank, rank_method
 from warmstart.sweep.store import SweepContext, find_result, result_file
 from warmstart.sweep.sweep import open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
-from warmstart.tasks.load import load_task, save_task
+from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -42,9 +41,7 @@ pytestmark = pytest.mark.usefixtures("no_second_process")
 @pytest.fixture
 def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     """A folder with a task and a tiny language model."""
-    save_task(cats(), tmp_path / "task")
-    save(language_bundle(tokenizer), tmp_path / "lm")
-    return tmp_path
+    return write_race_inputs(tmp_path, tokenizer)
 
 
 def with_text(place: Path, count: int) -> RaceConfig:

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import yaml
 
+from helpers.bundles import language_bundle
 from warmstart.commands.curve.command import CurveConfig
 from warmstart.commands.race.command import RaceConfig
 from warmstart.data.task import Split, Task
+from warmstart.model.files import save
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 def cats(seed: int = 0) -> Task:
@@ -74,6 +78,13 @@ def write_task(folder: Path, type_name: str) -> Path:
 
 def tune(scheme: str = "full", **train: Any) -> dict[str, Any]:
     return {"scheme": scheme, "train": {"learning_rate": 5e-3, "epochs": 6, "batch": 8, "precision": "float32"} | train}
+
+
+def write_race_inputs(place: Path, tokenizer: Tokenizer) -> Path:
+    """A folder with a task and a tiny language model, as ``race_config`` expects it."""
+    save_task(cats(), place / "task")
+    save(language_bundle(tokenizer), place / "lm")
+    return place
 
 
 def race_config(place: Path, **changes: object) -> RaceConfig:
