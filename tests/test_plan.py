@@ -48,6 +48,15 @@ def test_a_plan_is_json(pilot: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert written["variance_of_seeds"] >= 0
 
 
+@pytest.mark.parametrize("flags", [["--seeds", "0"], ["--seeds", "1"], ["--see", "0"]])
+def test_what_cannot_be_planned_is_refused(flags: list[str], pilot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One message, exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", str(pilot), *flags])
+    assert ended.value.code == 2
+    assert flags[0].removeprefix("--") in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_pilot_needs_seeds_and_trials(pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One seed says nothing about seeds; another folder is no pilot."""

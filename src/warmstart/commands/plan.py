@@ -32,8 +32,8 @@ class PlanConfig(Config):
     """folder of a race on one task, with at least two seeds: its variances and its costs are used"""
     see: float = Field(2.0, gt=0, le=100)
     """the difference to detect, in points"""
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (3, 5, 10, 20)
-    """numbers of seeds to plan for"""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=1)] = (3, 5, 10, 20)
+    """numbers of seeds to plan for, from 2 on: one seed shows no difference"""
     power: Advanced[float] = Field(POWER, gt=0.05, lt=1)
     """probability with which the difference should be significant"""
     as_json: Annotated[bool, arg(name="json")] = False
