@@ -16,7 +16,7 @@ import warmstart as ws
 from helpers.models import make_backbone
 from warmstart.backbone.config import PRESETS, BackboneConfig
 from warmstart.cli import main
-from warmstart.commands.cost import CostConfig, estimate_cost, make_model, measuring_process
+from warmstart.commands.cost import CostConfig, _workload, estimate_cost, make_model, measuring_process
 from warmstart.config import read_yaml
 from warmstart.cost import measured
 from warmstart.cost.cost import cost_of
@@ -27,6 +27,7 @@ from warmstart.cost.workload import Workload
 from warmstart.errors import ConfigError, ModelError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
+from warmstart.heads import HEADS, head_config
 from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model import files as bundle_file
@@ -37,6 +38,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training.config import TrainConfig
 from warmstart.types import Batch
 
 SWITCHES = {
@@ -74,6 +76,14 @@ def make(switches: dict, head: ClassificationHeadConfig | LMHeadConfig, scheme: 
     model = Model(backbone, fresh_head(head, backbone, 0), causal=True)
     apply_scheme(model, make_scheme(scheme))
     return model.train()
+
+
+def make_with_head(kind: str) -> Model:
+    """A tiny model with a head of this kind; what its settings require is 2."""
+    required = [name for name, field in HEADS[kind].config_class.model_fields.items() if field.is_required()]
+    backbone = make_backbone()
+    head = head_config({"kind": kind, **dict.fromkeys(required, 2)})
+    return Model(backbone, fresh_head(head, backbone, 0), causal=False)
 
 
 def make_batch(model: Model, rows: int, tokens: int) -> Batch:
@@ -398,6 +408,41 @@ def test_the_measuring_process_does_the_work(
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
     measuring_process()
     assert json.loads(capsys.readouterr().out).keys() == {"bytes", "seconds"}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_every_head_is_measured(kind: str, mode: str) -> None:
+    """A saved model with any registered head trains and infers on random rows, multiple choice in whole questions."""
+    model = make_with_head(kind)
+    workload = _workload(CostConfig(train=TrainConfig(batch=3), length=8), model, ObjectiveConfig())
+    assert workload.batch == (4 if kind == "multiple-choice" else 3)
+    if mode == "training" and kind == "embedding":
+        with pytest.raises(ModelError, match="an embedding head has no loss"):
+            measured._run(mode, model, workload, TrainConfig())
+    else:
+        assert measured._run(mode, model, workload, TrainConfig()) > 0
+
+
+@pytest.mark.parametrize("kind", sorted({*HEADS} - {"embedding"}))
+def test_the_flops_of_every_head_are_counted(kind: str) -> None:
+    """They equal torch's count, for heads that read every token and for heads that read one state per text."""
+    model = make_with_head(kind)
+    batch = measured._random_batch(model, Workload(batch=4, tokens=16), 0)
+    with FlopCounterMode(display=False) as counter:
+        model.loss(batch).backward()
+    per_token = cost_of(model, Workload(batch=4, tokens=16)).flops.training
+    assert per_token * 4 * 16 == pytest.approx(counter.get_total_flops(), rel=1e-9)
+
+
+def test_a_model_without_a_loss_is_not_measured(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command says so before it starts a process."""
+    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: None)
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+    model = Model(backbone, fresh_head(head_config({"kind": "embedding"}), backbone, 0), causal=False)
+    place = str(save(Bundle(model, tokenizer), tmp_path / "m"))
+    with pytest.raises(ConfigError, match="an embedding head has no loss, so training cannot be measured; give --classes N"):
+        estimate_cost(CostConfig(model=place, measure=True))
 
 
 def test_a_failed_measuring_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from warmstart.cost.parameters import count_parameters
 from warmstart.finetuning.scheme import NamedScheme
 from warmstart.finetuning.schemes import SCHEMES
 from warmstart.heads import HEADS, head_config
-from warmstart.heads.head import Head
+from warmstart.heads.head import Head, TaskHead
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
@@ -157,6 +157,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -184,6 +186,10 @@ class LevelHead(PooledHead):
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed binary cross-entropy: logits (B, 1) against targets (B,)."""
         return F.binary_cross_entropy_with_logits(logits[:, 0], targets, reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B,) levels."""
+        return torch.from_numpy(generator.random(rows, dtype=np.float32))
 
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, 1) levels from (B, 1) logits."""
@@ -233,8 +239,9 @@ def test_every_head_answers_for_itself() -> None:
         assert head.hub_task
         assert head.onnx_outputs[0] in ("logits", "vectors")
         assert isinstance(head.per_token, bool)
-        for method in ("forward", "description", "parameter_formula"):
-            assert getattr(head, method) is not getattr(Head, method), f"{kind} has no {method}"
+        own = ("loss", "predictions", "random_targets") if issubclass(head, TaskHead) else ()
+        for method in ("forward", "description", "parameter_formula", *own):
+            assert getattr(head, method) is not getattr(TaskHead, method), f"{kind} has no {method}"
 
 
 # A task type

@@ -7,6 +7,7 @@ weights, so the model may be far larger than the machine.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from dataclasses import replace
@@ -31,7 +32,7 @@ from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.heads.head import HeadConfig
+from warmstart.heads.head import HeadConfig, TaskHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.history import LanguageRecord
@@ -103,6 +104,8 @@ def estimate_cost(config: CostConfig) -> Cost:
     workload = _workload(config, model, objective)
     cost = cost_of(model, workload)
     if config.measure:
+        if not isinstance(model.head, LMHead | TaskHead):
+            raise ConfigError("an embedding head has no loss, so training cannot be measured; give --classes N for another head")
         code = "from warmstart.commands.cost import measuring_process; measuring_process()"
         cost = replace(cost, measured=measure_cost(code, config.to_dict(), workload, cost))
     if config.as_json:
@@ -163,8 +166,9 @@ def _workload(config: CostConfig, model: Model, objective: ObjectiveConfig) -> W
     muon = config.train.optimizer == "muon"
     trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     average, most = OBJECTIVES[objective.name].target_fractions(objective)
+    together = model.head.rows_per_target if isinstance(model.head, TaskHead) else 1
     return Workload(
-        batch=config.train.batch,
+        batch=math.ceil(config.train.batch / together) * together,  # whole questions
         tokens=config.length or model.backbone.config.max_length,
         target_fraction=average,
         max_target_fraction=most,

@@ -127,10 +127,11 @@ def _language_head(model: Model, workload: Workload, *, below: bool) -> FlopRow:
 
 
 def _task_head(model: Model, workload: Workload, *, below: bool) -> FlopRow:
-    """Once for every text."""
-    tokens = workload.length(model)
+    """Once for every token, or once for every text."""
+    tokens = 1 if model.head.per_token else workload.length(model)
     matrices = [parameter for parameter in model.head.parameters() if parameter.ndim == 2]
     forward = sum(2 * matrix.numel() / tokens for matrix in matrices)
     training = sum(2 * matrix.numel() / tokens * (1 + below + matrix.requires_grad) for matrix in matrices)
     count = sum(matrix.numel() for matrix in matrices)
-    return FlopRow(f"head ({model.head.config.kind})", f"2 x {count:,} / T, once a text", forward, training)
+    formula = f"2 x {count:,}" if model.head.per_token else f"2 x {count:,} / T, once a text"
+    return FlopRow(f"head ({model.head.config.kind})", formula, forward, training)

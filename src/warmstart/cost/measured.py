@@ -25,6 +25,7 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.cost.cost import Cost
 from warmstart.cost.workload import Workload
 from warmstart.errors import ModelError
+from warmstart.heads.head import TaskHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.processes import run_python
@@ -91,12 +92,12 @@ def _run(mode: str, model: Model, workload: Workload, settings: TrainConfig) -> 
 
 
 def _random_batch(model: Model, workload: Workload, step: int) -> Batch:
-    """Random rows with as many targets as the batch with the most."""
+    """Random rows with targets for the head; a language head has as many as in the batch with the most."""
     draw = rng(0, "measure", step)
     ids = draw.integers(0, model.backbone.vocab_size, (workload.batch, workload.length(model)))
-    if not isinstance(model.head, LMHead):
-        labels = draw.integers(0, getattr(model.head.config, "classes", 1), workload.batch)
-        return Batch(torch.from_numpy(ids), torch.from_numpy(labels), causal=model.causal, count=workload.batch)
+    if isinstance(model.head, TaskHead):
+        made = model.head.random_targets(workload.batch, ids.shape[1], draw)
+        return Batch(torch.from_numpy(ids), made, causal=model.causal, count=len(made))
     count = max(1, round(ids.size * (workload.max_target_fraction or workload.target_fraction)))
     without_target = np.arange(ids.size).reshape(ids.shape) >= count
     targets = np.where(without_target, IGNORE, ids)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -50,6 +52,10 @@ class ClassificationHead(PooledHead):
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed cross-entropy in nats, a scalar: logits (B, C) against class numbers (B,); the mask (B, T) is not read."""
         return F.cross_entropy(logits.float(), targets, reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B,) class numbers."""
+        return torch.from_numpy(generator.integers(self.config.classes, size=rows))
 
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, C) probabilities from (B, C) logits."""

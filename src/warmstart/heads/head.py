@@ -2,13 +2,14 @@
 
 The model card, the cost table and the ONNX export read these facts, so that a new head needs no change there.
 
-Letters: B batch, T tokens, D width, V vocabulary, C classes.
+Letters: B batch, T tokens, D width, V vocabulary, C classes, N targets.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor, nn
 
 from warmstart.config import Config
@@ -56,9 +57,15 @@ class TaskHead(Head):
     """The interface of a head for a labelled task."""
 
     config: TaskHeadConfig
+    rows_per_target: int = 1
+    """rows of a batch that share one target"""
 
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed loss, a scalar: ``logits`` (B, ...) against ``targets`` (B, ...); ``attention_mask`` (B, T) if per token."""
+        raise NotImplementedError
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """Targets (N, ...) that ``loss`` takes for ``rows`` rows of ``tokens`` tokens, to measure its cost without data."""
         raise NotImplementedError
 
     def example(self) -> Any:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -40,6 +42,10 @@ class MultilabelHead(PooledHead):
         The mask (B, T) is not read.
         """
         return F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B, C) of 0 and 1."""
+        return torch.from_numpy(generator.integers(2, size=(rows, self.config.classes)))
 
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, C) probabilities from (B, C) logits; they need not sum to 1."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -33,6 +35,7 @@ class MultipleChoiceHead(PooledHead):
     def __init__(self, config: MultipleChoiceHeadConfig, width: int, embedding: Tensor | None = None) -> None:
         super().__init__(config, width, 1)
         self.config: MultipleChoiceHeadConfig = config
+        self.rows_per_target = config.alternatives
 
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed cross-entropy in nats, a scalar: logits (B A, 1) against indices of the right alternatives (B,).
@@ -40,6 +43,10 @@ class MultipleChoiceHead(PooledHead):
         The mask (B A, T) is not read.
         """
         return F.cross_entropy(logits.float().view(-1, self.config.alternatives), targets, reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B,) indices of alternatives, from B A rows."""
+        return torch.from_numpy(generator.integers(self.config.alternatives, size=rows // self.config.alternatives))
 
     def example(self) -> tuple[str, ...]:
         """For the model card."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -45,6 +47,10 @@ class RegressionHead(PooledHead):
         # standardised in the targets' own precision: dates are large numbers
         standardised = ((targets - self.config.mean) / self.config.std).float()
         return (logits[:, 0].float() - standardised).square().sum()
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B,) numbers around the mean of the training targets."""
+        return torch.from_numpy(generator.normal(self.config.mean, self.config.std, rows))
 
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, 1) numbers in the units of the targets, from (B, 1) logits."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -42,6 +43,10 @@ class SpanHead(PerTokenHead):
             logits = logits.masked_fill(~attention_mask[..., None], torch.finfo(logits.dtype).min)
         first, last = (F.cross_entropy(logits[..., end], targets[:, end], reduction="sum") for end in (0, 1))
         return first + last
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B, 2) positions, the first not after the last."""
+        return torch.from_numpy(np.sort(generator.integers(tokens, size=(rows, 2)), axis=1))
 
     def example(self) -> tuple[str, str]:
         """For the model card."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -40,6 +42,10 @@ class TaggingHead(PerTokenHead):
         The mask (B, T) is not read.
         """
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B, T) tags, as if every token began a word."""
+        return torch.from_numpy(generator.integers(self.config.classes, size=(rows, tokens)))
 
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, T, C) probabilities from (B, T, C) logits."""
