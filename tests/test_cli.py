@@ -179,7 +179,7 @@ MISTAKES = {
     ),
     "run inside text": (["pretrain", "USED", "--out", "OUT"], "lies inside the text's folder"),
     "share": (["pretrain", "TEXT", "--out", "OUT", "--held-out", "1.5"], "a fraction between 0 and 1, but is 1.5"),
-    "out of range": (["pretrain", "TEXT", "--mask-rate", "2"], "'mask_rate' Input should be less than 1 (got 2.0)"),
+    "out of range": (["pretrain", "TEXT", "--mask-rate", "2"], "--mask-rate must be less than 1, but is 2"),
     "two budgets": (["pretrain", "TEXT", "--steps", "3", "--epochs", "1"], "name one budget, not 2"),
     "heads": (["pretrain", "TEXT", "--width", "10", "--heads", "4"], "heads must divide width"),
     "objective": (["pretrain", "TEXT", "--out", "OUT", "--objective", "maskd", *QUICK], "did you mean 'masked'"),

@@ -53,9 +53,9 @@ class Outer(Config):
         ({"flat": {"fast": False}}, "settings: unknown key 'flat.fast'; it is now 'quick'"),
         (
             {"group": {"width": "three"}},
-            "settings: 'group.width' Input should be a valid integer, unable to parse string as an integer (got 'three')",
+            "settings: 'group.width' must be a whole number, but is 'three'",
         ),
-        ({"group": {"width": 0}}, "settings: 'group.width' Input should be greater than 0 (got 0)"),
+        ({"group": {"width": 0}}, "settings: 'group.width' must be greater than 0, but is 0"),
     ],
 )
 def test_wrong_keys_and_values_are_named(values: dict[str, object], message: str) -> None:
@@ -80,6 +80,45 @@ def test_a_flag_of_an_earlier_version_names_the_present_one(words: list[str], me
     with pytest.raises(ConfigError) as caught:
         parse(Outer, words, "warmstart test")
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("curve m t --seeds 0", "--seeds must be greater than 0, but is 0"),
+        ("race t --backbones m --seeds=-1", "--seeds must be greater than 0, but is -1"),
+        ("plan pilot --see -1", "--see must be greater than 0, but is -1"),
+        ("pretrain x --mask-rate 2", "--mask-rate must be less than 1, but is 2"),
+        ("pretrain x --width three", "--width must be a whole number, but is three"),
+        ("pretrain x --width 2.5", "--width must be a whole number, but is 2.5"),
+        ("pretrain x --norm pst", "--norm must be 'pre' or 'post', but is pst"),
+        ("pretrain x --tokenizer.vocab-size 0", "--tokenizer.vocab-size must be at least 1, but is 0"),
+        ("generate m x --temperature -1", "--temperature must be greater than 0, but is -1"),
+        ("generate m x --temperature warm", "--temperature must be a number, but is warm"),
+        ("plan pilot --seeds 5 1", "--seeds must be at least 2, but is 1"),
+        ("adapt m t --lora-targets q vv", "--lora-targets must be 'q', 'k', 'v', 'qkv', 'out' or 'feedforward', but is vv"),
+        ("cost --vocab-size 0", "--vocab-size must be greater than 0, but is 0"),
+        ("study probe m --word-count 9", "--word-count must be greater than 99, but is 9"),
+    ],
+)
+def test_a_wrong_value_of_a_flag_is_one_sentence(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What must hold and what came, in the words of every command, with exit code 2: ranges, types and choices."""
+    assert main(line.split()) == 2
+    assert capsys.readouterr().err == f"warmstart: {message}\n"
+
+
+def test_wrong_values_in_python_are_named() -> None:
+    """Settings that are made in Python are checked with the same words; the path leads into groups."""
+    with pytest.raises(ConfigError, match=r"^'width' must be greater than 0, but is 0$"):
+        Inner(width=0)
+    with pytest.raises(ConfigError, match=r"^'group.width' must be a whole number, but is 'x'$"):
+        Outer(group={"width": "x"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", [["--limit", "None"], ["--limit=3"], ["--no-quick"], ["--width", "5", "--group.width", "6"]])
+def test_right_values_are_not_refused(words: list[str]) -> None:
+    """None where a setting may be absent, switches, values after an equals sign, groups with and without a prefix."""
+    assert isinstance(parse(Outer, words, "warmstart test"), Outer)
 
 
 def test_present_flags_are_never_refused() -> None:

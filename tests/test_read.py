@@ -250,7 +250,7 @@ def test_missing_places(tmp_path: Path) -> None:
         ({"patern": "x"}, "unknown key 'patern'; did you mean 'pattern'"),
         ({"as_label": "a", "labels_path": "b"}, "give as_label or labels_path, not both"),
         ({"format": "pattern"}, "format 'pattern' needs a pattern, such as"),
-        ({"format": "xml"}, "'format' Input should be"),
+        ({"format": "xml"}, "'format' must be"),
     ],
 )
 def test_wrong_settings(values: dict[str, str], message: str) -> None:
@@ -289,5 +289,5 @@ def test_only_the_first_texts(tmp_path: Path) -> None:
     source = Source(path=str(tmp_path / "a.tsv"), limit=2)
     assert list(read_documents(source)) == ["t0", "t1"]
     assert read_examples(source) == (["t0", "t1"], ["l0", "l1"])
-    with pytest.raises(ConfigError, match="'limit' Input should be greater than 0"):
+    with pytest.raises(ConfigError, match="'limit' must be greater than 0"):
         Source.build({"path": "a", "limit": 0})

@@ -158,7 +158,7 @@ WRONG = {
     "old key": ({"kind": "labels"}, ConfigError, r"toy\.yaml: 'kind' is now 'type'; write type: multilabel"),
     "old type": ({"type": "label"}, ConfigError, r"toy\.yaml: 'type' 'label' is now 'classification'"),
     "unknown type": ({"type": "regresion"}, ConfigError, "unknown task type 'regresion'; did you mean 'regression'"),
-    "limit": ({"limit": 1}, ConfigError, "'limit' Input should be greater than 1"),
+    "limit": ({"limit": 1}, ConfigError, "'limit' must be greater than 1"),
     "repeated label": ({"labels": ["a", "b", "a"]}, ConfigError, "must name each label once, but repeats 'a'"),
     "share": ({"validation": 1.5}, DataError, r"toy\.yaml: a held-out part must be a fraction .* got 1\.5 of 30 examples"),
     "nothing left": ({"validation": 15, "test": 15}, DataError, r"leave some on both sides; got 15 of 15 examples"),

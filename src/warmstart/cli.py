@@ -101,26 +101,22 @@ def _unchecked_models() -> Iterator[list[str]]:
 
 def parse(settings: Any, words: list[str], program: str) -> Any:
     """The settings that the flags give, on top of ``--config FILE`` and ``--preset NAME`` if given."""
-    import pydantic
     import tyro
 
-    from warmstart.config import explain, read_yaml
-    from warmstart.flags import refuse_renamed_flags
+    from warmstart.config import read_yaml
+    from warmstart.flags import refuse_renamed_flags, refuse_wrong_values
 
     if "--help" in words or "-h" in words or "--help-all" in words:
         _print_help(settings, program, everything="--help-all" in words)
     refuse_renamed_flags(settings, words)
+    refuse_wrong_values(settings, words)
     words, file = _take(words, "--config")
     given = read_yaml(file) if file else {}
     where = file or program
     if "backbone" in settings.model_fields:
         words, preset = _take(words, "--preset")
         given = with_preset(given, preset)
-    try:
-        default = _partial(settings, given, where)
-        return tyro.cli(settings, args=words, prog=program, default=default)
-    except pydantic.ValidationError as error:
-        raise ConfigError(explain(settings, error.errors()[0])) from None
+    return tyro.cli(settings, args=words, prog=program, default=_partial(settings, given, where))
 
 
 def _print_help(settings: Any, program: str, *, everything: bool) -> NoReturn:

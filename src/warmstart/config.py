@@ -35,6 +35,14 @@ class Config(BaseModel):
     renamed: ClassVar[dict[str, str]] = {}
     """keys of earlier versions and their present names: using an old one is an error that names the new one"""
 
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError("; ".join(explain(type(self), problem) for problem in error.errors())) from None
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # groups inside are validated without it, with their path
+
     @classmethod
     def build(cls: type[C], values: dict[str, Any], where: str = "settings") -> C:
         """The settings in ``values``. Raises ``ConfigError`` that names the key, the value and the nearest known key."""
@@ -64,8 +72,34 @@ def explain(cls: type[Config], problem: Any) -> str:
         return f"unknown key '{path}'; {hint}"
     if problem["type"] == "missing":
         return f"key '{path}' is required"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"'{path}' {message} (got {problem['input']!r})" if path else message
+    wanted = what_must_hold(problem)
+    return f"'{path}' {wanted}, but is {problem['input']!r}" if path else wanted
+
+
+_WANTED = {
+    "greater_than": "must be greater than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "finite_number": "must be a finite number",
+    "too_short": "must name at least {min_length}",
+    "too_long": "must name at most {max_length}",
+    "string_too_short": "must have at least {min_length} characters",
+    "literal_error": "must be {expected}",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "string": "must be text",
+    "tuple": "must be a list",
+    "model": "must be a group of settings ('key: value')",
+}
+"""what must hold, by pydantic's name of the error, or by the type that was expected"""
+
+
+def what_must_hold(problem: Any) -> str:
+    """What must hold, after pydantic's error entry: ``must be at least 1``."""
+    template = _WANTED.get(problem["type"]) or _WANTED.get(problem["type"].split("_")[0])
+    return template.format(**problem.get("ctx", {})) if template else problem["msg"].removeprefix("Value error, ")
 
 
 def _settings_at(cls: type[Config], path: tuple[int | str, ...]) -> type[Config]:
