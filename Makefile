@@ -31,9 +31,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# beside other work times mean little; ratios hold better. Writes the tables of docs/performance.md
+# measures every table of the documents and writes it there: a night, with WARMSTART_DATA set
 bench: setup
-	$(BIN)/python -m benchmarks --write
+	$(BIN)/python -m benchmarks --all --write
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info src/*.egg-info

@@ -1,42 +1,78 @@
-"""Prints all tables, or those named, as in ``python -m benchmarks training generation``.
+"""Measures the tables of the documents.
 
-``--write`` also puts them into docs/performance.md.
+    python -m benchmarks                    list them: page, date and minutes of the last measurement, commands
+    python -m benchmarks NAME ... --write   measure these and write them into their pages; without --write, print them
+    python -m benchmarks --all --write      all of them, in the order of the list: one night
+
+What a table needs from another one, such as a backbone, comes first. A result that exists is kept, under ``runs/tables``;
+``--again`` deletes those of the tables named, to measure them anew. Races take up their finished trials, so that a second call
+after a change of a statistic takes seconds; ``--render`` runs no command whose result exists.
 """
 
 from __future__ import annotations
 
-import datetime
-import importlib
-import re
-import sys
+import argparse
 from pathlib import Path
 
-import torch
+from benchmarks.catalogue import TABLES
+from benchmarks.command import Measured, forget, measure
+from benchmarks.table import DOCS, Table, last_measured, with_block
 
-from warmstart.device import describe_machine
-
-TABLES = (
-    "training", "compilation", "limit", "profile", "sizes", "threads", "finetuning", "inference", "scoring", "generation", "corpus",
-    "startup", "fewshot", "convergence", "recipe", "mask_rate",
-)  # fmt: skip
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+BY_NAME = {one.name: one for one in TABLES}
 
 
-def with_table(page: str, name: str, table: str) -> str:
-    """The page with its table NAME replaced, between ``<!-- name -->`` and ``<!-- end -->``."""
-    where = f"{describe_machine(torch.device('cpu'))}, {datetime.date.today().isoformat()}, `python -m benchmarks {name}`"
-    body = f"<!-- {name} -->\n\n{table}\n\n{where}\n\n<!-- end -->"
-    return re.sub(rf"<!-- {name} -->.*?<!-- end -->", lambda _: body, page, flags=re.DOTALL)
+def lines_of(table: Table) -> list[tuple[str, str]]:
+    """Each command line of a table, and the name of its result."""
+    return [(line, f"{table.name}-{number}") for number, line in enumerate(table.commands, 1)]
 
 
-def main(words: list[str]) -> None:
-    """Run and print; each table is written as soon as it is ready."""
-    for name in [word for word in words if word != "--write"] or TABLES:
-        table = importlib.import_module(f"benchmarks.{name}").run()
-        print(table, end="\n\n", flush=True)
-        if table and "--write" in words:
-            PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+def measure_table(table: Table, runs: Path, *, render: bool) -> list[Measured]:
+    """The results of a table's commands, after those of the tables that it needs."""
+    for name in table.needs:
+        measure_table(BY_NAME[name], runs, render=True)  # a backbone that exists is not made again
+    return [measure(line, name, runs, render=render) for line, name in lines_of(table)]
+
+
+def write(table: Table, content: str) -> None:
+    """Put a table into its pages."""
+    for page in table.pages:
+        file = DOCS / page
+        file.write_text(with_block(file.read_text(encoding="utf-8"), table.name, content), encoding="utf-8")
+
+
+def listing() -> str:
+    """Every table with its pages, its last measurement and its commands."""
+    lines = []
+    for one in TABLES:
+        if one.pages:
+            lines.append(f"{one.name}: {', '.join(one.pages)}; {last_measured(one)}")
+            lines += [f"    {line}" for line in one.commands]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """List, or measure; each table is written as soon as it is ready."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", choices=[[], *BY_NAME], metavar="NAME", help="tables; none: list them")
+    parser.add_argument("--all", action="store_true", help="all tables")
+    parser.add_argument("--write", action="store_true", help="write them into their pages")
+    parser.add_argument("--render", action="store_true", help="run no command whose result exists")
+    parser.add_argument("--again", action="store_true", help="measure anew what has a result")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs")
+    given = parser.parse_args()
+    tables = TABLES if given.all else [BY_NAME[name] for name in given.names]
+    if not tables:
+        print(listing())
+    for line, name in [pair for table in tables if given.again for pair in lines_of(table)]:
+        forget(line, name, given.runs)
+    for table in tables:
+        content = table.block(measure_table(table, given.runs, render=given.render))
+        print(content, end="\n\n", flush=True)
+        if given.write:
+            write(table, content)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,8 +1,4 @@
-"""Times contenders in turn, each in its own process, so that a noisy machine disturbs all of them alike.
-
-python -m benchmarks training        # one table
-make bench                           # all tables, written into docs/performance.md
-"""
+"""Times contenders in turn, each in its own process, so that a noisy machine disturbs all of them alike."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         with _unchecked_models() as unchecked:
-            _run(*_command(words))
+            run, settings = read_command(words)
+            run(settings)
         return 1 if unchecked else 0
     except WarmstartError as error:
         _complain(str(error))
@@ -75,9 +76,11 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
     return " ".join(words[:2]), words[2:]
 
 
-def _run(name: str, words: list[str]) -> None:
+def read_command(words: list[str]) -> tuple[Callable[[Any], Any], Any]:
+    """The function of a command and its settings, from the words after ``warmstart``. Raises ``ConfigError`` if they are wrong."""
+    name, rest = _command(words)
     settings, run = COMMANDS[name].load()
-    run(parse(settings, words, f"warmstart {name}"))
+    return run, parse(settings, rest, f"warmstart {name}")
 
 
 @contextmanager

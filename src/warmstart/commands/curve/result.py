@@ -222,6 +222,7 @@ class CurveResult:
             "method": method.name,
             "id": method.id,
             "scores": {str(labels): list(found.scores) for labels, found in self.scores(method).items()},
+            "over_both": {str(labels): self.interval(method, labels).to_dict() for labels in self.rankings},
             "law": vars(curve.law) if curve else None,
             "labels_for_target": [None if math.isinf(n) else n for n in curve.labels(self.target)] if curve else None,
         }

@@ -1,0 +1,124 @@
+"""The measured tables of the documents: each is written by one command, from the results of the command lines beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import command
+from benchmarks.__main__ import lines_of, measure_table
+from benchmarks.catalogue import TABLES
+from benchmarks.command import measure, words_of
+from benchmarks.render import curve, language_models, races
+from benchmarks.table import DOCS, Table, blocks, shell, with_block
+
+from warmstart.cli import read_command
+
+PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for page in one.pages}
+LINES = [(one.name, line) for one in TABLES for line in one.commands]
+INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6}
+TASK = {"name": "trec", "metric": "accuracy", "train": 500, "validation": 50, "test": 40}
+
+
+def race(labels: int, *methods: str) -> dict[str, Any]:
+    """What a race leaves in its JSON."""
+    rows = [{"method": name, "over_both": INTERVAL, "seconds": 2.0, "disk": 1500 * (name != "majority")} for name in methods]
+    return {"task": TASK, "labels": labels, "seeds": 5, "methods": rows, "findings": ["Use full.", "It is best."]}
+
+
+def test_every_measured_table_has_its_place_and_every_place_its_table() -> None:
+    """On each of its pages, once."""
+    places = sorted((name, page) for page, text in PAGES.items() for name in blocks(text))
+    assert places == sorted((one.name, page) for one in TABLES for page in one.pages)
+    for page, text in PAGES.items():
+        assert len(re.findall(r"<!-- [\w-]+ -->\n", text)) == 2 * len(blocks(text)), page
+    assert len({one.name for one in TABLES}) == len(TABLES)
+
+
+@pytest.mark.parametrize(("name", "line"), LINES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(LINES)])
+def test_the_command_lines_of_a_table_parse(name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their flags exist, their values are valid, and a module of the benchmarks exists."""
+    monkeypatch.setenv("WARMSTART_DATA", "data")
+    words = words_of(line, Path("runs"))
+    if words[0] == "python":
+        assert (DOCS / f"{words[-1].replace('.', '/')}.py").is_file()
+    else:
+        assert read_command(words)
+
+
+def test_what_a_table_needs_comes_first() -> None:
+    """The models it names are made by the tables that it needs, each earlier in the list."""
+    made = {
+        name: words_of(line, Path("runs")) for name, line in LINES if line.startswith(("warmstart pretrain", "warmstart import"))
+    }
+    folders = {words[words.index("--out") + 1]: name for name, words in made.items()}
+    names = [one.name for one in TABLES]
+    for one in TABLES:
+        used = {folders[word] for line in one.commands for word in words_of(line, Path("runs")) if word in folders}
+        assert used - {one.name} <= {*one.needs}, one.name
+        assert all(names.index(other) < names.index(one.name) for other in one.needs)
+
+
+def test_a_race_becomes_methods_by_labels() -> None:
+    """A method that ran with some numbers of labels only has empty cells; what chose is said."""
+    text = races([race(100, "full", "majority"), race(500, "full")])
+    assert "| trec | 100 labels | all 500 | seconds per run | disk per task |" in text
+    assert "| full | 50.0% (40.0 to 60.0) | 50.0% (40.0 to 60.0) | 2.0 | 1.5 KB |" in text
+    assert "| majority | 50.0% (40.0 to 60.0) |  | 2.0 | - |" in text
+    assert "50 labelled validation texts chose" in " ".join(text.split())
+    assert "**100 labels.** Use full. It is best." in text
+
+
+def test_a_curve_becomes_methods_by_labels() -> None:
+    """From a single result."""
+    row = {"method": "full", "over_both": {"32": INTERVAL, "64": INTERVAL}, "scores": {"32": [0.5, 0.5]}}
+    text = curve([{"task": TASK, "methods": [row], "findings": ["It helps."]}])
+    assert "| full | 50.0% (40.0 to 60.0) | 50.0% (40.0 to 60.0) |" in text
+    assert text.endswith("It helps.")
+
+
+def test_pretraining_and_an_evaluation_become_losses() -> None:
+    """The held-out text of the first command, and the text of the second."""
+    figures = {"loss": 3.9, "perplexity": 49.4, "word_perplexity": 1234.5, "bits_per_byte": 1.4}
+    text = language_models(validation=0, test=1)([{"held_out": figures, "tokens": 6000, "seconds": 60.0}, figures])
+    assert "| validation | 3.900 | 49.4 | 1,234.5 | 1.400 |" in text
+    assert "6,000 tokens in 1.0 minutes" in text
+
+
+def test_a_block_is_replaced_alone() -> None:
+    """The text around it and the other blocks stay as they are."""
+    page = "a\n\n<!-- one -->\n\nold\n\n<!-- end -->\n\nb\n\n<!-- two -->\n\nx\n\n<!-- end -->\n"
+    assert with_block(page, "one", "new") == page.replace("old", "new")
+    with pytest.raises(ValueError, match="no block"):
+        with_block(page, "three", "new")
+
+
+def test_a_long_command_line_is_broken_before_a_flag() -> None:
+    """And can still be copied."""
+    line = f"warmstart race task.yaml --out {'x' * 100} --schemes {'y' * 100}"
+    assert shell([line]).replace(" \\\n ", "") == f"```sh\n{line}\n```"
+
+
+def test_a_result_that_exists_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless its command line has changed; a race takes up its trials again, but not to render."""
+    calls: list[list[str]] = []
+
+    def run(words: list[str], file: Path, kept: dict[str, Any]) -> None:
+        calls.append(words)
+        kept |= {"result": {"a": 1}, "seconds": 60.0, "date": "2026-11-22", "machine": "here"}
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(kept))
+
+    monkeypatch.setattr(command, "_run", run)
+    table = Table("t", (), ("warmstart race t.yaml --out runs/t", "warmstart audit t.yaml"), lambda found: f"{len(found)} results")
+    measured = measure_table(table, tmp_path, render=False)
+    assert calls == [["race", "t.yaml", "--out", str(tmp_path / "t")], ["audit", "t.yaml"]]
+    measure_table(table, tmp_path, render=False)
+    assert [words[0] for words in calls] == ["race", "audit", "race"]
+    measure_table(table, tmp_path, render=True)
+    measure("warmstart audit other.yaml", lines_of(table)[1][1], tmp_path, render=True)
+    assert [words[0] for words in calls] == ["race", "audit", "race", "audit"]
+    assert table.block(measured).endswith("2 results\n\nhere, 2026-11-22, 2.0 minutes, `python -m benchmarks t`")
