@@ -38,7 +38,7 @@ def accuracies(chance: np.random.Generator, right: np.ndarray, draws: int = 300)
     return right.mean(axis=-1), right.astype(np.float32) @ weights.T
 
 
-def accuracy(spread: float) -> float:
+def accuracy(spread: float, lead: float = 0.0) -> float:
     """The accuracy over endless seeds and texts: the spread of seeds pulls it a little towards one half."""
     effects = seed_effects(np.random.default_rng(0), (400_000,), spread)
-    return float(norm.cdf(norm.ppf(ACCURACY) + effects / _SCALE).mean())
+    return float(norm.cdf(norm.ppf(ACCURACY + lead) + effects / _SCALE).mean())

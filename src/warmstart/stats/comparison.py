@@ -5,6 +5,7 @@ Letters: S seeds, R resamples.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -12,9 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
-from warmstart.stats.formatting import p_value, percent_range, points, points_range, sentence_case
+from warmstart.stats.formatting import p_value, percent, percent_range, percent_value, points, points_range, sentence_case
 from warmstart.stats.intervals import Interval, t_interval
 from warmstart.stats.noise import ROUNDING
+from warmstart.stats.power import POWER
 
 SIGNIFICANT = 0.05
 
@@ -63,6 +65,8 @@ class PairedComparison:
     """the p-value of the difference, corrected for the number of comparisons"""
     comparisons: int = 1
     """how many were made at once"""
+    bounded: bool = True
+    """whether scores lie between 0 and 1"""
 
     @property
     def significant(self) -> bool:
@@ -84,7 +88,8 @@ class PairedComparison:
             if self.significant:
                 return f"{first} is {self._verdict(other, by)}, {uncertainty})."
             ends = points_range(self.difference.low, self.difference.high)
-            return f"No significant difference between {one} and {other}: {by} (95% interval {ends}, {uncertainty})."
+            limits = limits_of([self.difference], self.comparisons, bounded=self.bounded)
+            return f"No significant difference between {one} and {other}: {by} (95% interval {ends}, {uncertainty}). {limits}"
         if abs(self.difference.mean) > ROUNDING:
             return f"{first} and {other} differ by {by} on each of {self.seeds} seeds; without spread, significance is unknown."
         return f"No difference between {one} and {other}: {points(0.0)} on each of {self.seeds} seeds."
@@ -109,6 +114,31 @@ class PairedComparison:
         return f" about other seeds (95% interval {ends}, over the test texts alone)"
 
 
+def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
+    """How large differences without significance may be, and how large they had to be, to be detected: a complete sentence.
+
+    Of several differences, from the smallest to the largest. Of ``bounded`` scores, what lies beyond 100 points is left out.
+
+    -> ``"They differ by at most 2.0 points (5% level); 2.4 points would have been detected with 80% power."``
+    """
+    at_most = [found.at_most for found in differences]
+    claim = f"They differ by at most {_sizes(at_most)} (5% level); " if max(at_most) < (1.0 if bounded else math.inf) else ""
+    return sentence_case(f"{claim}{detection_limit(differences, comparisons, bounded=bounded)}.")
+
+
+def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
+    """``"2.4 points would have been detected with 80% power"``; see ``limits_of``."""
+    detectable = [found.detectable(comparisons) for found in differences]
+    sizes = _sizes(detectable) if max(detectable) < (1.0 if bounded else math.inf) else "no difference"
+    return f"{sizes} would have been detected with {percent(POWER, 0)} power"
+
+
+def _sizes(sizes: Sequence[float]) -> str:
+    """``"2.0 points"`` or ``"2.0 to 3.1 points"``."""
+    low, high = percent_value(min(sizes)), percent_value(max(sizes))
+    return f"{low if low == high else f'{low} to {high}'} points"
+
+
 def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]]) -> list[PairedComparison]:
     """The difference of each pair, seed by seed and resample by resample; p-values are corrected for their number (Holm 1979).
 
@@ -119,7 +149,7 @@ def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]]) -> list[Pa
     differences = [_difference(one, other, texts=texts) for (one, other), texts in zip(pairs, over_texts, strict=True)]
     corrected = corrected_p_values(differences)
     return [
-        PairedComparison((one.name, other.name), found, max(len(one.scores), len(other.scores)), texts, p, len(pairs))
+        PairedComparison((one.name, other.name), found, max(len(one.scores), len(other.scores)), texts, p, len(pairs), one.bounded)
         for (one, other), found, texts, p in zip(pairs, differences, over_texts, corrected, strict=True)
     ]
 

@@ -8,6 +8,7 @@ Letters: S seeds, R resamples.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,7 @@ import numpy as np
 from warmstart.stats.intervals import Interval, percentiles, t_interval
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import Noise
+from warmstart.stats.power import smallest_detectable
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,20 @@ class Difference:
     def claimable(self) -> bool:
         """Whether it can be significant: one seed says nothing about seeds, and no spread at all nothing about noise."""
         return self.noise.seeds > 1 and self.error > 0
+
+    @property
+    def at_most(self) -> float:
+        """What the two differ by at most (5% level); infinite if nothing can be claimed.
+
+        The smallest margin for which both one-sided tests of equivalence reject (Schuirmann 1987): the end of the 90% interval that
+        is farther from 0. The claim is of this difference alone: like an interval, it is not corrected for the number of
+        comparisons. Proved by ``tests/test_power.py``: ``test_two_methods_differ_by_at_most_what_is_claimed``.
+        """
+        return abs(self.mean) + self.noise.half_width(0.10) if self.claimable else math.inf
+
+    def detectable(self, comparisons: int = 1) -> float:
+        """The smallest true difference that a repetition finds significant with 80% power, as one of so many (Bonferroni)."""
+        return smallest_detectable(self.noise, error_rate=0.05 / comparisons, estimated=True) if self.claimable else math.inf
 
 
 def corrected_p_values(differences: Sequence[Difference]) -> list[float]:

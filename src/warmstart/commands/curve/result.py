@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
 from warmstart.stats.formatting import percent, percent_interval, points_interval
@@ -134,7 +134,8 @@ class CurveResult:
         if not any(self.lead(other, labels).claimable for labels in sizes):
             return [f"One seed cannot show whether {first} and {other.name} differ; use more seeds."]
         if not significant:
-            return [f"No significant difference between {first} and {other.name} at any number of labels."]
+            limits = self._limits(other, sizes)
+            return [f"No significant difference between {first} and {other.name} at any number of labels. {limits}"]
         findings = []
         for verdict, places in (("better", better), ("worse", worse)):
             if places:
@@ -143,8 +144,17 @@ class CurveResult:
                     lead += f" with {places[0]:,}, {self._lead(other, places[-1])} with {places[-1]:,}"
                 findings.append(f"With {list_sizes(places, sizes)} labels, {first} is {verdict} than {other.name}: {lead}.")
         if rest := [n for n in sizes if n not in better and n not in worse]:
-            findings.append(f"No significant difference between {first} and {other.name} with {list_sizes(rest, sizes)} labels.")
+            limits = self._limits(other, rest)
+            findings.append(
+                f"No significant difference between {first} and {other.name} with {list_sizes(rest, sizes)} labels. {limits}"
+            )
         return findings + self._stops_paying(other, [n for n in sizes if better and n > better[-1]])
+
+    def _limits(self, other: Method, sizes: Sequence[int]) -> str:
+        """What was ruled out at these numbers of labels, and what would have been detected, among all comparisons of the curve."""
+        leads = [self.lead(other, labels) for labels in sizes]
+        bounded = metric_range(self.task.metric) == (0, 1)
+        return limits_of(leads, len(self.others) * len(self.rankings), bounded=bounded)
 
     def _stops_paying(self, other: Method, beyond: Sequence[int]) -> list[str]:
         """Where pretraining stops paying: where the lead over training from scratch is small, to the upper end of its interval.

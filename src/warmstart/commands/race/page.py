@@ -18,6 +18,7 @@ from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import INK, QUIET, shapes
 from warmstart.stats.formatting import file_size, p_value, percent, percent_range, percent_value, points_range, points_value
+from warmstart.stats.power import POWER
 from warmstart.stats.task_ranks import TaskRanks
 from warmstart.sweep.ranking import RankedMethod
 
@@ -155,6 +156,7 @@ def _differences_section(result: RaceResult) -> Section:
     text = (
         f"Every method against {result.best.name}, the best on validation, in points on the test split: paired by seed and by "
         f"test text, {over}; p-values corrected for the number of methods (Holm 1979)."
+        f" Smallest detectable: the true difference that is significant with {percent(POWER, 0)} probability."
     )
     rows = [
         (
@@ -163,11 +165,12 @@ def _differences_section(result: RaceResult) -> Section:
             points_range(gap.low, gap.high),
             p_value(row.p),
             "yes" if row.significant else "no",
+            percent_value(gap.detectable(len(result.differences))) if gap.claimable else "-",
         )
         for row in result.differences
         for gap in [row.difference]
     ]
-    header = ("method", "against the best", "95% interval", "corrected p", "significant")
+    header = ("method", "against the best", "95% interval", "corrected p", "significant", "smallest detectable")
     return Section("Significant differences", (text,), (Table(header, rows),))
 
 

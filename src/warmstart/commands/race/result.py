@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.comparison import SIGNIFICANT, detection_limit
 from warmstart.stats.differences import (
     Difference,
     MethodScores,
@@ -171,7 +171,10 @@ class RaceResult:
                 f"seconds per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}.",
             ]
             if chosen.method.family != "adapted":
-                findings.append("Transfer brought no significant gain on validation.")
+                gain = paired_difference(best.validation_scores, chosen.validation_scores)
+                bounded = metric_range(self.task.metric) == (0, 1)
+                limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" if gain.claimable else ""
+                findings.append(f"Transfer brought no significant gain on validation{limit}.")
         if (count := len(self.task.validation)) < FEW_TEXTS:
             findings.append(f"Only {count} validation texts made this choice, which is few.")
         if (smallest := self.smallest).method.family != "baseline":
@@ -281,6 +284,8 @@ class RaceResult:
                 "high": gap.high,
                 "p": gap.p,
                 "p_corrected": p,
+                "at_most": gap.at_most if gap.claimable else None,
+                "detectable": gap.detectable(len(self.differences)) if gap.claimable else None,
             }
             for one, gap, p in self.differences
         ]
