@@ -1,1 +1,144 @@
-"""Every statistic of warmstart, each written once: intervals, resampling, comparisons, calibration, abstention, extrapolation."""
+"""Every statistic of warmstart, each written once: intervals, resampling, comparisons, calibration, abstention, extrapolation.
+
+    from warmstart.stats import MethodScores, holm, paired_difference
+
+The names below are public and need no other part of warmstart; docs/statistics.md lists them by question, with formula, source and
+simulation. They are looked up when they are used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "Backtest": "extrapolation",
+    "ClassificationScores": "scores",
+    "ClusteredRatio": "ratios",
+    "Difference": "differences",
+    "Estimate": "intervals",
+    "Extrapolation": "extrapolation",
+    "Interval": "intervals",
+    "MethodResult": "comparison",
+    "MethodScores": "differences",
+    "Noise": "noise",
+    "PairedComparison": "comparison",
+    "PowerLaw": "extrapolation",
+    "ProportionDifference": "proportions",
+    "TaskRanks": "task_ranks",
+    "Threshold": "abstention",
+    "apply_temperature": "calibration",
+    "area_under_risk_coverage": "abstention",
+    "backtest": "extrapolation",
+    "benjamini_hochberg": "multiple_testing",
+    "binomial_test": "proportions",
+    "bootstrap_correlation": "correlation",
+    "bootstrap_interval": "intervals",
+    "cheapest_within_noise": "differences",
+    "classification_scores": "scores",
+    "clopper_pearson_bound": "proportions",
+    "cluster_bootstrap": "resampling",
+    "compare_pairs": "comparison",
+    "corrected_p_values": "differences",
+    "correlation_q_values": "correlation",
+    "detection_power": "power",
+    "distance_from_normal": "goodness_of_fit",
+    "expected_calibration_error": "calibration",
+    "extrapolate": "extrapolation",
+    "find_threshold": "abstention",
+    "fit_power_law": "extrapolation",
+    "fit_temperature": "calibration",
+    "frequency_code_bits": "coding",
+    "holm": "multiple_testing",
+    "jackknife": "resampling",
+    "log_loss": "calibration",
+    "max_statistic_threshold": "multiple_testing",
+    "mean_proportion": "proportions",
+    "paired_difference": "differences",
+    "paired_proportions": "proportions",
+    "perfect_calibration_error": "calibration",
+    "rank_over_tasks": "task_ranks",
+    "reliability_bins": "calibration",
+    "resample_classification": "resampling",
+    "resample_indices": "resampling",
+    "rescaled": "power",
+    "risk_coverage": "abstention",
+    "score_of_choice": "differences",
+    "sign_test": "proportions",
+    "smallest_detectable": "power",
+    "t_interval": "intervals",
+    "texts_needed": "power",
+    "wilson_interval": "proportions",
+}
+"""Where each public name lives."""
+
+__all__ = [*_HOMES]
+
+if TYPE_CHECKING:
+    from warmstart.stats.abstention import Threshold as Threshold
+    from warmstart.stats.abstention import area_under_risk_coverage as area_under_risk_coverage
+    from warmstart.stats.abstention import find_threshold as find_threshold
+    from warmstart.stats.abstention import risk_coverage as risk_coverage
+    from warmstart.stats.calibration import apply_temperature as apply_temperature
+    from warmstart.stats.calibration import expected_calibration_error as expected_calibration_error
+    from warmstart.stats.calibration import fit_temperature as fit_temperature
+    from warmstart.stats.calibration import log_loss as log_loss
+    from warmstart.stats.calibration import perfect_calibration_error as perfect_calibration_error
+    from warmstart.stats.calibration import reliability_bins as reliability_bins
+    from warmstart.stats.coding import frequency_code_bits as frequency_code_bits
+    from warmstart.stats.comparison import MethodResult as MethodResult
+    from warmstart.stats.comparison import PairedComparison as PairedComparison
+    from warmstart.stats.comparison import compare_pairs as compare_pairs
+    from warmstart.stats.correlation import bootstrap_correlation as bootstrap_correlation
+    from warmstart.stats.correlation import correlation_q_values as correlation_q_values
+    from warmstart.stats.differences import Difference as Difference
+    from warmstart.stats.differences import MethodScores as MethodScores
+    from warmstart.stats.differences import cheapest_within_noise as cheapest_within_noise
+    from warmstart.stats.differences import corrected_p_values as corrected_p_values
+    from warmstart.stats.differences import paired_difference as paired_difference
+    from warmstart.stats.differences import score_of_choice as score_of_choice
+    from warmstart.stats.extrapolation import Backtest as Backtest
+    from warmstart.stats.extrapolation import Extrapolation as Extrapolation
+    from warmstart.stats.extrapolation import PowerLaw as PowerLaw
+    from warmstart.stats.extrapolation import backtest as backtest
+    from warmstart.stats.extrapolation import extrapolate as extrapolate
+    from warmstart.stats.extrapolation import fit_power_law as fit_power_law
+    from warmstart.stats.goodness_of_fit import distance_from_normal as distance_from_normal
+    from warmstart.stats.intervals import Estimate as Estimate
+    from warmstart.stats.intervals import Interval as Interval
+    from warmstart.stats.intervals import bootstrap_interval as bootstrap_interval
+    from warmstart.stats.intervals import t_interval as t_interval
+    from warmstart.stats.multiple_testing import benjamini_hochberg as benjamini_hochberg
+    from warmstart.stats.multiple_testing import holm as holm
+    from warmstart.stats.multiple_testing import max_statistic_threshold as max_statistic_threshold
+    from warmstart.stats.noise import Noise as Noise
+    from warmstart.stats.power import detection_power as detection_power
+    from warmstart.stats.power import rescaled as rescaled
+    from warmstart.stats.power import smallest_detectable as smallest_detectable
+    from warmstart.stats.power import texts_needed as texts_needed
+    from warmstart.stats.proportions import ProportionDifference as ProportionDifference
+    from warmstart.stats.proportions import binomial_test as binomial_test
+    from warmstart.stats.proportions import clopper_pearson_bound as clopper_pearson_bound
+    from warmstart.stats.proportions import mean_proportion as mean_proportion
+    from warmstart.stats.proportions import paired_proportions as paired_proportions
+    from warmstart.stats.proportions import sign_test as sign_test
+    from warmstart.stats.proportions import wilson_interval as wilson_interval
+    from warmstart.stats.ratios import ClusteredRatio as ClusteredRatio
+    from warmstart.stats.resampling import cluster_bootstrap as cluster_bootstrap
+    from warmstart.stats.resampling import jackknife as jackknife
+    from warmstart.stats.resampling import resample_classification as resample_classification
+    from warmstart.stats.resampling import resample_indices as resample_indices
+    from warmstart.stats.scores import ClassificationScores as ClassificationScores
+    from warmstart.stats.scores import classification_scores as classification_scores
+    from warmstart.stats.task_ranks import TaskRanks as TaskRanks
+    from warmstart.stats.task_ranks import rank_over_tasks as rank_over_tasks
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'warmstart.stats' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

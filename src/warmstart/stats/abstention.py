@@ -59,10 +59,11 @@ def find_threshold(confidence: np.ndarray, right: np.ndarray, target: float, con
     1 - confidence_level. Where the search begins depends on N, target and level alone. Errors are assumed to be no rarer below a
     threshold than above it.
 
-    ``find_threshold(np.linspace(0.2, 1, 400), np.ones(400, dtype=bool), 0.05).threshold`` -> ``0.2``: none is wrong.
-
-    Simulated in tests/test_abstention.py: ``test_a_threshold_is_found_and_its_guarantee_holds``. Raises ``ConfigError`` unless both
+    Simulation: tests/test_abstention.py: ``test_a_threshold_is_found_and_its_guarantee_holds``. Raises ``ConfigError`` unless both
     rates lie between 0 and 1.
+
+    >>> find_threshold(np.linspace(0.2, 1, 400), np.ones(400, dtype=bool), 0.05).threshold  # none is wrong
+    0.2
     """
     from scipy import stats
 
@@ -82,14 +83,27 @@ def find_threshold(confidence: np.ndarray, right: np.ndarray, target: float, con
 def risk_coverage(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coverage (fraction predicted) and risk (fraction of those that is wrong) at each threshold, highest first: two (M,) arrays.
 
-    Equal confidences share a threshold. ``confidence [.9 .8 .8]``, ``right [1 1 0]`` -> coverage ``[1/3 1]``, risk ``[0 1/3]``.
+    ``confidence`` (N,) and ``right`` (N,) bool; equal confidences share a threshold (El-Yaniv and Wiener 2010). Simulation:
+    tests/test_stats_simulations.py: ``test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate``.
+
+    >>> coverage, risk = risk_coverage(np.array([0.9, 0.8, 0.8]), np.array([True, True, False]))
+    >>> coverage.round(2).tolist(), risk.round(2).tolist()
+    ([0.33, 1.0], [0.0, 0.33])
     """
     _, answered, wrong = _by_threshold(confidence, right)
     return answered / len(confidence), wrong / answered
 
 
 def area_under_risk_coverage(coverage: np.ndarray, risk: np.ndarray) -> float:
-    """The mean risk over all coverages (AURC): 0 for a model that is never wrong, small if only unsure predictions are."""
+    """The mean risk over all coverages, sum_m (coverage_m - coverage_{m-1}) risk_m (AURC; Geifman et al. 2019), 0 to 1.
+
+    ``coverage`` and ``risk`` are (M,) of ``risk_coverage``. 0 for a model that is never wrong; the error rate if confidence says
+    nothing. Simulation: tests/test_stats_simulations.py:
+    ``test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate``.
+
+    >>> round(area_under_risk_coverage(*risk_coverage(np.array([0.9, 0.8, 0.8]), np.array([True, True, False]))), 3)
+    0.222
+    """
     return float((np.diff(coverage, prepend=0.0) * risk).sum())
 
 

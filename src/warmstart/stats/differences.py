@@ -18,6 +18,7 @@ from warmstart.stats.intervals import Interval, percentiles, t_interval
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import smallest_detectable
+from warmstart.stats.resampling import resample_indices
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,18 @@ class MethodScores:
     """(S,) one per seed, or a single one for a method without randomness"""
     resampled: np.ndarray
     """(S, R) the same on resamples of the split, in one order for all methods"""
+
+    @classmethod
+    def from_texts(cls, name: str, values: np.ndarray, groups: np.ndarray | None = None) -> MethodScores:
+        """From ``values`` (S, N), a number for each seed and text, such as 1 for right and 0 for wrong; the score is their mean.
+
+        Texts are resampled alike for all methods with as many texts, those of one group in ``groups`` (N,) together (Efron 1979).
+
+        >>> MethodScores.from_texts("a", np.array([[1, 1, 0, 1], [1, 0, 0, 1]])).scores
+        (0.75, 0.5)
+        """
+        drawn = [values[:, chosen].mean(axis=1) for chosen in resample_indices(values.shape[1], groups=groups)]
+        return cls(name, tuple(values.mean(axis=1).tolist()), np.stack(drawn, axis=1))
 
     @property
     def over_seeds(self) -> Interval:
@@ -86,14 +99,27 @@ class Difference:
 def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
     """p-values corrected for their number (Holm 1979); 1 for each that is not ``claimable``, so that it is never significant.
 
-    Whoever says "better" or "worse" asks this function. ``corrected_p_values([difference_of_one_seed])`` -> ``[1.0]``. Proved by
-    ``tests/test_noise.py``: ``test_few_tables_of_equal_methods_claim_a_difference``.
+    Whoever says "better" or "worse" asks this function. Simulation: tests/test_noise.py:
+    ``test_few_tables_of_equal_methods_claim_a_difference``.
+
+    >>> corrected_p_values([Difference(0.1, 0.05, 0.15, 0.02, 0.001, Noise(4e-4, 0.0, 1))])  # one seed
+    [1.0]
     """
     return holm([found.p if found.claimable else 1.0 for found in differences])
 
 
 def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
-    """``one`` less ``other``, seed by seed and resample by resample; a method without randomness counts the same for every seed."""
+    """``one`` less ``other``, seed by seed and resample by resample; a method without randomness counts the same for every seed.
+
+    mean_s(one_s - other_s), with its 95% interval and p-value over seeds and texts from ``Noise`` (Behrens 1929; Fisher 1935);
+    pairs of seeds and shared resamples as Dror et al. (2018) advise. Simulation: tests/test_noise.py:
+    ``test_intervals_over_seeds_and_texts_hold_the_truth``.
+
+    >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
+    >>> found = paired_difference(*(MethodScores.from_texts(name, one) for name, one in zip("ab", right, strict=True)))
+    >>> round(found.mean, 3), found.low > 0, found.p < 0.01
+    (0.095, True, True)
+    """
     count = max(len(one.scores), len(other.scores))
     assert {len(one.scores), len(other.scores)} <= {1, count}, "the same seeds on both sides, or a method without randomness"
     scores = np.broadcast_to(one.scores, count) - np.broadcast_to(other.scores, count)
@@ -114,11 +140,15 @@ def picked(methods: Sequence[MethodScores]) -> MethodScores:
 
 
 def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
-    """Mean and 95% interval over seeds and texts of ``picked(methods)``.
+    """Mean and 95% interval over seeds and texts of S choices: seed s scores ``methods[s]``, which was chosen on the other seeds.
 
     The S choices share most of their seeds, so that their scores depend on each other: 1 / S becomes 1 / S + 1 / (S - 1) in the
-    variance over seeds (Nadeau and Bengio 2003, equation 10). Two equal choices with scores 0.7 and 0.8 -> 0.75. Proved by
-    ``tests/test_choice.py``: ``test_the_score_of_the_choice_is_not_flattered``.
+    variance over seeds (Nadeau and Bengio 2003, equation 10). Simulation: tests/test_choice.py:
+    ``test_the_score_of_the_choice_is_not_flattered``.
+
+    >>> same = MethodScores("a", (0.7, 0.8), np.array([[0.7, 0.7], [0.8, 0.8]]))
+    >>> round(score_of_choice([same, same]).mean, 2)
+    0.75
     """
     found, count = picked(methods), len(methods)
     noise = Noise.of(np.array(found.scores), found.resampled)
@@ -141,7 +171,13 @@ def cheapest_within_noise(methods: Sequence[MethodScores], best: MethodScores, c
     """Among the methods within the noise of ``best``, the one with the lowest cost; of equals, the first.
 
     A method is within the noise if it falls short by at most one standard error of the paired difference, over seeds and texts (the
-    one-standard-error rule of Breiman et al. 1984, section 3.4.3).
+    one-standard-error rule of Breiman et al. 1984, section 3.4.3). A decision, not a claim: tests/test_choice.py simulates claims
+    (``test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse``).
+
+    >>> table = {"big": (0.80, 0.84), "small": (0.79, 0.84)}
+    >>> one, other = (MethodScores(name, row, np.array([[score] * 2 for score in row])) for name, row in table.items())
+    >>> cheapest_within_noise([one, other], one, [10.0, 1.0]).name
+    'small'
     """
     differences = [paired_difference(method, best) for method in methods]
     near = [(cost, i) for i, (found, cost) in enumerate(zip(differences, costs, strict=True)) if found.mean >= -found.error]

@@ -130,9 +130,14 @@ class Extrapolation:
 
 
 def fit_power_law(means: Mapping[int, float]) -> PowerLaw:
-    """The power law nearest to the mean scores by number of labels (least squares).
+    """The power law nearest to the ``means``, scores by number of labels (least squares).
 
-    ``fit_power_law({16: 0.70, 64: 0.80, 256: 0.85})`` -> c 0.1, a 0.8, b 0.5: each quadrupling halves what is left.
+    error(n) = c + a n^-b (Hestness et al. 2017; Rosenfeld et al. 2020). Held by tests/test_extrapolation.py:
+    ``test_a_law_without_noise_is_found_again``.
+
+    >>> law = fit_power_law({16: 0.70, 64: 0.80, 256: 0.85})  # each quadrupling halves what is left
+    >>> round(law.irreducible_error, 2), round(law.scale, 1), round(law.exponent, 1)
+    (0.1, 0.8, 0.5)
     """
     return _fit(np.array(sorted(means)), np.array([[means[size] for size in sorted(means)]]))[0]
 
@@ -162,8 +167,15 @@ def _fit(sizes: np.ndarray, means: np.ndarray) -> list[PowerLaw]:
 def extrapolate(scores: Mapping[int, MethodScores], pool: float = math.inf, seed: int = 0) -> Extrapolation | None:
     """The curve through the scores of S seeds by number of labels; None for fewer than three sizes, or for one seed.
 
-    ``pool`` is the number P of texts that the training texts are drawn from. Simulated in tests/test_extrapolation.py:
+    ``pool`` is the number P of texts that the training texts are drawn from. The law is that of ``fit_power_law``, its uncertainty
+    a parametric bootstrap (Efron and Tibshirani 1993, section 6.5). Simulation: tests/test_extrapolation.py:
     ``test_intervals_of_a_curve_cover``.
+
+    >>> means = {16: 0.70, 64: 0.80, 256: 0.85}
+    >>> scores = {n: MethodScores("", (m - 0.01, m + 0.01), np.array([[m - 0.01] * 2, [m + 0.01] * 2])) for n, m in means.items()}
+    >>> curve = extrapolate(scores)
+    >>> round(curve.score(1024).value, 3)
+    0.876
     """
     if len(scores) < LEAST_SIZES or any(len(one.scores) < 2 for one in scores.values()):
         return None
@@ -210,7 +222,14 @@ def backtest(scores: Mapping[int, MethodScores], pool: float = math.inf) -> Back
     """Leave out the largest size and predict its mean score from the smaller ones; None if they are too few.
 
     The interval is for the mean of these seeds on these test texts: both are the same for all sizes, so what they have in common
-    cancels.
+    cancels (Efron and Tibshirani 1993, section 6.5). Simulation: tests/test_extrapolation.py:
+    ``test_hindsight_counts_the_noise_of_what_was_observed``.
+
+    >>> means = {16: 0.70, 64: 0.80, 256: 0.85, 1024: 0.875}
+    >>> scores = {n: MethodScores("", (m - 0.01, m + 0.01), np.array([[m - 0.01] * 2, [m + 0.01] * 2])) for n, m in means.items()}
+    >>> found = backtest(scores)
+    >>> found.labels, round(found.predicted.value, 3)
+    (1024, 0.876)
     """
     largest = max(scores)
     curve, whole = extrapolate({size: one for size, one in scores.items() if size < largest}, pool), extrapolate(scores, pool)

@@ -12,7 +12,11 @@ from warmstart.stats.intervals import percentiles
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values corrected for their number, in their order: with them, at most 5% of such tables call any equal pair different.
 
-    Controls the family-wise error rate under any dependence (Holm 1979). ``holm([0.01, 0.04, 0.03])`` -> ``[0.03, 0.06, 0.06]``.
+    The k-th smallest of m times m - k + 1, made to increase. Controls the family-wise error rate under any dependence (Holm 1979).
+    Simulation: tests/test_stats_simulations.py: ``test_holm_keeps_the_family_wise_error_rate``.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
     """
     corrected, highest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(np.argsort(p_values, kind="stable")):
@@ -22,9 +26,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
-    """q-values in the shape of ``p_values``: of the tests with q < 0.05, about 5% are false discoveries.
+    """q-values in the shape of ``p_values``: of the tests with q < 0.05, at most 5% are false discoveries on average.
 
-    Controls the false discovery rate of independent tests (Benjamini and Hochberg 1995).
+    min over j >= k of m p_(j) / j. Controls the false discovery rate of independent tests (Benjamini and Hochberg 1995).
+    Simulation: tests/test_stats_simulations.py: ``test_benjamini_hochberg_keeps_the_false_discovery_rate``.
+
+    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.04, 0.04]
     """
     from scipy import stats
 
@@ -34,6 +42,10 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
 def max_statistic_threshold(statistics: np.ndarray, level: float = 0.95) -> np.ndarray:
     """(P,) what the largest of many statistics stays below in 95% of permutations, from ``statistics`` (R, P) of R permutations.
 
-    A statistic above it is significant whichever of the many it was chosen from (Westfall and Young 1993).
+    A statistic above it is significant whichever of the many it was chosen from (Westfall and Young 1993). Held by
+    tests/test_resampling.py: ``test_the_threshold_is_passed_by_one_permutation_in_twenty``.
+
+    >>> max_statistic_threshold(np.arange(101.0)[:, None]).tolist()
+    [95.0]
     """
     return percentiles(statistics, (level,))[0]

@@ -26,7 +26,12 @@ _ANGLES = 33
 def rescaled(noise: Noise, seeds: int, texts_factor: float) -> Noise:
     """The noise of the same comparison with ``seeds`` seeds on ``texts_factor`` times as many test texts.
 
-    ``rescaled(Noise(4e-4, 1e-4, 5), 10, 2.0)`` -> of_texts 2e-4, of_seeds 5e-5.
+    of_texts / texts_factor and of_seeds S / seeds: variances of means (Cohen 1988). Simulation: tests/test_power.py:
+    ``test_simulated_experiments_detect_as_often``.
+
+    >>> new = rescaled(Noise(4e-4, 1e-4, 5), 10, 2.0)
+    >>> new.of_texts, new.of_seeds
+    (0.0002, 5e-05)
     """
     return Noise(noise.of_texts / texts_factor, noise.of_seeds * noise.seeds / seeds, seeds)
 
@@ -39,8 +44,11 @@ def detection_power(noise: Noise, difference: float, error_rate: float = 0.05) -
 
         E_W[Phi((|difference| - h(W)) / error) + Phi((-|difference| - h(W)) / error)].
 
-    0 for one seed, whose comparisons claim nothing. ``detection_power(Noise(1e-4, 0.0, 5), 0.028)`` -> 0.80, as for a normal
-    variable. Simulation: ``tests/test_power.py``.
+    0 for one seed, whose comparisons claim nothing (Cohen 1988, for known variances). Simulation: tests/test_power.py:
+    ``test_simulated_experiments_detect_as_often``.
+
+    >>> round(detection_power(Noise(1e-4, 0.0, 5), 0.028), 2)  # as for a normal variable
+    0.8
     """
     if noise.seeds < 2:
         return 0.0
@@ -54,8 +62,11 @@ def smallest_detectable(noise: Noise, power: float = POWER, error_rate: float = 
     the run, averaged over the variances of_seeds / W that may lie behind the estimate; taken as known, three seeds would have a
     power of 64% instead of 80%.
 
-    ``smallest_detectable(Noise(1e-4, 0.0, 5))`` -> 0.028: 2.8 standard errors, the familiar rule for a normal variable. Proved by
-    ``tests/test_power.py``: ``test_the_smallest_detectable_difference_is_detected``.
+    Solves ``detection_power`` = power (Cohen 1988). Simulation: tests/test_power.py:
+    ``test_the_smallest_detectable_difference_is_detected``.
+
+    >>> round(smallest_detectable(Noise(1e-4, 0.0, 5)), 3)  # 2.8 standard errors, the familiar rule for a normal variable
+    0.028
     """
     from scipy.optimize import brentq
 
@@ -107,8 +118,11 @@ def _half_width_by_angle(seeds: int, error_rate: float) -> Callable[[np.ndarray]
 def texts_needed(noise: Noise, texts: int, difference: float, power: float = POWER, error_rate: float = 0.05) -> int | None:
     """The fewest test texts on which a difference is detected with probability ``power``, given the noise of a pilot on ``texts``.
 
-    The seeds are those of ``noise``. None if no number of texts suffices, because the seeds alone hide the difference.
-    ``texts_needed(Noise(1e-4, 0.0, 5), 500, 0.014)`` -> about 2,000: half the difference takes four times the texts.
+    The seeds are those of ``noise``. None if no number of texts suffices, because the seeds alone hide the difference. Solves
+    ``detection_power`` = power (Cohen 1988). Simulation: tests/test_power.py: ``test_simulated_experiments_detect_as_often``.
+
+    >>> 1990 <= texts_needed(Noise(1e-4, 0.0, 5), 500, 0.014) <= 2020  # half the difference takes four times the texts
+    True
     """
 
     def enough(count: float) -> bool:

@@ -15,7 +15,14 @@ from warmstart.stats.intervals import Z_95, Estimate
 
 
 def wilson_interval(proportion: float, count: int) -> Estimate:
-    """A proportion of ``count`` independent cases with its 95% interval (Wilson 1927); it never leaves 0 to 1."""
+    """A proportion of ``count`` independent cases with its 95% interval (Wilson 1927); it never leaves 0 to 1.
+
+    (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), z = 1.96. Simulation: tests/test_stats_simulations.py:
+    ``test_wilson_intervals_hold_the_truth``.
+
+    >>> [round(value, 3) for value in wilson_interval(0.8, 10)]
+    [0.8, 0.49, 0.943]
+    """
     n, p, z = count, proportion, Z_95
     middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return Estimate(p, max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n)))
@@ -24,7 +31,11 @@ def wilson_interval(proportion: float, count: int) -> Estimate:
 def clopper_pearson_bound(errors: int, count: int, confidence_level: float) -> float:
     """The largest error rate that ``errors`` in ``count`` cases still allows: one-sided and exact (Clopper and Pearson 1934).
 
-    ``clopper_pearson_bound(0, 59, 0.95)`` -> ``0.0495``: a guarantee of 5% takes 59 right answers in a row.
+    The rate at which P(Binomial(count, rate) <= errors) = 1 - confidence_level. Simulation: tests/test_stats_simulations.py:
+    ``test_the_exact_bound_is_kept``.
+
+    >>> round(clopper_pearson_bound(0, 59, 0.95), 4)  # a guarantee of 5% takes 59 right answers in a row
+    0.0495
     """
     from scipy import stats
 
@@ -32,7 +43,14 @@ def clopper_pearson_bound(errors: int, count: int, confidence_level: float) -> f
 
 
 def binomial_test(successes: float, count: int) -> float:
-    """The two-sided exact p-value of ``successes`` in ``count`` fair coin flips; half a success is rounded towards chance."""
+    """The two-sided exact p-value of ``successes`` in ``count`` fair coin flips (Dixon and Mood 1946).
+
+    Half a success is rounded towards chance. Simulation: tests/test_stats_simulations.py:
+    ``test_sign_tests_of_equal_sides_are_seldom_significant``.
+
+    >>> round(binomial_test(9, 10), 4)
+    0.0215
+    """
     from scipy import stats
 
     whole = math.floor(successes) if successes > count / 2 else math.ceil(successes)
@@ -40,7 +58,13 @@ def binomial_test(successes: float, count: int) -> float:
 
 
 def sign_test(better: int, worse: int) -> float:
-    """The two-sided exact p-value of so many pairs better and worse; ties are left out. 1 if there is no pair."""
+    """The two-sided exact p-value of so many pairs better and worse, without ties (McNemar 1947, exact); 1 if there is no pair.
+
+    Simulation: tests/test_stats_simulations.py: ``test_sign_tests_of_equal_sides_are_seldom_significant``.
+
+    >>> round(sign_test(9, 1), 4), sign_test(0, 0)
+    (0.0215, 1.0)
+    """
     return binomial_test(better, better + worse) if better + worse else 1.0
 
 
@@ -49,6 +73,10 @@ def mean_proportion(groups: Sequence[np.ndarray]) -> Estimate:
 
     Each group is (N,) of 0 to 1. A group's variance is that of its proportion with two successes and two failures added (Agresti
     and Coull 1998), so that a few cases that all agree are not taken as certain. A single group has its Wilson interval.
+    Simulation: tests/test_proportions.py: ``test_the_interval_of_the_mean_holds_the_truth``.
+
+    >>> [round(value, 2) for value in mean_proportion([np.array([1.0, 1.0, 0.0, 1.0]), np.array([0.0, 1.0])])]
+    [0.62, 0.21, 1.0]
     """
     means = [float(one.mean()) for one in groups]
     if len(groups) == 1:
@@ -84,7 +112,12 @@ def paired_proportions(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -
     """``one`` less ``other``, case by case; both are G groups of (N,) of 0 to 1 on the same cases.
 
     The variance is that of the cases and of two more, one for each side by half and one alike (Agresti and Min 2005), so that cases
-    that all agree leave some uncertainty.
+    that all agree leave some uncertainty. Simulation: tests/test_stats_simulations.py:
+    ``test_differences_of_paired_proportions_hold_the_truth``.
+
+    >>> found = paired_proportions([np.ones(10)], [np.zeros(10)])
+    >>> found.mean, found.sign, round(found.p, 4)
+    (1.0, 1, 0.002)
     """
     gaps = np.concatenate([a - b for a, b in zip(one, other, strict=True)])
     weights = np.concatenate([np.full(len(a), 1 / len(a) / len(one)) for a in one])

@@ -22,8 +22,8 @@ def resample_indices(count: int, draws: int = DRAWS, groups: np.ndarray | None =
 
     They depend on the number of texts and on ``groups`` (N,) alone: every method is scored on the same resamples, so that methods
     can be compared resample by resample. Texts of one group (a document, an author, copies) are drawn together, because what is
-    independent is groups (Cameron, Gelbach and Miller 2008, section II.B: the pairs cluster bootstrap). Simulated in
-    ``tests/test_groups.py::test_intervals_of_grouped_texts``.
+    independent is groups (Cameron, Gelbach and Miller 2008, section II.B: the pairs cluster bootstrap). Simulation:
+    tests/test_groups.py: ``test_intervals_of_grouped_texts``.
 
     >>> sorted(set(next(resample_indices(4, groups=np.array([0, 1, 1, 1]))).tolist())) in ([0], [1, 2, 3], [0, 1, 2, 3])
     True
@@ -54,7 +54,13 @@ def resample_classification(
 ) -> np.ndarray:
     """(R,) accuracy or macro F1 of ``predicted`` (N,) against ``labels`` (N,) on resamples of the texts, or of ``groups`` (N,).
 
-    Each resample is scored from its confusion matrix: how often each pair of true and predicted class was drawn.
+    Both hold class numbers below ``classes``. Each resample is scored from its confusion matrix: how often each pair of true and
+    predicted class was drawn (Efron 1979). Equal to scikit-learn's: tests/test_differences.py:
+    ``test_resamples_are_scored_as_scikit_learn_scores_them``.
+
+    >>> scores = resample_classification("accuracy", np.array([0, 1] * 50), np.array([0, 1, 1, 1] * 25), 2)
+    >>> len(scores), round(float(scores.mean()), 2)
+    (1000, 0.75)
     """
     count, pairs = len(labels), labels * classes + predicted
     kinds, indices = np.unique(pairs, return_inverse=True)
@@ -85,7 +91,11 @@ def cluster_bootstrap(values: np.ndarray, groups: np.ndarray, draws: int = DRAWS
     """The mean of values (M,) and its 95% interval, by resampling whole groups, such as the sentences that words belong to.
 
     ``groups`` (M,) names the group of each value. Values of one group may depend on each other; groups are assumed independent
-    (Efron 1979; Cameron et al. 2008).
+    (Efron 1979; Cameron et al. 2008). Simulation: tests/test_stats_simulations.py: ``test_cluster_bootstraps_hold_the_truth``.
+
+    >>> found = cluster_bootstrap(np.array([1.0, 1.0, 0.0, 0.0] * 20), np.repeat(np.arange(40), 2))
+    >>> [round(value, 2) for value in found]
+    [0.5, 0.35, 0.68]
     """
     _, owners = np.unique(groups, return_inverse=True)
     sums, counts = np.bincount(owners, values), np.bincount(owners)
@@ -116,7 +126,12 @@ def two_way_bootstrap(
 def jackknife(values: np.ndarray) -> Estimate:
     """A figure and its 95% interval, from values (1 + N,): of all clusters, then with each of the N left out.
 
-    Student's t with N - 1 degrees of freedom. Holds for smooth statistics (Arvesen 1969); clusters are assumed independent.
+    value +- t(N - 1) sqrt((N - 1) / N sum_i (value_i - mean)^2). Holds for smooth statistics (Arvesen 1969); clusters are assumed
+    independent. Simulation: tests/test_stats_simulations.py: ``test_jackknife_intervals_hold_the_truth``.
+
+    >>> values = np.array([1.0, 2.0, 3.0, 6.0])
+    >>> [round(value, 2) for value in jackknife(np.append(values.mean(), (values.sum() - values) / 3))]  # as the t interval
+    [3.0, -0.44, 6.44]
     """
     left, count = values[1:], len(values) - 1
     error = math.sqrt((count - 1) / count * float(((left - left.mean()) ** 2).sum())) * t_quantile(0.95, count - 1)

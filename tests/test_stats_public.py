@@ -1,0 +1,100 @@
+"""The public statistics: documented with a source, a runnable example and the test that proves them, in one page."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import warmstart.stats
+from warmstart.stats import MethodScores, paired_difference
+
+TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "statistics.md"
+FUNCTIONS = [name for name in warmstart.stats.__all__ if inspect.isfunction(getattr(warmstart.stats, name))]
+MODULES = sorted(path.stem for path in Path(warmstart.stats.__file__).parent.glob("[a-z]*.py"))
+
+
+def test_importing_costs_nothing() -> None:
+    """Neither numpy nor scipy is loaded before a name is used."""
+    code = "import sys, warmstart.stats; print(sorted({'numpy', 'scipy', 'torch'} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", warmstart.stats.__all__)
+def test_every_name_exists(name: str) -> None:
+    """Where the table says, under the same name."""
+    assert getattr(warmstart.stats, name).__name__ == name
+    assert name in dir(warmstart.stats)
+
+
+def test_an_unknown_statistic_is_an_attribute_error() -> None:
+    """As of any module."""
+    with pytest.raises(AttributeError, match="no attribute 'holmes'"):
+        _ = warmstart.stats.holmes
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_of_docstrings_run(module: str) -> None:
+    """Every ``>>>`` in the package gives what stands under it."""
+    if module != "__init__":
+        found = doctest.testmod(importlib.import_module(f"warmstart.stats.{module}"), extraglobs={"np": np})
+        assert found.failed == 0
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_has_an_example_a_source_and_a_proof(name: str) -> None:
+    """An example that runs, a year of publication, and a test that exists in the file it names."""
+    function: Callable[..., Any] = getattr(warmstart.stats, name)
+    text = " ".join((function.__doc__ or "").split())
+    assert ">>>" in text
+    assert re.search(r"\b(1[89]|20)\d\d\b", text), "no source"
+    proof = re.search(r"tests/(test_\w+\.py)\W+.*?`*(test_\w+)", text)
+    assert proof, "no test is named"
+    assert re.search(rf"\b{proof[2]}\b", (TESTS / proof[1]).read_text()), proof[0]
+
+
+def rows_of_page() -> dict[str, str]:
+    """Each name in the first column of the tables, and the test in the last one, if any."""
+    rows = re.findall(r"^\| (`.+?`) \|.*\| (?:`(test_\w+)`.*)?\|$", PAGE.read_text(), flags=re.MULTILINE)
+    return {name: proof for names, proof in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_the_page_lists_every_public_name_and_no_other() -> None:
+    """docs/statistics.md names, for each function, the test that its docstring names."""
+    rows = rows_of_page()
+    assert rows.keys() == set(warmstart.stats.__all__)
+    for name in FUNCTIONS:
+        assert rows[name], f"{name} has no test"
+        assert rows[name] in (getattr(warmstart.stats, name).__doc__ or ""), name
+    known = {name for file in TESTS.glob("test_*.py") for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)}
+    assert {proof for proof in rows.values() if proof} <= known
+
+
+def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """It needs nothing but numpy and ``warmstart.stats``."""
+    code, shown = re.findall(r"```(?:python|text)\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)[:2]
+    assert set(re.findall(r"^(?:import|from) (\S+)", code, flags=re.MULTILINE)) == {"numpy", "warmstart.stats"}
+    exec(compile(code, "docs/statistics.md", "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_scores_from_texts_are_resampled_alike() -> None:
+    """Two methods that are right on the same texts do not differ on any resample; groups are drawn together."""
+    right = np.random.default_rng(0).random((3, 40)) < 0.7
+    one = MethodScores.from_texts("a", right, groups=np.repeat(np.arange(10), 4))
+    found = paired_difference(one, MethodScores.from_texts("b", right, groups=np.repeat(np.arange(10), 4)))
+    assert (found.mean, found.error, found.p) == (0, 0, 1)
+    alone = MethodScores.from_texts("a", right)
+    assert one.resampled.shape == alone.resampled.shape == (3, 1000)
+    assert alone.resampled.mean(axis=1) == pytest.approx(np.array(alone.scores), abs=0.01)
