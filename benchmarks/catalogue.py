@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from benchmarks.render import curve, language_models, races, timing
+from benchmarks.render import (
+    Row,
+    costs,
+    curve,
+    each_race,
+    language_models,
+    printed,
+    quickstart,
+    races,
+    reproduction,
+    thresholds,
+    timing,
+)
 from benchmarks.table import Table
 
 BENCHMARKS, PERFORMANCE = "docs/benchmarks.md", "docs/performance.md"
+ADAPTATION, REPRODUCTIONS, STUDIES = "docs/adaptation-results.md", "docs/reproductions.md", "docs/study-results.md"
 TREC = "warmstart race recipes/tasks/trec.yaml --backbones runs/wikitext-2 --drop-leaks"
 SST = "warmstart race recipes/tasks/sst2.yaml --backbones runs/wikitext-2 --drop-leaks"
 NEWS = "warmstart race recipes/tasks/ag_news.yaml --backbones runs/wikitext-2 --drop-leaks"
-FEW = "full lp-ft lp-ft+discriminative gradual lora houlsby lm-loss"
+FEW = "full lp-ft discriminative lp-ft+discriminative gradual lora houlsby bitfit lm-loss l2-sp"
 MINILM = "warmstart race recipes/tasks/trec.yaml --backbones runs/minilm --batch 16 --drop-leaks"
 TIMINGS = {
     "training": 5, "compilation": 5, "limit": 1, "profile": 1, "sizes": 3, "threads": 2, "finetuning": 5, "inference": 3,
@@ -29,6 +42,13 @@ TABLES = (
         ),
         language_models(validation=0, test=1),
         minutes=16,
+    ),
+    Table(
+        "quickstart",
+        (BENCHMARKS, "README.md"),
+        ("warmstart quickstart --out runs/tables/quickstart",),
+        quickstart,
+        minutes=6,
     ),
     Table(
         "trec",
@@ -85,6 +105,178 @@ TABLES = (
         races,
         needs=("minilm",),
         minutes=45,
+    ),
+    Table(
+        "continued",
+        (ADAPTATION,),
+        (
+            f"{TREC} --labels 200 --schemes full dapt+full --learning-rates 5e-4 --no-scratch --out runs/tables/continued-trec",
+            "warmstart race recipes/tasks/mr.yaml --backbones runs/wikitext-2 --drop-leaks --labels 200 --schemes full dapt+full "
+            "--learning-rates 5e-4 --no-scratch --out runs/tables/continued-mr",
+        ),
+        each_race,
+        needs=("wikitext-2",),
+        minutes=15,
+    ),
+    Table(
+        "calibration",
+        (ADAPTATION,),
+        (
+            "warmstart adapt runs/wikitext-2 recipes/tasks/trec.yaml --scheme lp-ft+discriminative --epochs 3 --seeds 1 "
+            "--no-scratch --no-baselines --calibration-fraction 0.5 --drop-leaks --out runs/tables/calibration",
+        ),
+        thresholds,
+        needs=("wikitext-2",),
+        minutes=2,
+    ),
+    Table(
+        "continual",
+        (ADAPTATION,),
+        (
+            "warmstart continual runs/wikitext-2 recipes/tasks/trec.yaml recipes/tasks/mr.yaml --labels 500 --seeds 5 "
+            "--text $WARMSTART_DATA/wikitext-2/valid.txt.gz --out runs/tables/continual",
+        ),
+        printed,
+        needs=("wikitext-2",),
+        minutes=12,
+    ),
+    Table(
+        "multitask",
+        (ADAPTATION,),
+        (
+            "warmstart multitask runs/wikitext-2 recipes/tasks/trec.yaml recipes/tasks/mr.yaml --labels 500 --seeds 5 "
+            "--out runs/tables/multitask",
+        ),
+        printed,
+        needs=("wikitext-2",),
+        minutes=8,
+    ),
+    Table(
+        "tagging",
+        (ADAPTATION,),
+        ("warmstart adapt runs/wikitext-2 recipes/tasks/ewt.yaml --epochs 4 --out runs/tables/tagging",),
+        printed,
+        needs=("wikitext-2",),
+        minutes=15,
+    ),
+    Table(
+        "costs",
+        (ADAPTATION,),
+        tuple(
+            f"warmstart cost {settings} --measure"
+            for settings in (
+                "--preset small --precision float32",
+                "--preset small",
+                "--preset small --classes 6",
+                "--preset small --classes 6 --scheme lora",
+                "--preset lab --vocab-size 50001 --precision float32",
+                "--preset lab --vocab-size 50001 --head.no-tied --head.bias --objective masked --mask-rate 0.15",
+                "--preset lab --vocab-size 50001 --classes 2",
+            )
+        ),
+        costs,
+        minutes=5,
+    ),
+    Table(
+        "probe",
+        (STUDIES,),
+        (
+            "warmstart study probe runs/wikitext-2 --tasks $WARMSTART_DATA/ud_probing/ "
+            "--words $WARMSTART_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz --out runs/tables/probe",
+        ),
+        printed,
+        needs=("wikitext-2",),
+        minutes=15,
+    ),
+    Table(
+        "ece1786",
+        (REPRODUCTIONS,),
+        ("warmstart recipe recipes/ece1786.yaml --out runs/tables/ece1786",),
+        reproduction(
+            "the assignment",
+            Row("toy grammar: last training loss, nats", "about 0.6, from 10.8", "small", "last_loss"),
+            Row("the book on the Mint: held-out loss, nats", "", "larger", "loss"),
+            Row("film reviews, pretrained", "0.70, one split", "reviews", "pretrained"),
+            Row("film reviews, from scratch", "", "reviews", "from scratch"),
+            Row("film reviews, TF-IDF + logistic regression", "", "reviews", "TF-IDF + logistic regression"),
+        ),
+        minutes=6,
+    ),
+    Table(
+        "birthplace",
+        (REPRODUCTIONS,),
+        ("warmstart recipe recipes/birthplace.yaml --length laptop --out runs/tables/birthplace",),
+        reproduction(
+            "the course, exact match",
+            Row("always the most common answer", "5.0%", "answers", "most common answer"),
+            Row("from scratch", "about 2%, 75 epochs", "answers", "from scratch"),
+            Row("after span corruption", "24 to 26%, 650 + 10 epochs", "answers", "pretrained"),
+        ),
+        minutes=45,
+    ),
+    Table(
+        "naacl2019",
+        (REPRODUCTIONS,),
+        ("warmstart recipe recipes/naacl2019.yaml --length laptop --out runs/tables/naacl2019",),
+        reproduction(
+            "the tutorial, 8 V100, 15 h",
+            Row("causal: word-level perplexity", "29, WikiText-103", "causal", "word_perplexity"),
+            Row("masked: perplexity of a masked token", "8.3", "masked", "perplexity"),
+            Row("TREC-6, from the masked one", "96.4%", "trec_masked", "pretrained"),
+            Row("TREC-6, from the causal one", "", "trec", "pretrained"),
+            Row("TREC-6, from scratch", "", "trec", "from scratch"),
+            Row("TREC-6, TF-IDF + logistic regression", "", "trec", "TF-IDF + logistic regression"),
+        ),
+        minutes=75,
+    ),
+    Table(
+        "altegrad",
+        (REPRODUCTIONS,),
+        ("warmstart recipe recipes/altegrad.yaml --out runs/tables/altegrad",),
+        reproduction(
+            "the lab, best validation accuracy",
+            Row("pretrained", "0.79 to 0.80", "tuned", "pretrained"),
+            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch"),
+            Row("frozen", "0.69 to 0.73", "frozen", "pretrained"),
+            Row("improved: masked, mean pooling, `lp-ft`, Muon", "", "better", "pretrained"),
+            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression"),
+            Row("language model: perplexity per token", "", "lm", "perplexity"),
+        ),
+        minutes=120,
+    ),
+    Table(
+        "pairs",
+        (STUDIES,),
+        (
+            "warmstart study pairs runs/wikitext-2 $WARMSTART_DATA/blimp/ --text $WARMSTART_DATA/wikitext-2/train.txt.gz "
+            "--out runs/tables/pairs",
+        ),
+        printed,
+        needs=("wikitext-2",),
+        minutes=3,
+    ),
+    Table(
+        "neurons",
+        (STUDIES,),
+        (
+            "warmstart study neurons runs/wikitext-2 --text $WARMSTART_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz "
+            "--out runs/tables/neurons",
+        ),
+        printed,
+        needs=("wikitext-2",),
+        minutes=1,
+    ),
+    Table(
+        "objectives",
+        (STUDIES,),
+        (
+            "warmstart study objectives $WARMSTART_DATA/wikitext-2/train.txt.gz --held-out $WARMSTART_DATA/wikitext-2/valid.txt.gz "
+            "--tokens 500000 --seeds 3 --tasks $WARMSTART_DATA/ud_probing/ "
+            "--words $WARMSTART_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz --pairs $WARMSTART_DATA/blimp/ --limit 20 "
+            "--out runs/tables/objectives",
+        ),
+        printed,
+        minutes=50,
     ),
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

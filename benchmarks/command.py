@@ -67,7 +67,7 @@ def _run(words: list[str], file: Path, kept: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     process = [sys.executable, "-m", "benchmarks.command", str(answer), *_resumed(words, kept)]
     try:
-        if subprocess.run(process, env=os.environ | THREADS, check=False).returncode:
+        if subprocess.run(process, env=os.environ | THREADS, stdout=sys.stderr, check=False).returncode:
             raise SystemExit(f"this command failed: {shlex.join(['warmstart', *words])}")
         kept |= json.loads(answer.read_text(encoding="utf-8"))
         answer.unlink()
@@ -125,9 +125,32 @@ def main(file: str, words: list[str]) -> None:
             result = run(settings)
         except WarmstartError as error:
             sys.exit(f"warmstart: {error}")
-    values = result.to_dict() if hasattr(result, "to_dict") else result if isinstance(result, dict) else {}
-    kept = {"result": values, "machine": describe_machine(torch.device("cpu"))}
+    kept = {"result": values_of(result), "machine": describe_machine(torch.device("cpu"))}
     atomic_write(Path(file), json.dumps(kept).encode())
+
+
+def values_of(result: Any) -> dict[str, Any]:
+    """A command's result as plain values; ``printed``: the table that it prints in the terminal, if it is a single one."""
+    if isinstance(result, Path):
+        return {"steps": recipe_steps(result)}
+    values = result.to_dict() if hasattr(result, "to_dict") else result if isinstance(result, dict) else {}
+    shown = result if hasattr(result, "HEADER") else getattr(result, "comparison", None)
+    if summary := getattr(result, "summary", None):
+        return values | {"printed": {"header": [*summary.header], "rows": [[*row] for row in summary.rows]}}
+    if shown is not None:
+        return values | {"printed": {"header": [*shown.HEADER], "rows": [[*row] for row in shown.table()]}}
+    return values
+
+
+def recipe_steps(folder: Path) -> dict[str, Any]:
+    """The steps of a recipe: what the bundle of each says of it, its minutes, and the last loss of its training."""
+    steps = {}
+    for name, step in json.loads((folder / "recipe.json").read_text(encoding="utf-8")).items():
+        log, records = folder / name / "metrics.jsonl", history(folder / name / "bundle")
+        losses = [json.loads(line).get("loss") for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+        last = [loss for loss in losses if loss is not None][-1:]
+        steps[name] = {**(records[-1] if records else {}), "minutes": step["seconds"] / 60, "last_loss": last[0] if last else None}
+    return steps
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from benchmarks.harness import table
 from benchmarks.table import Render, paragraph
@@ -70,6 +71,99 @@ def curve(results: Sequence[Result]) -> str:
     header = (result["task"]["name"], *(f"{size} labels" for size in sizes))
     seeds = len(result["methods"][0]["scores"][sizes[0]])
     return "\n\n".join([table(header, rows), paragraph(_budget([{**result, "seeds": seeds}])), findings(result)])
+
+
+def each_race(results: Sequence[Result]) -> str:
+    """Races on several tasks, one table each."""
+    return "\n\n".join(races([result]) for result in results)
+
+
+def printed(results: Sequence[Result]) -> str:
+    """The table that each command prints, without its empty columns, and what it found."""
+    parts = []
+    for result in results:
+        header, rows = result["printed"]["header"], result["printed"]["rows"]
+        kept = [i for i, _ in enumerate(header) if any(str(row[i]) not in ("", "-") for row in rows)]
+        parts += [table([header[i] for i in kept], [[str(row[i]) for i in kept] for row in rows]), points(result["findings"])]
+    return "\n\n".join(parts)
+
+
+def points(sentences: Iterable[str]) -> str:
+    """A list with one sentence to a point."""
+    return "\n".join(textwrap.indent(paragraph(sentence), "  ").replace("  ", "- ", 1) for sentence in sentences)
+
+
+def thresholds(results: Sequence[Result]) -> str:
+    """An adaptation's calibration: what its thresholds do on the test texts, and what was found."""
+    (result,) = results
+    confidence = result["confidence"]
+    return "\n\n".join([table(confidence["header"], confidence["thresholds"]), points(confidence["findings"])])
+
+
+def costs(results: Sequence[Result]) -> str:
+    """Predicted and measured memory of training and of inference, and the speed of training; one row for each command."""
+    rows = []
+    for number, result in enumerate(results, 1):
+        measured, cells = result["measured"], []
+        for kind in ("training", "inference"):
+            predicted, real = result[f"{kind}_memory"]["peak"], measured[kind]
+            cells += [f"{predicted / 1e6:,.0f} / {real / 1e6:,.0f}", f"{predicted / real:.2f}"]
+        rows.append((str(number), *cells, f"{measured['tokens_per_second']:,.0f}", f"{measured['flops_per_second'] / 1e9:,.0f}"))
+    header = ("command", "training MB, predicted / measured", "ratio", "inference MB", "ratio", "tokens/s", "GFLOP/s")
+    return table(header, rows)
+
+
+def quickstart(results: Sequence[Result]) -> str:
+    """Methods by numbers of labels, and the main comparisons with the most labels."""
+    adaptations = results[0]["adaptations"]
+    scores = [{row["name"]: row for row in one["comparison"]["rows"]} for one in adaptations]
+    names = sorted(scores[-1], key=lambda name: -scores[-1][name]["mean"])
+    sizes = [one["task"]["train"] for one in adaptations]
+    rows = [(name, *(score(methods[name]) for methods in scores)) for name in names]
+    sentences = " ".join(adaptations[-1]["findings"][:2])
+    return "\n\n".join(
+        [table(("method", *(f"{size} labels" for size in sizes)), rows), paragraph(f"With {sizes[-1]} labels: {sentences}")]
+    )
+
+
+class Row(NamedTuple):
+    """A row of a reproduction."""
+
+    name: str
+    theirs: str
+    """the figure of the original"""
+    step: str
+    """step of the recipe"""
+    figure: str
+    """a method of the step's comparison, or a figure of its held-out text"""
+
+
+def reproduction(who: str, *rows: Row) -> Render:
+    """A recipe's figures beside those of the original."""
+
+    def render(results: Sequence[Result]) -> str:
+        (result,) = results
+        steps, cells = result["steps"], []
+        for row in rows:
+            cells.append((row.name, row.theirs, *_figure(steps[row.step], row.figure)))
+        header = ("", who, "here", "minutes")
+        compared = [name for name, step in steps.items() if step.get("comparison")]
+        sentences = [f"`{name}`: {line}" for name in compared for line in steps[name]["comparison"]["findings"]]
+        took = ", ".join(f"`{name}` {step['minutes']:.1f}" for name, step in steps.items())
+        parts = [table(header, cells), points(sentences), paragraph(f"Minutes of the steps: {took}.")]
+        return "\n\n".join(part for part in parts if part)
+
+    return render
+
+
+def _figure(step: Mapping[str, Any], figure: str) -> tuple[str, str]:
+    """The figure of a step, and the minutes behind it: of one run for a method, else of the step."""
+    methods = {method["name"]: method for method in (step.get("comparison") or {}).get("methods", ())}
+    if figure in methods:
+        method = methods[figure]
+        return score(method), f"{method['seconds'] / 60:.1f} a run" if method["seconds"] else "-"
+    value = step["last_loss"] if figure == "last_loss" else step.get("held_out", {}).get(figure)
+    return ("not measured", "") if value is None else (f"{value:,.2f}", f"{step['minutes']:.1f}")
 
 
 def language_models(**texts: int) -> Render:

@@ -12,12 +12,23 @@ from benchmarks import command
 from benchmarks.__main__ import lines_of, measure_table
 from benchmarks.catalogue import TABLES
 from benchmarks.command import measure, words_of
-from benchmarks.render import curve, language_models, races
+from benchmarks.render import Row, curve, language_models, printed, races, reproduction
 from benchmarks.table import DOCS, Table, blocks, shell, with_block
 
 from warmstart.cli import read_command
 
 PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for page in one.pages}
+MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
+"""a percentage or an interval that was measured"""
+BY_HAND = {
+    "docs/adaptation-results.md": {"comparison": "equality of imported models, by tests", "form": "graphs, by onnxruntime"},
+    "docs/study-results.md": {"method": "faithfulness on questions cut from their labels"},
+    "docs/attention-lab.md": {"question": "closed forms that study lab checks"},
+    "docs/performance.md": {"step": "benchmarks/attention.py, which chose a constant"},
+}
+"""tables with measured figures that the command does not write: page -> first cell -> where they come from"""
+SIMULATED = {"docs/comparison.md", "docs/statistics.md"}
+"""pages whose figures are printed by slow tests"""
 LINES = [(one.name, line) for one in TABLES for line in one.commands]
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6}
 TASK = {"name": "trec", "metric": "accuracy", "train": 500, "validation": 50, "test": 40}
@@ -36,6 +47,19 @@ def test_every_measured_table_has_its_place_and_every_place_its_table() -> None:
     for page, text in PAGES.items():
         assert len(re.findall(r"<!-- [\w-]+ -->\n", text)) == 2 * len(blocks(text)), page
     assert len({one.name for one in TABLES}) == len(TABLES)
+
+
+def test_figures_that_were_measured_are_written_by_the_command() -> None:
+    """A table with percentages or intervals stands in a block, unless it is named here; none is named in vain."""
+    by_hand: dict[str, set[str]] = {}
+    for file in [DOCS / "README.md", *sorted((DOCS / "docs").glob("*.md"))]:
+        page = file.relative_to(DOCS).as_posix()
+        outside = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        outside = re.sub(r"```.*?```", "", outside, flags=re.DOTALL)
+        for table in re.findall(r"(?:^\|.*\n)+", outside, flags=re.MULTILINE):
+            if MEASURED.search(table) and page not in SIMULATED:
+                by_hand.setdefault(page, set()).add(table.split("|")[1].strip())
+    assert by_hand == {page: {*tables} for page, tables in BY_HAND.items()}
 
 
 @pytest.mark.parametrize(("name", "line"), LINES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(LINES)])
@@ -86,6 +110,25 @@ def test_pretraining_and_an_evaluation_become_losses() -> None:
     text = language_models(validation=0, test=1)([{"held_out": figures, "tokens": 6000, "seconds": 60.0}, figures])
     assert "| validation | 3.900 | 49.4 | 1,234.5 | 1.400 |" in text
     assert "6,000 tokens in 1.0 minutes" in text
+
+
+def test_what_a_command_prints_becomes_a_table_with_findings() -> None:
+    """Without the columns that are empty."""
+    shown = {"header": ["method", "note", "score"], "rows": [["full", "", "50.0%"], ["majority", "-", "20.0%"]]}
+    text = printed([{"printed": shown, "findings": ["Full is better."]}])
+    assert text == "| method | score |\n| --- | --- |\n| full | 50.0% |\n| majority | 20.0% |\n\n- Full is better."
+
+
+def test_a_recipe_becomes_figures_beside_those_of_the_original() -> None:
+    """Scores of methods, held-out figures, and what was not measured."""
+    method = {"name": "pretrained", **INTERVAL, "seconds": 60.0}
+    compared = {"comparison": {"methods": [method], "findings": ["It helps."]}, "minutes": 3.0, "last_loss": 0.5}
+    steps = {"lm": {"held_out": {"loss": 3.25}, "minutes": 2.0, "last_loss": 0.6}, "tuned": compared}
+    rows = (Row("model", "", "lm", "loss"), Row("last", "0.6", "lm", "last_loss"), Row("tuned", "0.7", "tuned", "pretrained"))
+    text = reproduction("the lab", *rows, Row("scratch", "", "tuned", "from scratch"))([{"steps": steps}])
+    assert "| model |  | 3.25 | 2.0 |\n| last | 0.6 | 0.60 | 2.0 |" in text
+    assert "| tuned | 0.7 | 50.0% (40.0 to 60.0) | 1.0 a run |\n| scratch |  | not measured |  |" in text
+    assert "- `tuned`: It helps.\n\nMinutes of the steps: `lm` 2.0, `tuned` 3.0." in text
 
 
 def test_a_block_is_replaced_alone() -> None:

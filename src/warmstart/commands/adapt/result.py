@@ -46,6 +46,8 @@ class AdaptResult:
     baselines: Mapping[str, Scores]
     """the scores of the other methods, of the first seed's if they depend on it"""
     audit: Audit
+    confidence: ConfidenceResult | None = None
+    """of the saved run; None before it is saved, and for tasks without one label per text"""
 
     @property
     def best(self) -> FineTuneResult:
@@ -67,6 +69,7 @@ class AdaptResult:
             "validation": {name: [run.validation_score for run in runs] for name, runs in self.runs.items()},
             "best_seed": self.best.seed,
             "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
+            "confidence": self.confidence.to_dict() if self.confidence else None,
         }
 
 
@@ -128,6 +131,11 @@ class ConfidenceResult:
                 f"with {percent(CONFIDENCE_LEVEL, trim=True)} confidence for new texts from the same distribution."
             )
         return findings
+
+    def to_dict(self) -> dict[str, Any]:
+        """What calibration changes and what thresholds do, as plain values, fit for JSON."""
+        thresholds = self.threshold_table() if self.calibration.held_out else []
+        return {"findings": self.findings, "header": THRESHOLD_HEADER, "thresholds": thresholds}
 
     def threshold_table(self) -> list[tuple[str, str, str, str]]:
         """What the threshold for each target does on the test texts, which it never saw; one row per ``TARGET_ERRORS``."""
