@@ -31,8 +31,7 @@ def test_a_choice_of_one_is_as_uncertain_as_scores_that_share_their_seeds() -> N
 def test_the_score_of_the_choice_is_not_flattered(seeds: int) -> None:
     """The best of 3 or 8 equal methods on 300 validation texts, on 500 test texts: bias at most 0.2 points, coverage at least 94%.
 
-    Its own test scores are 1.7 and 2.7 points too high with 3 seeds that spread by 4 points, and their interval holds the truth in
-    95 and 90%; 1.3 and 2.0 points with 5 seeds, 94 and 89%.
+    The test scores of the method chosen, on the seeds that chose it, are too high: the figures are printed.
     """
     chance = np.random.default_rng(seeds)
     for methods in (3, 8):
@@ -64,7 +63,7 @@ def test_the_score_of_the_choice_is_not_flattered(seeds: int) -> None:
 def test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse() -> None:
     """At most 5% of races of 2, 4 or 9 equal methods find each cheaper method significantly worse than the best on validation.
 
-    The claim of one standard error ("no cheaper method is within its noise") was made falsely in 16 to 24% of races.
+    No cheaper one is within one standard error in far more of them, so that this is no claim: the figures are printed.
     """
     chance = np.random.default_rng(0)
     for seeds in (3, 5, 10):
@@ -78,5 +77,10 @@ def test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse() -> N
                 p = Noise.of(gaps, resampled - resampled[races, best][:, None]).p(gaps.mean(axis=-1))
                 cheaper = np.arange(methods) < best[:, None]
                 claimed = float((((p < 0.05) | ~cheaper).all(axis=1) & cheaper.any(axis=1)).mean())
-                print(f"{seeds} seeds, {methods} methods, spread {spread}: claimed in {claimed:.3f} of races")
+                error = Noise.of(gaps, resampled - resampled[races, best][:, None]).error
+                near = float(((gaps.mean(axis=-1) < -error) | ~cheaper).all(axis=1)[cheaper.any(axis=1)].sum() / 400)
+                print(
+                    f"{seeds} seeds, {methods} methods, spread {spread}: claimed in {claimed:.3f} of races, "
+                    f"no cheaper one within a standard error in {near:.3f}"
+                )
                 assert claimed <= 0.05
