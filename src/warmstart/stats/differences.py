@@ -111,8 +111,8 @@ def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
 def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
     """``one`` less ``other``, seed by seed and resample by resample; a method without randomness counts the same for every seed.
 
-    mean_s(one_s - other_s), with its 95% interval and p-value over seeds and texts from ``Noise`` (Behrens 1929; Fisher 1935);
-    pairs of seeds and shared resamples as Dror et al. (2018) advise. Simulation: tests/test_noise.py:
+    mean_s(one_s - other_s), with its 95% interval and p-value over seeds and texts from ``Noise`` (Behrens 1929; Fisher 1935).
+    Texts are those of the paired bootstrap (Dror et al. 2018). Simulation: tests/test_noise.py:
     ``test_intervals_over_seeds_and_texts_hold_the_truth``.
 
     >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
