@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warmstart.data.read import MAX_CHARACTERS, _documents, read_documents, read_examples, sentences, source_files
-from warmstart.data.source import Source
+from warmstart.data.source import Document, Source
 from warmstart.errors import ConfigError, DataError
 
 TREC = r"^(?P<label>[A-Z]+):\S+ (?P<text>.*)$"
@@ -137,8 +137,9 @@ def test_folder(tmp_path: Path) -> None:
 def test_no_words_are_lost(lines: list[str]) -> None:
     """All three units hold the same words in the same order."""
     words = " ".join(lines).split()
-    for document in ("paragraph", "line", "file"):
-        assert " ".join(_documents(lines, document)).split() == words
+    units: tuple[Document, ...] = ("paragraph", "line", "file")
+    for document in units:
+        assert " ".join(text for text, _ in _documents(lines, document)).split() == words
 
 
 @pytest.mark.parametrize("document", ["paragraph", "file"])

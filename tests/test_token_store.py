@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from warmstart.data import token_store as module
 from warmstart.data.source import Source
-from warmstart.data.token_store import DocumentSplit, TokenStore, prepare_store
+from warmstart.data.token_store import DocumentSplit, TokenStore, counted_documents, prepare_store
 from warmstart.errors import DataError, StorageError
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -63,13 +63,39 @@ def test_documents_stand_between_ends(small: TokenStore) -> None:
 
 
 def test_counts(tmp_path: Path) -> None:
-    """Words, one end per document, bytes of UTF-8, and unknown tokens are counted."""
+    """Words, one for each line end, bytes of UTF-8, and unknown tokens are counted."""
     found = prepare_store([source(tmp_path, LINES)], tokenizer("word"), tmp_path / "cache")
     words = [word for line in LINES for word in line.split()]
     assert found.words == len(words) + 5
     assert found.bytes == sum(len(line.encode()) for line in LINES)
     assert found.unknown == len(words) - words.count("the") > 0
     assert len(found.tokens) == len(words) + 6
+
+
+@pytest.mark.parametrize(("name", "published"), [("test", 245_569), ("valid", 217_646), ("train", 2_088_628)])
+def test_wikitext_has_its_published_words(name: str, published: int, data_folder: Path) -> None:
+    """As paragraphs or as one file; both sides of a split together have them too. Lines do not say where blank ones are."""
+    text = data_folder / "wikitext-2" / f"{name}.txt.gz"
+
+    def words(document: str, side: DocumentSplit | None = None) -> int:
+        return sum(count for _, count in counted_documents([Source.build({"path": str(text), "document": document})], side))
+
+    assert words("paragraph") == words("file") == published
+    sides = [DocumentSplit(fraction=0.05, held_out=held_out) for held_out in (False, True)]
+    assert sum(words("paragraph", side) for side in sides) == published
+    with gzip.open(text, "rt", encoding="utf-8") as lines:
+        assert words("line") == published - sum(line.isspace() for line in lines)
+
+
+def test_counting_words_leaves_the_tokens_alone(tmp_path: Path) -> None:
+    """Blank lines before, between and behind paragraphs are words, but no tokens, and belong to one paragraph each."""
+    plain, spaced = tmp_path / "plain.txt", tmp_path / "spaced.txt"
+    plain.write_text("a b\nc\n\nd\n\ne\n")
+    spaced.write_text("\n\na b\nc\n\n \nd\n\ne\n\n\n")
+    stores = [prepare_store([Source(path=str(path))], tokenizer(), tmp_path / "cache") for path in (plain, spaced)]
+    assert stores[0].digest == stores[1].digest
+    assert [store.words for store in stores] == [5 + 6, 5 + 11]
+    assert [count for _, count in counted_documents([Source(path=str(spaced))])] == [3 + 2 + 4, 1 + 1 + 1, 1 + 1 + 2]
 
 
 def test_sources_follow_each_other(tmp_path: Path) -> None:
@@ -227,7 +253,7 @@ def test_a_killed_build_is_not_taken_for_whole(tmp_path: Path) -> None:
     ("bounds.npy", lambda data: b"no array", "cannot be read"),
     ("store.json", lambda data: b"{", "cannot be read"),
     ("store.json", lambda data: b"{}", "cannot be read"),
-    ("store.json", lambda data: data.replace(b'"format": 2', b'"format": 0'), "has format 0, but must have 2"),
+    ("store.json", lambda data: data.replace(b'"format": 3', b'"format": 0'), "has format 0, but must have 3"),
 ])  # fmt: skip
 def test_damage_is_found(small: TokenStore, name: str, damage: Any, message: str) -> None:
     """A file that is short, empty or of another kind is refused on opening, with what to do."""

@@ -61,7 +61,7 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
             bundle.model,
             PretrainingRows(store, bundle.tokenizer.vocabulary(), bundle.objective, bundle.model.backbone.config.max_length),
         )
-    print_metrics(f"{config.task}: {store.words:,} words, {store.predicted_tokens:,} tokens", figures)
+    print_metrics(f"{config.task}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens", figures)
     return figures
 
 

@@ -1,6 +1,7 @@
 """Text and labelled text from the files of a ``Source``.
 
     read_documents(source)   ->  a stream of texts, for pretraining
+    count_documents(source)  ->  the same, each with its number of words
     read_examples(source)    ->  texts and their labels, for a task
 
 - Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables are read whole.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from warmstart.data.files import COMPRESSED, open_text
-from warmstart.data.source import ENDINGS, Format, Source
+from warmstart.data.source import ENDINGS, Document, Format, Source
 from warmstart.data.tables import label_column, read_table, text_column, without_gaps
 from warmstart.errors import DataError
 
@@ -36,21 +37,34 @@ def read_documents(source: Source) -> Iterator[str]:
     ``"a"``, ``"b"`` and ``"c"``. Blank paragraphs and lines are left out. A document longer than ``MAX_CHARACTERS`` is returned in
     pieces, cut at line ends, or at white space if a single line is too long. Tables and patterns give one text per row.
     """
-    yield from islice(_all_documents(source), source.limit)
+    return (text for text, _ in count_documents(source))
 
 
-def _all_documents(source: Source) -> Iterator[str]:
+def count_documents(source: Source) -> Iterator[tuple[str, int]]:
+    r"""The same texts, each with its number of words: those between white space, and one for every line end.
+
+    Blank lines between paragraphs, which a document's end stands for, count with the paragraph before them (before the first, with
+    it), so that WikiText has the number of words that is published: ``"a\nb\n\nc\n"`` gives ``("a\nb", 5)`` and ``("c", 2)``. Read
+    as lines or sentences, a text says nothing of its blank lines, and they do not count.
+    """
+    return islice(_all_documents(source), source.limit)
+
+
+def count_words(text: str) -> int:
+    r"""The words of one document: those between white space, and one for every line end. ``"a b\nc"`` -> 5."""
+    return len(text.split()) + text.count("\n") + 1
+
+
+def _all_documents(source: Source) -> Iterator[tuple[str, int]]:
     for file in source_files(source):
         form = source_format(source, file)
         if form == "text":
             with open_text(file, source.encoding) as lines:
-                texts = _documents(_short_lines(lines), "paragraph" if source.document == "sentence" else source.document)
-                yield from (part for text in texts for part in sentences(text)) if source.document == "sentence" else texts
+                yield from _plain_text(_short_lines(lines), source.document)
         elif form == "pattern":
-            for text, _ in _matches(source, file, ["text"]):
-                yield text
+            yield from ((text, count_words(text)) for text, _ in _matches(source, file, ["text"]))
         else:
-            yield from text_column(read_table(source, file, form), source, file)
+            yield from ((text, count_words(text)) for text in text_column(read_table(source, file, form), source, file))
 
 
 def read_examples(source: Source) -> tuple[list[str], list[str]]:
@@ -107,20 +121,34 @@ def sentences(text: str) -> list[str]:
     return [part for part in SENTENCE_END.split(text.strip()) if part]
 
 
-def _documents(lines: Iterable[str], document: str) -> Iterator[str]:
-    r"""Lines joined into documents: ``["a", "b", "", "c"]`` as paragraphs -> ``"a\nb"``, ``"c"``."""
+def _plain_text(lines: Iterable[str], document: Document) -> Iterator[tuple[str, int]]:
+    """The documents of plain text, each with its number of words."""
+    if document == "sentence":
+        parts = (part for text, _ in _documents(lines, "paragraph") for part in sentences(text))
+        yield from ((part, count_words(part)) for part in parts)
+    else:
+        for text, blank_lines in _documents(lines, document):
+            yield text, count_words(text) + (blank_lines if document == "paragraph" else 0)
+
+
+def _documents(lines: Iterable[str], document: Document) -> Iterator[tuple[str, int]]:
+    r"""Lines joined into documents, each with the number of blank lines behind it; those before the first are the first one's.
+
+    ``["a", "b", "", "c"]`` as paragraphs -> ``("a\nb", 1)``, ``("c", 0)``.
+    """
     kept: list[str] = []
-    size = 0
+    size, blank_lines, ended = 0, 0, False
     for line in lines:
-        blank = document != "file" and (not line or line.isspace())
-        if kept and (blank or document == "line" or size + len(line) > MAX_CHARACTERS):
-            yield "\n".join(kept)
-            kept, size = [], 0
-        if not blank:
-            kept.append(line)
-            size += len(line) + 1
+        if document != "file" and (not line or line.isspace()):
+            blank_lines, ended = blank_lines + 1, True
+            continue
+        if kept and (ended or document == "line" or size + len(line) > MAX_CHARACTERS):
+            yield "\n".join(kept), blank_lines
+            kept, size, blank_lines = [], 0, 0
+        kept.append(line)
+        size, ended = size + len(line) + 1, False
     if kept:
-        yield "\n".join(kept)
+        yield "\n".join(kept), blank_lines
 
 
 def _short_lines(file: TextIO) -> Iterator[str]:

@@ -26,14 +26,14 @@ import numpy as np
 from pydantic import Field
 
 from warmstart.config import Config
-from warmstart.data.read import read_documents, source_files
+from warmstart.data.read import count_documents, source_files
 from warmstart.data.source import Source
 from warmstart.errors import DataError
 from warmstart.seeding import derive
 from warmstart.storage import atomic_folder, sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-STORE_FORMAT = 2
+STORE_FORMAT = 3
 """raised whenever the same text would be stored differently"""
 BATCH_CHARACTERS = 1 << 20
 """characters encoded at once"""
@@ -77,7 +77,7 @@ class TokenStore:
     documents: int
     """number of documents"""
     words: int
-    """white-space words, plus one per document for its end"""
+    """those between white space, and one for every line end (``data.read.count_documents``)"""
     bytes: int
     """bytes of the text in UTF-8"""
     unknown: int
@@ -154,8 +154,13 @@ _AGAIN = "delete the folder, and it is written again"
 
 def documents_of(sources: Sequence[Source], side: DocumentSplit | None = None) -> Iterator[str]:
     """All documents in ``sources`` that are not blank, or those on one side of a split, in order."""
-    stream = (text for source in sources for text in read_documents(source) if text and not text.isspace())
-    return (text for number, text in enumerate(stream) if side is None or side.contains(number))
+    return (text for text, _ in counted_documents(sources, side))
+
+
+def counted_documents(sources: Sequence[Source], side: DocumentSplit | None = None) -> Iterator[tuple[str, int]]:
+    """The same documents, each with its number of words."""
+    stream = (one for source in sources for one in count_documents(source) if one[0] and not one[0].isspace())
+    return (one for number, one in enumerate(stream) if side is None or side.contains(number))
 
 
 def prepare_store(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, side: DocumentSplit | None = None) -> TokenStore:
@@ -166,7 +171,7 @@ def prepare_store(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, 
     folder = Path(cache) / _key(sources, tokenizer, side)
     if folder.exists():
         return TokenStore.open(folder)
-    documents = documents_of(sources, side)
+    documents = counted_documents(sources, side)
     with atomic_folder(folder) as aside:
         counts = _write(documents, tokenizer, aside)
         if not counts.documents:
@@ -184,7 +189,7 @@ def prepare_store(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, 
     return TokenStore.open(folder)
 
 
-def _write(documents: Iterable[str], tokenizer: Tokenizer, folder: Path) -> _Counts:
+def _write(documents: Iterable[tuple[str, int]], tokenizer: Tokenizer, folder: Path) -> _Counts:
     """Write ``tokens.bin`` and ``bounds.npy``, and count."""
     eos, unk, dtype = tokenizer.specials.eos, tokenizer.specials.unk, _dtype(tokenizer)
     counts = _Counts(tokens=1)
@@ -192,14 +197,15 @@ def _write(documents: Iterable[str], tokenizer: Tokenizer, folder: Path) -> _Cou
         _npy_header(bounds, 0)  # numpy pads the header, so the true length fits into the same bytes at the end
         _append(tokens, np.array([eos], dtype))
         _append(bounds, np.array([0]))
-        for texts in _batches(documents):
+        for batch in _batches(documents):
+            texts = [text for text, _ in batch]
             rows = [[*ids, eos] for ids in tokenizer.encode(texts)]
             flat = np.concatenate([np.array(row, dtype) for row in rows])
             _append(tokens, flat)
             _append(bounds, counts.tokens - 1 + np.cumsum([len(row) for row in rows]))
             counts.tokens += len(flat)
             counts.documents += len(texts)
-            counts.words += sum(len(text.split()) + 1 for text in texts)
+            counts.words += sum(words for _, words in batch)
             counts.bytes += sum(len(text.encode()) for text in texts)
             counts.unknown += int((flat == unk).sum())
         bounds.seek(0)
@@ -207,12 +213,12 @@ def _write(documents: Iterable[str], tokenizer: Tokenizer, folder: Path) -> _Cou
     return counts
 
 
-def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+def _batches(documents: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
     """Documents in lists of about a megabyte."""
-    batch: list[str] = []
+    batch: list[tuple[str, int]] = []
     size = 0
-    for text in documents:
-        batch.append(text)
+    for text, words in documents:
+        batch.append((text, words))
         size += len(text)
         if size >= BATCH_CHARACTERS:
             yield batch

@@ -263,6 +263,8 @@ class PretrainRecord(LanguageRecord):
     seconds: float | None = None
     held_out: dict[str, float] = Field(default_factory=dict)
     """figure -> value on held-out text"""
+    held_out_words: int | None = None
+    """words of the held-out text, line ends included; None: no text is held out, or an older version counted otherwise"""
 
 
 class ContinuedPretrainingRecord(LanguageRecord):

@@ -1,9 +1,9 @@
 """Metrics of a language model on held-out text.
 
 The loss per token depends on how the tokenizer splits words; the loss per word and per byte does not, so it compares between
-tokenizers. Word-level perplexity is ``exp(nats of the whole text / its words)``: words are separated by white space, and each
-document's end counts as one (as WikiText counts its ``<eos>``). Bits per byte are ``nats / ln 2 / bytes``. Unknown tokens make a
-text look easier than it is, so their fraction is given too.
+tokenizers. Word-level perplexity is ``exp(nats of the whole text / its words)``: words are separated by white space, and each line
+end counts as one, blank lines included, as WikiText counts its ``<eos>`` (``data.read.count_documents``). Bits per byte are
+``nats / ln 2 / bytes``. Unknown tokens make a text look easier than it is, so their fraction is given too.
 
 These metrics exist only if every token is predicted from those before it; if rows are documents, some of which are cut, the
 fraction of tokens that were scored is given instead. A masked objective has its loss and perplexity per masked

@@ -251,6 +251,7 @@ def pretrain_on(
         tokens=output.tokens,
         seconds=round(output.seconds, 1),
         held_out=metrics,
+        held_out_words=held_out_text.words if held_out_text else None,
         provenance=provenance(),
     )
     history = (*(origin.history if origin else ()), record)

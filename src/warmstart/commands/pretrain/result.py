@@ -35,14 +35,17 @@ class PretrainResult:
         if not self.metrics:
             return [f"{took}, no metric is known, because no text was held out."]
         name, value = self._main_metric()
-        return [f"{took}, the {name} on held-out text is {value}."]
+        return [f"{took}, the {name} is {value}."]
 
     def _main_metric(self) -> tuple[str, str]:
         """The metric that compares between tokenizers, if the objective has it."""
         for key in ("word_perplexity", "causal word_perplexity"):
             if key in self.metrics:
-                return "word-level perplexity", f"{self.metrics[key]:.1f}"
-        return "loss", f"{self.metrics['loss']:.3f} nats"
+                _, held_out = self.stores
+                words = f" of {held_out.words:,} words including line ends" if held_out else ""
+                return f"word-level perplexity on held-out text{words}", f"{self.metrics[key]:.1f}"
+        name = next(key for key in self.metrics if key.endswith("loss"))
+        return f"{name} on held-out text", f"{self.metrics[name]:.3f} nats"
 
     def text_table(self) -> list[tuple[str, ...]]:
         """One row per text under ``TEXT_HEADER``."""

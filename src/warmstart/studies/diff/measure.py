@@ -194,7 +194,7 @@ class LanguageDiff:
     own_head: bool
     """the second model has a language head of its own; else it gets the first model's"""
     words: int
-    """words of all passages, for word perplexity"""
+    """words and line ends inside all passages, for word perplexity"""
 
 
 @dataclass(frozen=True)
@@ -415,7 +415,7 @@ def compare_language(before: Bundle, after: Bundle, passages: Passages) -> Langu
     old, new = (passage_losses(model, passages, pad) / counts for model in (before.model, as_language_model(before, after)))
     texts = [before.tokenizer.decode(row[row != IGNORE].tolist()) for row in passages.targets] if passages.causal else []
     own_head = isinstance(after.model.head, LMHead)
-    return LanguageDiff(counts, old, new, passages.causal, own_head, sum(len(one.split()) for one in texts))
+    return LanguageDiff(counts, old, new, passages.causal, own_head, sum(len(one.split()) + one.count("\n") for one in texts))
 
 
 def as_language_model(before: Bundle, after: Bundle) -> Model:
