@@ -16,17 +16,22 @@ from helpers.bundles import language_bundle
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.result import ConfidenceResult
 from warmstart.data.task import Split
 from warmstart.errors import ModelError
 from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
+from warmstart.model.bundle import Calibration
 from warmstart.model.files import load_bundle, save
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.calibration import (
     apply_temperature,
+    calibration_error_change,
     expected_calibration_error,
     fit_temperature,
+    log_losses,
     perfect_calibration_error,
     reliability_bins,
+    temperature_interval,
 )
 from warmstart.tasks.load import save_task
 from warmstart.tasks.predict import raw_predictions
@@ -69,6 +74,103 @@ def test_it_is_scikit_learns_temperature() -> None:
     probabilities = model.predict_proba(features[40:])
     ours = apply_temperature(probabilities, fit_temperature(probabilities, labels[40:]))
     np.testing.assert_allclose(ours, wrapped.predict_proba(features[40:]), atol=2e-3)
+
+
+MISTAKES = {"exact": 0.0, "noisy labels": 0.1}
+"""fraction of labels that are drawn at random: a temperature alone cannot mend these"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "draws"), [(50, 1000), (300, 1000), (2000, 400)])
+@pytest.mark.parametrize("world", MISTAKES)
+def test_the_interval_of_the_temperature_holds_the_truth(count: int, draws: int, world: str) -> None:
+    """In 92% to 98% of draws, for two and for six classes, also if no temperature makes the probabilities right."""
+    for classes, spread in ((2, 2.0), (6, 3.0)):
+
+        def texts(count: int, chance: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+            said = softmax(chance.normal(0, spread, (count, classes)), axis=1)  # noqa: B023
+            truth = said * (1 - MISTAKES[world]) + MISTAKES[world] / classes  # noqa: B023
+            return said, (truth.cumsum(axis=1) > chance.random(count)[:, None]).argmax(axis=1)
+
+        endless = fit_temperature(*texts(400_000, np.random.default_rng(0)))
+        held, known = 0, 0
+        for seed in range(draws):
+            said, labels = texts(count, np.random.default_rng(1 + seed))
+            interval = temperature_interval(said, labels, fit_temperature(said, labels))
+            known += interval is not None
+            held += interval is not None and interval[0] <= endless <= interval[1]
+        print(f"{count} texts, {classes} classes, {world}: {held / known:.1%} of {known} intervals hold {endless:.3f}")
+        assert held / known >= 0.92
+        assert held / known <= 0.98
+
+
+def test_the_ends_of_the_interval_lose_the_same_likelihood() -> None:
+    """Where the model assumes more noise than there is, both ends cost t^2 / 2 nats; copies in groups say nothing new."""
+    said, labels = drawn(500, 1.5, seed=1)
+    temperature = fit_temperature(said, labels)
+    interval = temperature_interval(said, labels, temperature)
+    assert interval is not None
+    losses = [log_losses(apply_temperature(said, one), labels).sum() for one in (interval[0], temperature, interval[1])]
+    assert losses[0] - losses[1] == pytest.approx(losses[2] - losses[1], rel=1e-3)
+    assert losses[0] - losses[1] >= 1.96**2 / 2
+    assert 1.2 < interval[0] < temperature < interval[1] < 1.9
+    copied = temperature_interval(said.repeat(2, axis=0), labels.repeat(2), temperature, np.arange(500).repeat(2))
+    assert copied == pytest.approx(interval, rel=0.05), "copies of texts say nothing new"
+
+
+def test_an_interval_without_texts_or_beyond_the_range() -> None:
+    """None if all are right or there is one text; an end beyond the temperatures that are searched is theirs."""
+    said = np.array([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1]])
+    assert temperature_interval(said, np.array([0, 1, 0]), 1.0) is None
+    assert temperature_interval(said[:1], np.array([1]), 20.0) is None
+    labels = np.array([1, 1, 1])
+    interval = temperature_interval(said, labels, fit_temperature(said, labels))
+    assert interval is not None
+    assert interval[1] == pytest.approx(20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [200, 500])
+def test_few_equal_calibration_errors_are_said_to_differ(count: int) -> None:
+    """One model is as overconfident as the other is underconfident: at most 5% of comparisons tell them apart, either way together.
+
+    Temperatures 1.2 and 0.84 have the same error on endless texts, 3.5 points.
+    """
+    found = []
+    for seed in range(300):
+        calibrated, labels = drawn(count, 1.0, classes=3, seed=seed)
+        right = calibrated.argmax(axis=1) == labels
+        over, under = (apply_temperature(calibrated, 1 / by).max(axis=1) for by in (1.2, 0.842638))
+        found.append(calibration_error_change(over, under, right))
+    print(f"{count} texts: {np.mean(np.array(found) != 0):.1%} of comparisons of equal calibration errors claim a difference")
+    assert np.mean(np.array(found) != 0) <= 0.05
+    sure, labels = drawn(2000, 3.0, seed=1)
+    right = sure.argmax(axis=1) == labels
+    assert calibration_error_change(sure.max(axis=1), apply_temperature(sure, 3.0).max(axis=1), right) == -1
+
+
+@pytest.mark.parametrize(
+    ("interval", "sentence"),
+    [
+        ((1.2, 1.8), "The model was overconfident: the temperature fitted on the validation texts is 1.50 (1.20 to 1.80)."),
+        ((0.3, 0.9), "The model was underconfident: the temperature"),
+        ((0.9, 2.5), "No significant miscalibration: the temperature"),
+        (None, "No temperature was fitted, because all validation texts are classified correctly"),
+    ],
+)
+def test_confidence_is_judged_beyond_noise(interval: tuple[float, float] | None, sentence: str) -> None:
+    """Over- or underconfident only if the interval excludes 1; few test texts show no change, many do."""
+    few, many = (drawn(count, 1.5, seed=2) for count in (20, 5000))
+    calibration = Calibration(temperature=1.0 if interval is None else 1.5, interval=interval)
+    first, loss = ("", "")
+    for (said, labels), expected in ((few, "did not change significantly"), (many, "fell")):
+        first, *rest = ConfidenceResult(calibration, said, labels, np.arange(len(labels))).findings[0].split("With it, ")
+        assert first.startswith(sentence)
+        loss = "".join(rest)
+        if interval is not None:
+            assert f"the log loss on the test texts {expected}" in loss
+            assert f"The expected calibration error there {expected}" in loss
+    assert bool(loss) == (interval is not None)
 
 
 @given(st.integers(0, 1000), st.floats(0.06, 15))

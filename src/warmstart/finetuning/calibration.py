@@ -17,7 +17,7 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.model import Model
 from warmstart.stats.abstention import Threshold, find_threshold
-from warmstart.stats.calibration import apply_temperature, fit_temperature
+from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval
 from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -38,19 +38,21 @@ def split_calibration_texts(task: Task, fraction: float) -> tuple[Task, Split | 
 
 
 def calibrate(model: Model, tokenizer: Tokenizer, task: Task, calibration_texts: Split | None) -> Calibration:
-    """The temperature from the validation texts, and confidences on the calibration texts, if there are any."""
+    """The temperature from the validation texts, with its interval, and confidences on the calibration texts, if there are any."""
     task_type = task_type_of(task)
 
     def probabilities(split: Split) -> np.ndarray:
         return task_type.predict(model, task_type.encode(model, tokenizer, split.texts), tokenizer.specials.pad)
 
-    temperature = fit_temperature(probabilities(task.validation), task.validation.labels)
+    fitted_on, labels = probabilities(task.validation), task.validation.labels
+    temperature = fit_temperature(fitted_on, labels)
+    interval = temperature_interval(fitted_on, labels, temperature, task.validation.units)
     if calibration_texts is None:
-        return Calibration(temperature=temperature)
+        return Calibration(temperature=temperature, interval=interval)
     calibrated = apply_temperature(probabilities(calibration_texts), temperature)
     confidence, correct = confidence_and_correct(calibrated, calibration_texts.labels)
     pairs = tuple((float(one), bool(right)) for one, right in zip(confidence, correct, strict=True))
-    return Calibration(temperature=temperature, held_out=pairs)
+    return Calibration(temperature=temperature, interval=interval, held_out=pairs)
 
 
 def confidence_and_correct(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

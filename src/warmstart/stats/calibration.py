@@ -8,13 +8,18 @@ Letters: N texts, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from warmstart.seeding import rng
+from warmstart.stats.intervals import percentiles, t_quantile
+from warmstart.stats.resampling import resample_indices
 
 BINS = 15
+RESAMPLES = 400
+"""of the texts, to compare two calibration errors"""
 RANGE = (0.05, 20.0)
 """the temperatures searched"""
 
@@ -34,6 +39,44 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
     if bool((probabilities.argmax(axis=1) == labels).all()):
         return 1.0
+    loss = _loss_by_slope(probabilities, labels)
+    optimum = minimize_scalar(loss, bounds=(1 / RANGE[1], 1 / RANGE[0]), method="bounded", options={"xatol": 1e-6})
+    return float(1 / optimum.x)
+
+
+def temperature_interval(
+    probabilities: np.ndarray, labels: np.ndarray, temperature: float, groups: np.ndarray | None = None
+) -> tuple[float, float] | None:
+    """The ends of the 95% interval, over texts, of a ``temperature`` that ``fit_temperature`` found on them; None if it found none.
+
+    All temperatures whose log loss, summed over the N texts, exceeds the lowest one by at most t^2 / 2 (profile likelihood; t is
+    Student's quantile with N - 1 degrees of freedom; with ``groups`` (N,) of texts, their number counts), times the variance of the
+    loss's slope over that which the model assumes, if this is more than 1: a temperature alone does not make a network's
+    probabilities right (Kent 1982; White 1982). An end beyond ``RANGE`` is cut to it. Proved by ``tests/test_calibration.py``:
+    ``test_the_interval_of_the_temperature_holds_the_truth``.
+    """
+    from scipy.optimize import brentq
+
+    owners = np.unique(np.arange(len(labels)) if groups is None else groups, return_inverse=True)[1]
+    units, best = int(owners.max()) + 1, 1 / temperature
+    if units < 2 or bool((probabilities.argmax(axis=1) == labels).all()):
+        return None
+    logits, calibrated = np.log(probabilities.clip(min=1e-30)), apply_temperature(probabilities, temperature)
+    mean = (calibrated * logits).sum(axis=1)
+    assumed = ((calibrated * logits**2).sum(axis=1) - mean**2).mean()
+    slopes = np.bincount(owners, logits[np.arange(len(labels)), labels] - mean)  # of each unit's loss
+    observed = (slopes**2).sum() / len(labels) * units / (units - 1)
+    loss = _loss_by_slope(probabilities, labels)
+    allowed = loss(best) + t_quantile(0.95, units - 1) ** 2 / 2 / len(labels) * max(1.0, observed / max(assumed, 1e-12))
+
+    def end(furthest: float) -> float:
+        return furthest if loss(furthest) <= allowed else float(brentq(lambda slope: loss(slope) - allowed, best, furthest))
+
+    return 1 / end(1 / RANGE[0]), 1 / end(1 / RANGE[1])
+
+
+def _loss_by_slope(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], float]:
+    """The mean log loss of the logits times a slope, 1 / T; convex in the slope."""
     logits = np.log(probabilities.clip(min=1e-30))
     picked = logits[np.arange(len(labels)), labels]
 
@@ -42,8 +85,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
         highest = scaled.max(axis=1)
         return float(np.mean(np.log(np.exp(scaled - highest[:, None]).sum(axis=1)) + highest - slope * picked))
 
-    optimum = minimize_scalar(loss, bounds=(1 / RANGE[1], 1 / RANGE[0]), method="bounded", options={"xatol": 1e-6})
-    return float(1 / optimum.x)
+    return loss
 
 
 def apply_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
@@ -71,7 +113,12 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
     >>> round(log_loss(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 0])), 3)
     0.399
     """
-    return float(-np.log(probabilities[np.arange(len(labels)), labels].clip(min=1e-12)).mean())
+    return float(log_losses(probabilities, labels).mean())
+
+
+def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(N,) -ln(probability of the true label) of each text in nats, cut alike."""
+    return np.asarray(-np.log(probabilities[np.arange(len(labels)), labels].clip(min=1e-12)))
 
 
 @dataclass(frozen=True)
@@ -119,6 +166,21 @@ def expected_calibration_error(confidence: np.ndarray, right: np.ndarray, bins: 
     """
     found = reliability_bins(confidence, right, bins, equal_mass=equal_mass)
     return sum(one.count * abs(one.confidence - one.accuracy) for one in found) / len(confidence)
+
+
+def calibration_error_change(before: np.ndarray, after: np.ndarray, right: np.ndarray, groups: np.ndarray | None = None) -> int:
+    """1 or -1 if the calibration error of confidences ``after`` (N,) is significantly higher or lower than ``before``, else 0.
+
+    Significant: the error changes in the same direction on 97.5% of resamples of the texts, or of ``groups`` (N,). A resample looks
+    less calibrated than it is, mostly where a model is well calibrated, so that the test is careful and gives no interval of the
+    change. Simulated in ``tests/test_calibration.py``: ``test_few_equal_calibration_errors_are_said_to_differ``.
+    """
+    drawn = (
+        expected_calibration_error(after[chosen], right[chosen]) - expected_calibration_error(before[chosen], right[chosen])
+        for chosen in resample_indices(len(right), RESAMPLES, groups)
+    )
+    low, high = percentiles(np.fromiter(drawn, float))
+    return int(low > 0) - int(high < 0)
 
 
 def perfect_calibration_error(confidence: np.ndarray, draws: int = 200) -> float:

@@ -84,7 +84,7 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     save(adapted, folder / "bundle")
     confidence = None
     if adapted.calibration:
-        confidence = ConfidenceResult(adapted.calibration, result.best.test_predictions, task.test.labels)
+        confidence = ConfidenceResult(adapted.calibration, result.best.test_predictions, task.test.labels, task.test.units)
         result = replace(result, confidence=confidence)
     page = write_adapt_page(result, confidence, adapted, config, folder)
     console.print(f"bundle: {folder / 'bundle'} (seed {result.best.seed}, best on validation)\nreport: {page}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from warmstart.finetuning.runs import best_run
 from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage
 from warmstart.stats.calibration import (
     apply_temperature,
+    calibration_error_change,
     expected_calibration_error,
-    log_loss,
+    log_losses,
     perfect_calibration_error,
     reliability_bins,
 )
-from warmstart.stats.formatting import percent, percent_value
+from warmstart.stats.changes import Change
+from warmstart.stats.formatting import figure_interval, percent, percent_value
+from warmstart.stats.resampling import cluster_bootstrap
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -85,6 +89,8 @@ class ConfidenceResult:
     """(N, C) before calibration"""
     labels: np.ndarray
     """(N,)"""
+    units: np.ndarray
+    """(N,) which texts are resampled together: each alone, or those of one group"""
 
     @property
     def correct(self) -> np.ndarray:
@@ -107,21 +113,11 @@ class ConfidenceResult:
         """Coverage and risk at each threshold, after calibration."""
         return risk_coverage(self.confidences()["after calibration"], self.correct)
 
-    @property
+    @cached_property
     def findings(self) -> list[str]:
-        """What calibration changes, and what thresholds can guarantee."""
-        temperature = self.calibration.temperature
-        before, after = (
-            f"{percent_value(expected_calibration_error(one, self.correct))} points (a perfectly calibrated model of this size "
-            f"would show {percent_value(perfect_calibration_error(one))})"
-            for one in self.confidences().values()
-        )
-        losses = [log_loss(one, self.labels) for one in (self.probabilities, apply_temperature(self.probabilities, temperature))]
-        direction = "overconfident" if temperature > 1 else "underconfident"
+        """Whether the model is miscalibrated, what calibration changes, and what thresholds can guarantee."""
         findings = [
-            f"The model was {direction}: the temperature fitted on the validation texts is {temperature:.2f}. On the test texts it "
-            f"changes the expected calibration error from {before} to {after} and the log loss from {losses[0]:.3f} to "
-            f"{losses[1]:.3f} nats; no predicted label changes.",
+            " ".join([self._miscalibration(), *self._changes()]),
             f"Averaged over all thresholds, {percent(area_under_risk_coverage(*self.risk_coverage()))} of the predicted labels are "
             "wrong (AURC).",
         ]
@@ -136,6 +132,38 @@ class ConfidenceResult:
         """What calibration changes and what thresholds do, as plain values, fit for JSON."""
         thresholds = self.threshold_table() if self.calibration.held_out else []
         return {"findings": self.findings, "header": THRESHOLD_HEADER, "thresholds": thresholds}
+
+    def _miscalibration(self) -> str:
+        """What the temperature says, if its interval excludes 1."""
+        temperature, interval = self.calibration.temperature, self.calibration.interval
+        if interval is None:
+            return "No temperature was fitted, because all validation texts are classified correctly; no probability changes."
+        low, high = interval
+        fitted = f"the temperature fitted on the validation texts is {figure_interval(temperature, low, high, digits=2)}"
+        if low <= 1 <= high:
+            return f"No significant miscalibration: {fitted}, and the interval includes 1."
+        return f"The model was {'overconfident' if low > 1 else 'underconfident'}: {fitted}."
+
+    def _changes(self) -> list[str]:
+        """What the temperature changes on the test texts."""
+        if self.calibration.interval is None:
+            return []
+        calibrated = apply_temperature(self.probabilities, self.calibration.temperature)
+        before, after = (log_losses(one, self.labels) for one in (self.probabilities, calibrated))
+        _, low, high = cluster_bootstrap(after - before, self.units)
+        loss = Change(float(before.mean()), float(after.mean()), low, high, "the test texts")
+        confidence, calibrated_confidence = self.confidences().values()
+        errors = [
+            f"{percent_value(expected_calibration_error(one, self.correct))} points (a perfectly calibrated model of this size "
+            f"would show {percent_value(perfect_calibration_error(one))})"
+            for one in (confidence, calibrated_confidence)
+        ]
+        sign = calibration_error_change(confidence, calibrated_confidence, self.correct, self.units)
+        verb = ("did not change significantly", "rose", "fell")[sign]
+        return [
+            loss.in_nats("With it, the log loss on the test texts"),
+            f"The expected calibration error there {verb}: {errors[0]} before, {errors[1]} after. No predicted label changes.",
+        ]
 
     def threshold_table(self) -> list[tuple[str, str, str, str]]:
         """What the threshold for each target does on the test texts, which it never saw; one row per ``TARGET_ERRORS``."""

@@ -1,0 +1,55 @@
+"""A figure before and after, as a sentence that says "fell" or "rose" only if the change is beyond noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from warmstart.stats.formatting import percent, points_range
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure before and after, and the 95% interval of the change."""
+
+    before: float
+    after: float
+    low: float
+    high: float
+    """ends of the interval of ``after - before``; nan: nothing is known of the noise"""
+    over: str
+    """what the interval covers, such as ``5 seeds and the test texts``"""
+    corrected: bool | None = None
+    """whether it is significant after a correction for several; None: whether the interval excludes 0"""
+
+    @property
+    def sign(self) -> int:
+        """1: significantly higher after, -1: significantly lower, 0: not significantly different."""
+        beyond_noise = int(self.low > 0) - int(self.high < 0)
+        return beyond_noise if self.corrected is None or self.corrected else 0
+
+    def verb(self, fell: str = "fell", rose: str = "rose", neither: str = "did not change significantly") -> str:
+        """The verb that the interval allows."""
+        return (neither, rose, fell)[self.sign]
+
+    def in_nats(self, subject: str) -> str:
+        """A sentence about a loss.
+
+        -> ``"The held-out loss fell from 4.000 to 3.900 nats (95% interval of the change -0.150 to -0.050, over 12 documents)."``
+        """
+        return self._sentence(subject, (f"{self.before:.3f}", f"{self.after:.3f}"), f"{self.low:+.3f} to {self.high:+.3f}", " nats")
+
+    def in_percent(self, subject: str) -> str:
+        """The same about a score between 0 and 1; its interval is in points."""
+        return self._sentence(subject, (percent(self.before), percent(self.after)), f"{points_range(self.low, self.high)} points")
+
+    def _sentence(self, subject: str, figures: tuple[str, str], interval: str, unit: str = "") -> str:
+        before, after = figures
+        if math.isnan(self.low):
+            return f"{subject} was {before}{unit} before and {after}{unit} after; {self.over}, so its noise is unknown."
+        noise = f"(95% interval of the change {interval}, over {self.over})"
+        if self.before == self.after and self.low == self.high:
+            return f"{subject} did not change: it stayed at {after}{unit}."
+        if self.sign:
+            return f"{subject} {self.verb()} from {before} to {after}{unit} {noise}."
+        return f"{subject} {self.verb()}: {before}{unit} before, {after}{unit} after {noise}."
