@@ -60,7 +60,7 @@ TABLES = (
         ),
         races,
         needs=("wikitext-2",),
-        minutes=60,
+        minutes=75,
     ),
     Table(
         "trec-curve",
@@ -88,12 +88,12 @@ TABLES = (
         "ag-news",
         (BENCHMARKS,),
         (
-            f"{NEWS} --labels 100 --schemes full lora --learning-rates 5e-4 --out runs/tables/ag-news-100",
-            f"{NEWS} --labels 500 --schemes full lora --learning-rates 5e-4 --out runs/tables/ag-news-500",
+            f"{NEWS} --labels 100 --schemes full --learning-rates 5e-4 --out runs/tables/ag-news-100",
+            f"{NEWS} --labels 500 --schemes full --learning-rates 5e-4 --out runs/tables/ag-news-500",
         ),
         races,
         needs=("wikitext-2",),
-        minutes=60,
+        minutes=42,
     ),
     Table(
         "trec-minilm",
