@@ -1,4 +1,4 @@
-"""Every measured table of the documents, in the order in which one night measures them."""
+"""Every measured table of the documents, in the order in which they are measured."""
 
 from __future__ import annotations
 
