@@ -102,5 +102,5 @@ def race_config(place: Path, **changes: object) -> RaceConfig:
 
 def curve_config(place: Path, **changes: object) -> CurveConfig:
     shared = race_config(place, out=str(place / "curve")).to_dict()
-    del shared["more_tasks"]
+    del shared["more_tasks"], shared["resample"]
     return CurveConfig.build(shared | changes)

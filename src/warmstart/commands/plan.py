@@ -107,6 +107,8 @@ def plan(config: PlanConfig) -> PlanResult:
         raise DataError(f"{folder} must be the folder of a race on one task, but has no race.json; run `warmstart race` first")
     race = json.loads((folder / "race.json").read_text(encoding="utf-8"))
     settings = RaceConfig.build(read_yaml(folder / "config.yaml"))
+    if settings.resample:
+        raise DataError(f"a pilot must be a race on one split, but {folder} drew a split for each seed; run it without --resample")
     runs = read_runs(folder, settings.labels)
     methods = rank(list(dict.fromkeys(trial.method for trial in runs.trials)), runs, settings.tune.train.learning_rate).methods
     best = next(one for one in methods if one.method.id == race["best_id"])

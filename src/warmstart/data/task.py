@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.source import Source
-from warmstart.data.splits import strata, stratified_sample
+from warmstart.data.splits import grouped_split, strata, stratified_sample, stratified_split
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,20 +36,23 @@ class Split:
         groups = None if self.groups is None else self.groups[indices]
         return Split(tuple(self.texts[i] for i in indices), self.labels[indices], groups)
 
+    def group_names(self, split: str) -> np.ndarray:
+        """(N,) the groups; if every text stands alone, a name for each that no other split has."""
+        return np.array([f"{split}:{i}" for i in range(len(self))]) if self.groups is None else self.groups
+
     @cached_property
     def units(self) -> np.ndarray:
         """(N,) int64 what is independent of each other: texts, of which copies and those of one group are the same unit."""
-        _, copies = np.unique(np.array([*map(plain_text, self.texts)], dtype=object), return_inverse=True)
-        if self.groups is None:
-            return copies
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
+        return independent_units(self.texts, self.groups)
 
-        _, groups = np.unique(self.groups, return_inverse=True)
-        first = int(groups.max(initial=-1)) + 1  # a graph of groups and texts: what hangs together is one unit
-        size = first + int(copies.max(initial=-1)) + 1
-        edges = coo_array((np.ones(len(self)), (groups, first + copies)), shape=(size, size))
-        return np.asarray(connected_components(edges, directed=False)[1][groups], dtype=np.int64)
+    def hold_out(self, fraction_or_count: float, seed: int) -> tuple[Split, Split]:
+        """The kept and the held-out examples, stratified if each has a class; the texts of a group are on one side."""
+        labels = strata(self.labels)
+        if self.groups is None:
+            kept, held_out = stratified_split(labels, fraction_or_count, seed)
+        else:
+            kept, held_out = grouped_split(labels, self.groups, fraction_or_count, seed)
+        return self.take(kept), self.take(held_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +117,42 @@ class Task:
 def subsample(task: Task, count: int, seed: int) -> Task:
     """The task with ``count`` training examples, stratified, at least one of each class. Other splits stay as they are."""
     return task.with_train(task.train.take(stratified_sample(strata(task.train.labels), count, seed)))
+
+
+def resplit(task: Task, seed: int) -> Task:
+    """The same task with its training, validation and test texts pooled and split again, at random and into equal sizes.
+
+    The split is stratified like that of a manifest. Copies of a text, and the texts of a group, are on one side; where there are
+    any, sizes are only about the same. Proved by ``tests/test_resample.py``. Raises ``DataError`` if a split would be empty.
+    """
+    parts = task.splits()
+    labels = np.concatenate([split.labels for split in parts.values()])
+    groups = None
+    if any(split.groups is not None for split in parts.values()):
+        groups = np.concatenate([split.group_names(name) for name, split in parts.items()])
+    pool = Split(tuple(text for split in parts.values() for text in split.texts), labels, groups)
+    repeated = len(np.unique(pool.units)) < len(pool)
+    together = replace(pool, groups=pool.units) if repeated else replace(pool, groups=None)
+    index = replace(together, texts=tuple(range(len(pool))))
+    rest, test = index.hold_out(len(task.test), seed)
+    train, validation = rest.hold_out(len(task.validation), seed)
+    train, validation, test = (pool.take(np.array(split.texts)) for split in (train, validation, test))
+    return replace(task, train=train, validation=validation, test=test)
+
+
+def independent_units(texts: Sequence[Any], groups: np.ndarray | None) -> np.ndarray:
+    """(N,) int64 the unit of each text: copies and the texts of one of the ``groups`` (N,) are the same unit."""
+    _, copies = np.unique(np.array([*map(plain_text, texts)], dtype=object), return_inverse=True)
+    if groups is None:
+        return copies
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    _, owners = np.unique(groups, return_inverse=True)
+    first = int(owners.max(initial=-1)) + 1  # a graph of groups and texts: what hangs together is one unit
+    size = first + int(copies.max(initial=-1)) + 1
+    edges = coo_array((np.ones(len(texts)), (owners, first + copies)), shape=(size, size))
+    return np.asarray(connected_components(edges, directed=False)[1][owners], dtype=np.int64)
 
 
 def plain_text(text: Any) -> str:

@@ -30,6 +30,8 @@ class MethodScores:
     """(S,) one per seed, or a single one for a method without randomness"""
     resampled: np.ndarray
     """(S, R) the same on resamples of the split, in one order for all methods"""
+    overlap: float | None = None
+    """scored texts per training text if every seed draws its own split; None if all seeds share one"""
 
     @classmethod
     def from_texts(cls, name: str, values: np.ndarray, groups: np.ndarray | None = None) -> MethodScores:
@@ -45,20 +47,26 @@ class MethodScores:
 
     @property
     def over_seeds(self) -> Interval:
-        """What other seeds would give on these test texts."""
-        return t_interval(self.scores)
+        """What other seeds would give on these test texts; no interval if every seed has other test texts."""
+        found = t_interval(self.scores)
+        return found if self.overlap is None else replace(found, low=math.nan, high=math.nan)
 
     @property
     def over_texts(self) -> Interval:
-        """What other test texts would give on average over these runs: the bootstrap's percentiles (Efron 1979)."""
+        """What other test texts would give on average over these runs: the bootstrap's percentiles (Efron 1979).
+
+        No interval if every seed has other test texts.
+        """
+        if self.overlap is not None:
+            return self.over_seeds
         means = self.resampled.mean(axis=0)
         low, high = percentiles(means)
         return Interval(float(np.mean(self.scores)), float(low), float(high), float(means.std(ddof=1)), len(means))
 
     @property
     def over_both(self) -> Interval:
-        """What other seeds and other test texts would give."""
-        found = _with_both_variances(np.array(self.scores), self.resampled)
+        """What other seeds and other test texts would give; with a split for each seed, other splits too."""
+        found = _with_both_variances(np.array(self.scores), self.resampled, self.overlap)
         return Interval(found.mean, found.low, found.high, found.error, len(self.scores))
 
 
@@ -125,7 +133,7 @@ def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
     scores = np.broadcast_to(one.scores, count) - np.broadcast_to(other.scores, count)
     draws = one.resampled.shape[1]
     resampled = np.broadcast_to(one.resampled, (count, draws)) - np.broadcast_to(other.resampled, (count, draws))
-    return _with_both_variances(scores, resampled)
+    return _with_both_variances(scores, resampled, one.overlap)
 
 
 def picked(methods: Sequence[MethodScores]) -> MethodScores:
@@ -136,33 +144,34 @@ def picked(methods: Sequence[MethodScores]) -> MethodScores:
     """
     rows = [min(s, len(method.scores) - 1) for s, method in enumerate(methods)]
     chosen = [*zip(methods, rows, strict=True)]
-    return MethodScores("", tuple(one.scores[s] for one, s in chosen), np.array([one.resampled[s] for one, s in chosen]))
+    scores, resampled = tuple(one.scores[s] for one, s in chosen), np.array([one.resampled[s] for one, s in chosen])
+    return MethodScores("", scores, resampled, methods[0].overlap)
 
 
 def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
     """Mean and 95% interval over seeds and texts of S choices: seed s scores ``methods[s]``, which was chosen on the other seeds.
 
     The S choices share most of their seeds, so that their scores depend on each other: 1 / S becomes 1 / S + 1 / (S - 1) in the
-    variance over seeds (Nadeau and Bengio 2003, equation 10). Simulation: tests/test_choice.py:
-    ``test_the_score_of_the_choice_is_not_flattered``.
+    variance over seeds (Nadeau and Bengio 2003, equation 10), to which ``overlap`` is added if every seed draws its own split.
+    Simulation: tests/test_choice.py: ``test_the_score_of_the_choice_is_not_flattered``.
 
     >>> same = MethodScores("a", (0.7, 0.8), np.array([[0.7, 0.7], [0.8, 0.8]]))
     >>> round(score_of_choice([same, same]).mean, 2)
     0.75
     """
     found, count = picked(methods), len(methods)
-    noise = Noise.of(np.array(found.scores), found.resampled)
-    noise = replace(noise, of_seeds=noise.of_seeds * (1 + count / (count - 1)))
+    noise = Noise.of(np.array(found.scores), found.resampled, found.overlap)
+    noise = replace(noise, of_seeds=noise.of_seeds + float(np.var(found.scores, ddof=1)) / (count - 1))
     mean, half = float(np.mean(found.scores)), noise.half_width()
     return Interval(mean, mean - half, mean + half, float(noise.error), count)
 
 
-def _with_both_variances(values: np.ndarray, resampled: np.ndarray) -> Difference:
+def _with_both_variances(values: np.ndarray, resampled: np.ndarray, overlap: float | None) -> Difference:
     """The mean of ``values`` (S,), given what they are on resamples (S, R), as a difference from 0.
 
     One seed says nothing about seeds: the uncertainty is then that of the texts alone.
     """
-    noise, mean = Noise.of(values, resampled), float(values.mean())
+    noise, mean = Noise.of(values, resampled, overlap), float(values.mean())
     half = noise.half_width()
     return Difference(mean, mean - half, mean + half, float(noise.error), float(noise.p(mean)), noise)
 

@@ -35,12 +35,20 @@ class Noise:
     seeds: int
 
     @classmethod
-    def of(cls, values: np.ndarray, resampled: np.ndarray) -> Noise:
+    def of(cls, values: np.ndarray, resampled: np.ndarray, overlap: float | None = None) -> Noise:
         """From scores ``values`` (..., S) and the same on resamples of the texts (..., S, R).
 
         of_seeds = var(values) / S. of_texts = var_R(mean_S) - (mean_S(var_R) - var_R(mean_S)) / (S - 1): the bootstrap's variance
         of the mean, without what each seed answers otherwise on each text, which of_seeds already contains (the variance
         components of a two-way table: Searle et al. 1992, chapter 4). Never below 0. With one seed, the texts' variance alone.
+
+        If every seed draws its own split of the same texts, the scores vary with the test texts too, and depend on each other,
+        because the splits overlap. With ``overlap``, the test texts per training text, of_texts = 0 and
+
+            of_seeds = (1 / S + overlap) var(values)        (Nadeau and Bengio 2003, equation 10),
+
+        so that p-values and intervals are those of the corrected resampled t-test. Simulation: tests/test_resample.py:
+        ``test_intervals_over_splits_hold_the_truth``.
 
         ``Noise.of(np.array([0.8, 0.9]), np.array([[0.7, 0.9], [0.8, 1.0]]))`` -> of_texts 0.02, of_seeds 0.0025.
         """
@@ -48,6 +56,9 @@ class Noise:
         of_mean = _without_rounding(resampled.mean(axis=-2).var(axis=-1, ddof=1))
         if seeds == 1:
             return cls(of_mean, np.zeros_like(of_mean), 1)
+        if overlap is not None:
+            of_splits = values.var(axis=-1, ddof=1) * (1 / seeds + overlap)
+            return cls(np.zeros_like(of_mean), _without_rounding(of_splits), seeds)
         both = (resampled.var(axis=-1, ddof=1).mean(axis=-1) - of_mean) / (seeds - 1)
         return cls(_without_rounding(of_mean - both), _without_rounding(values.var(axis=-1, ddof=1) / seeds), seeds)
 

@@ -18,8 +18,7 @@ import torch
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.majority import collapsed
 from warmstart.console import console
-from warmstart.data.audit import drop_leaks
-from warmstart.data.task import Split, Task, subsample
+from warmstart.data.task import Split, Task, resplit, subsample
 from warmstart.device import pick_device
 from warmstart.errors import DataError, DivergedError, ModelError
 from warmstart.finetuning.encoded_task import EncodedTask
@@ -93,13 +92,14 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
             result = _diverged(trial, context)
         except ModelError as error:
             raise ModelError(f"{trial}: {error}") from None
-    result = replace(result, threads=torch.get_num_threads(), jobs=context.jobs)
+    sizes = tuple(map(len, _task(trial, context).splits().values())) if trial.resample else ()
+    result = replace(result, threads=torch.get_num_threads(), jobs=context.jobs, split_sizes=sizes)
     save_result(trial, context, result)
     return result
 
 
 def _run_baseline(trial: Trial, context: SweepContext) -> TrialResult:
-    task = _task(context)
+    task = _task(trial, context)
     if trial.labels:
         task = subsample(task, trial.labels, trial.seed)
     started = time.perf_counter()
@@ -120,13 +120,13 @@ def _run_baseline(trial: Trial, context: SweepContext) -> TrialResult:
 
 
 def _diverged(trial: Trial, context: SweepContext) -> TrialResult:
-    constant = Method(name=next(iter(baselines_for(_task(context)))), family="baseline")
+    constant = Method(name=next(iter(baselines_for(_task(trial, context)))), family="baseline")
     result = _run_baseline(trial.model_copy(update={"method": constant}), context)
     return replace(result, collapsed=True, diverged=True, note=diverged_at(trial.learning_rate))
 
 
 def _fine_tune(trial: Trial, context: SweepContext) -> TrialResult:
-    bundle, shared, encoded = _prepared(trial.method, context)
+    bundle, shared, encoded = _prepared(trial, context)
     encoded = encoded.sample(trial.labels, trial.seed) if trial.labels else encoded
     config, features = trial_settings(trial, context), encoded.features
     with track_peak_memory(pick_device()) as peak:
@@ -165,33 +165,39 @@ def _resampled(task: Task, split: Split, predictions: Any) -> tuple[float, ...]:
     return tuple(round(float(value), 6) for value in task_type_of(task).resampled_scores(split, predictions, task))
 
 
-def _task(context: SweepContext) -> Task:
-    return _read_task(context.task, context.digest, context.drop_leaks, context.drop_near_leaks)
+def _task(trial: Trial, context: SweepContext) -> Task:
+    return _read_task(context, trial.seed if trial.resample else None)
 
 
 @functools.lru_cache(maxsize=2)
-def _read_task(path: str, digest: str, without_leaks: bool, without_near_leaks: bool) -> Task:
-    """The task, read once in each process; raises ``DataError`` if it is no longer the one with that digest."""
-    task = load_task(path)
-    task = drop_leaks(task, near=without_near_leaks) if without_leaks or without_near_leaks else task
-    if task.digest != digest:
-        raise DataError(f"the texts of {path} changed while trials were running; start again")
-    return task
+def _read_task(context: SweepContext, split_seed: int | None) -> Task:
+    """The task, or the split that a seed draws of its texts, made once in each process.
+
+    Leaks are dropped from each split. Raises ``DataError`` if the task is no longer the one with the context's digest.
+    """
+    given = load_task(context.task)
+    task = context.without_leaks(given)
+    if task.digest != context.digest:
+        raise DataError(f"the texts of {context.task} changed while trials were running; start again")
+    return task if split_seed is None else context.without_leaks(resplit(given, split_seed))
 
 
-def _prepared(method: Method, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
-    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, context)
+def _prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
+    method, split_seed = trial.method, trial.seed if trial.resample else None
+    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, split_seed, context)
 
 
 @functools.lru_cache(maxsize=4)
-def _prepare(backbone: str, digest: str, shared_backbone: str, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
+def _prepare(
+    backbone: str, digest: str, shared_backbone: str, split_seed: int | None, context: SweepContext
+) -> tuple[Bundle, Bundle, EncodedTask]:
     """The bundle, the one that all tasks share, and the encoded texts, made once in each process.
 
     Features of a frozen backbone are shared by all processes through the disk. The digest makes a changed bundle another entry of
     the cache.
     """
     bundle = load_bundle(find_bundle(backbone))
-    task = _task(context)
+    task = _read_task(context, split_seed)
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
     shared = load_bundle(find_bundle(shared_backbone)) if shared_backbone else bundle
     return bundle, shared, replace(encoded, features=FeatureCache(Path(context.folder) / "features"))

@@ -46,13 +46,19 @@ class RankedMethod:
     @cached_property
     def test_scores(self) -> MethodScores:
         """Scores on the test split, and on resamples of it."""
-        return MethodScores(self.name, tuple(run.score for run in self.runs), np.array([run.resampled for run in self.runs]))
+        resampled = np.array([run.resampled for run in self.runs])
+        return MethodScores(self.name, tuple(run.score for run in self.runs), resampled, self._overlap(2))
 
     @cached_property
     def validation_scores(self) -> MethodScores:
         """Scores on the validation split, and on resamples of it."""
         resampled = np.array([run.resampled_validation for run in self.runs])
-        return MethodScores(self.name, tuple(run.validation for run in self.runs), resampled)
+        return MethodScores(self.name, tuple(run.validation for run in self.runs), resampled, self._overlap(1))
+
+    def _overlap(self, part: int) -> float | None:
+        """Texts of a part of the split per training text, mean over runs; None if the split is the task's."""
+        ratios = [run.split_sizes[part] / run.split_sizes[0] for run in self.runs if run.split_sizes]
+        return float(np.mean(ratios)) if ratios else None
 
     @property
     def validation(self) -> float:
@@ -121,11 +127,11 @@ class Ranking:
 def rank(methods: Sequence[Method], runs: SweepRuns, default_rate: float) -> Ranking:
     """All methods, best first; of equally good learning rates, the one nearest to ``default_rate`` is chosen.
 
-    A baseline on all texts is deterministic, so one trial is enough.
+    A baseline on all texts of one split is deterministic, so one trial is enough.
     """
     found = {method: rank_method(method, runs, default_rate) for method in methods}
     ranked = [one for one in found.values() if one]
-    fixed = {method for method in methods if method.family == "baseline" and not runs.trials[0].labels}
+    fixed = {trial.method for trial in runs.trials if trial.same_for_every_seed}
     trained = any(one.method.family != "baseline" for one in ranked)
     seeds = set.intersection(*(set(one.seeds) for one in ranked if one.method not in fixed)) if trained else set[int]()
     comparable = [one if one.method in fixed else one.with_seeds(seeds) for one in ranked if seeds]

@@ -15,6 +15,7 @@ from typing import Any
 import polars
 
 from warmstart.config import Config
+from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
@@ -50,6 +51,10 @@ class SweepContext(Config):
     deadline: float | None = None
     """moment (seconds since 1970) after which no trial starts"""
 
+    def without_leaks(self, task: Task) -> Task:
+        """The task without the leaks that are to be dropped."""
+        return drop_leaks(task, near=self.drop_near_leaks) if self.drop_leaks or self.drop_near_leaks else task
+
     @classmethod
     def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **leaks: bool) -> SweepContext:
         """The context of trials on ``task``, read from ``manifest``, in the run's folder; ``leaks`` says which were dropped."""
@@ -63,9 +68,9 @@ def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
 
 
 def read_runs(folder: Path, labels: int | None) -> SweepRuns:
-    """All finished trials of a sweep's folder with this number of labels. Raises ``DataError`` if there are none."""
+    """All finished trials of a sweep's folder on the task's split with this number of labels; ``DataError`` if there are none."""
     found = [_read_trial(file) for file in sorted((folder / TRIALS).glob("*.json"))]
-    results = dict(one for one in found if one and one[0].labels == labels)
+    results = dict(one for one in found if one and one[0].labels == labels and not one[0].resample)
     if not results:
         raise DataError(f"{folder} must be the folder of a race on one task, with finished trials, but has none; run one first")
     return SweepRuns(tuple(results), results)
@@ -75,7 +80,9 @@ def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         trial = Trial.build(values.pop("trial"), str(file))
-        return trial, TrialResult(**values | {name: tuple(values[name]) for name in ("resampled", "resampled_validation")})
+        values.setdefault("split_sizes", ())  # results from before splits could be drawn
+        lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes")}
+        return trial, TrialResult(**values | lists)
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
 
@@ -93,6 +100,7 @@ def result_file(trial: Trial, context: SweepContext) -> Path:
     settings = trial_settings(trial, context).to_dict() if trained else None
     method = trial.method.family if trained else trial.method.name
     key = [VERSION, method, trial.seed, trial.labels, context.digest, trial.method.backbone_digest, settings]
+    key += ["resample"] if trial.resample else []
     return Path(context.folder) / f"{sha256(json.dumps(key, sort_keys=True).encode())[:24]}.json"
 
 
@@ -122,6 +130,7 @@ def _rows(labels: int, ranking: Ranking, runs: SweepRuns) -> Iterator[dict[str, 
                 "backbone": trial.method.backbone,
                 "labels": labels,
                 "seed": trial.seed,
+                "resample": trial.resample,
                 "learning_rate": trial.learning_rate or None,
                 "chosen": chosen.get(trial.method) == trial.learning_rate,
                 "validation": result.validation,

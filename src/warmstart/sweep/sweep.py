@@ -21,7 +21,7 @@ from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.finetuning.compose import known_scheme
+from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
@@ -87,6 +87,10 @@ class SweepConfig(Config):
         """The smallest number of labelled texts that a trial gets; None: all."""
         return None
 
+    def resamples(self) -> bool:
+        """Whether every seed draws its own split of all labelled texts."""
+        return False
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -113,6 +117,11 @@ def open_sweep(config: SweepConfig) -> Sweep:
     """Read, audit and check all that the trials need, and open the folder. Only ``dapt`` trains anything yet."""
     started = time.time()
     _refuse_single_values(config.tune)
+    if config.resamples() and any(make_scheme(scheme).continued_pretraining for scheme in config.schemes):
+        raise ConfigError(
+            "--resample needs schemes that read no text before the split is drawn, but dapt pretrains once, on texts that other "
+            "splits test on; remove dapt or --resample"
+        )
     task = load_task(config.task)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
@@ -136,7 +145,7 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     """
     config, first = sweep.config, sweep.config.seed
     search = [
-        Trial(method=method, seed=first, learning_rate=rate, labels=labels)
+        Trial(method=method, seed=first, learning_rate=rate, labels=labels, resample=config.resamples())
         for method in sweep.methods
         for rate in learning_rates_for(method, config.learning_rates, sweep.default_rate)
     ]
@@ -144,11 +153,12 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     rest = list[Trial]()
     for seed in range(first + 1, first + config.seeds):
         for method in sweep.methods:
-            if method.family == "baseline" and not labels:
-                continue  # the same texts give the same baseline
-            if tried := validation_scores([trial for trial in search if trial.method == method], results):
+            own = [trial for trial in search if trial.method == method]
+            if own[0].same_for_every_seed:
+                continue
+            if tried := validation_scores(own, results):
                 rate = choose_learning_rate(tried, sweep.default_rate)
-                rest.append(Trial(method=method, seed=seed, learning_rate=rate, labels=labels))
+                rest.append(own[0].model_copy(update={"seed": seed, "learning_rate": rate}))
     return SweepRuns((*search, *rest), results | run_trials(rest, sweep.context, config.jobs))
 
 

@@ -49,11 +49,18 @@ class Trial(Config):
     """0 if the method has none"""
     labels: int | None = None
     """training texts, drawn by the seed; None: all"""
+    resample: bool = False
+    """on a split into training, validation and test texts that the seed draws"""
+
+    @property
+    def same_for_every_seed(self) -> bool:
+        """Whether nothing in it depends on the seed: a baseline on all training texts of the task's own split."""
+        return self.method.family == "baseline" and not self.labels and not self.resample
 
     def __str__(self) -> str:
         rate = f" at learning rate {self.learning_rate:g}" if self.learning_rate else ""
         labels = f", {self.labels} labels" if self.labels else ""
-        return f"{self.method.name}{rate}{labels}, seed {self.seed}"
+        return f"{self.method.name}{rate}{labels}, seed {self.seed}{' and its split' * self.resample}"
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ class TrialResult:
     """CPU threads of the trial"""
     jobs: int = 1
     """trials at once"""
+    split_sizes: tuple[int, ...] = ()
+    """training, validation and test texts of its own split, before ``labels`` are drawn; empty: the split is the task's"""
 
 
 @dataclass(frozen=True)

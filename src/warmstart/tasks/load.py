@@ -26,7 +26,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.data.source import Source
-from warmstart.data.splits import grouped_split, held_out_count, strata, stratified_split
+from warmstart.data.splits import held_out_count
 from warmstart.data.task import Split, Task, subsample
 from warmstart.errors import ConfigError, DataError
 from warmstart.model.old_formats import TASK_TYPE_NAMES
@@ -153,14 +153,9 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
         if isinstance(wanted, tuple):
             inputs, targets = read_sources(wanted, folder, spec.type)
             encoded = task_type.encode_targets(name, targets, labels)
-            splits[name] = Split(tuple(inputs), encoded, read_groups(wanted, folder, len(inputs)))
+            splits[name] = Split(tuple(inputs), encoded, read_groups(wanted, folder, len(inputs), f"{name}:"))
         else:
-            count = held_out_count(given, wanted)
-            if train.groups is None:
-                kept, held_out = stratified_split(strata(train.labels), count, seed)
-            else:
-                kept, held_out = grouped_split(strata(train.labels), train.groups, count, seed)
-            train, splits[name] = train.take(kept), train.take(held_out)
+            train, splits[name] = train.hold_out(held_out_count(given, wanted), seed)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
     metric = spec.metric or task_type.metrics[0]
     task = Task(spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type)
@@ -187,7 +182,7 @@ def save_task(task: Task, folder: str | Path) -> Path:
         manifest["source"] = {"group": "group"}
     with atomic_folder(Path(folder)) as aside:
         for name, split in task.splits().items():
-            groups = np.arange(len(split)).astype(str) if split.groups is None else split.groups
+            groups = split.group_names(name)
             rows = [
                 {"text": text, "label": task.labels[label]} | ({"group": str(group)} if grouped else {})
                 for text, label, group in zip(split.texts, split.labels, groups, strict=True)
@@ -210,17 +205,20 @@ def read_sources(sources: Sequence[Source], folder: Path, type_name: str = "clas
     return [one for inputs, _ in parts for one in inputs], [one for _, targets in parts for one in targets]
 
 
-def read_groups(sources: Sequence[Source], folder: Path, count: int) -> np.ndarray | None:
+def read_groups(sources: Sequence[Source], folder: Path, count: int, prefix: str = "") -> np.ndarray | None:
     """(N,) the group of each of ``count`` examples, as a string, or None if no source has groups.
 
-    A source without groups gives each example its own. Raises ``DataError`` unless every example has a row.
+    A source without groups gives each example its own, whose name begins with ``prefix``. Raises ``DataError`` unless every
+    example has a row.
     """
     if not any(source.group for source in sources):
         return None
     groups: list[str] = []
     for number, source in enumerate(sources):
         rows = enumerate(islice(table_rows(_at(source, folder)), source.limit))
-        groups += [f"{number}:{row}" if source.group is None else string_of(values, source.group, "group") for row, values in rows]
+        groups += [
+            f"{prefix}{number}:{row}" if source.group is None else string_of(values, source.group, "group") for row, values in rows
+        ]
     if len(groups) != count:
         raise DataError(f"every example needs a row that names its group, but there are {len(groups)} rows for {count} examples")
     return np.array(groups)

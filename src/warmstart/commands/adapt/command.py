@@ -112,7 +112,7 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, labels: int
     baselines = _baselines(task, list(encoded.values()) if labels else [full]) if config.baselines else {}
     rows += [row for row, _ in baselines.values()]
     scores = {name: score for name, (_, score) in baselines.items()}
-    return AdaptResult(first, Comparison(task.metric, tuple(rows)), runs, scores, findings)
+    return AdaptResult(first, Comparison(task.metric, tuple(rows)), runs, scores, findings, len(task.train))
 
 
 def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, calibration_texts: Split | None = None) -> Bundle:

@@ -23,6 +23,7 @@ from warmstart.stats.calibration import (
 from warmstart.stats.changes import Change
 from warmstart.stats.formatting import figure_interval, percent, percent_value
 from warmstart.stats.resampling import cluster_bootstrap
+from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -50,6 +51,8 @@ class AdaptResult:
     baselines: Mapping[str, Scores]
     """the scores of the other methods, of the first seed's if they depend on it"""
     audit: Audit
+    available: int
+    """training texts that there are, of which every seed draws those it uses"""
     confidence: ConfidenceResult | None = None
     """of the saved run; None before it is saved, and for tasks without one label per text"""
 
@@ -60,9 +63,15 @@ class AdaptResult:
 
     @property
     def findings(self) -> list[str]:
-        """The pretrained model against each other method; its score if there is none."""
+        """The pretrained model against each other method, or its score if there is none; then what the intervals leave out."""
         first = self.comparison.rows[0]
-        return self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
+        found = self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
+        return [*found, *([ONE_SPLIT] if self.one_split else [])]
+
+    @property
+    def one_split(self) -> bool:
+        """Whether the intervals hold for one split only, because all seeds train on much the same texts."""
+        return share_training_texts(len(self.task.train), self.available)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""

@@ -19,6 +19,7 @@ from warmstart.stats.differences import Difference, MethodScores, corrected_p_va
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
 from warmstart.stats.formatting import percent, percent_interval, points_interval
 from warmstart.stats.scores import metric_range
+from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -116,6 +117,8 @@ class CurveResult:
             findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(), *self._worth()]
         else:
             findings.append("An extrapolation to more labels needs at least three numbers of labels and two seeds.")
+        if share_training_texts(self.largest, len(self.task.train)):
+            findings.append(ONE_SPLIT.replace("These intervals", f"The intervals with {self.largest:,} labels"))
         for method, sizes in self.diverged.items():
             findings.append(
                 f"{method.name} is left out: with {', '.join(map(str, sizes))} labels it diverged at every learning rate. Lower "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from warmstart.stats.splits import ONE_SPLIT
+
 if TYPE_CHECKING:
     from warmstart.commands.adapt.result import AdaptResult
     from warmstart.commands.pretrain.result import PretrainResult
@@ -26,8 +28,10 @@ class QuickstartResult:
 
     @property
     def findings(self) -> list[str]:
-        """The comparisons for each number of labels."""
-        return [f"{len(result.task.train)} labels: {sentence}" for result in self.adaptations for sentence in result.findings]
+        """The comparisons for each number of labels; once, what their intervals leave out."""
+        found = [(len(result.task.train), sentence) for result in self.adaptations for sentence in result.findings]
+        compared = [f"{labels} labels: {sentence}" for labels, sentence in found if sentence != ONE_SPLIT]
+        return [*compared, *dict.fromkeys(sentence for _, sentence in found if sentence == ONE_SPLIT)]
 
     def score_rows(self) -> list[tuple[str, int, float, float, float]]:
         """(method, labels, mean, low, high) of the test score of every method for every number of labels."""

@@ -12,9 +12,9 @@ from tyro.conf import Positional
 
 from warmstart.baselines.majority import constant_score
 from warmstart.commands.race.page import (
-    TERMINAL_HEADER,
     task_header,
     task_rows,
+    terminal_header,
     terminal_rows,
     write_race_page,
     write_tasks_page,
@@ -45,9 +45,16 @@ class RaceConfig(SweepConfig):
     labels: int | None = Field(None, gt=1)
     """number of training texts, a new stratified sample for each seed; default: all"""
 
+    resample: bool = False
+    """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
+
     def fewest_labels(self) -> int | None:
         """The number of labelled texts."""
         return self.labels
+
+    def resamples(self) -> bool:
+        """As the setting says."""
+        return self.resample
 
 
 def race(config: RaceConfig) -> RaceResult | TasksRaceResult:
@@ -92,9 +99,8 @@ def race_task(config: RaceConfig) -> RaceResult:
     if not ranking.methods:
         raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
     result = RaceResult(task, labels, ranking, sweep.audit, constant_score(task))
-    print_table(
-        f"{task.name}: {task.metric} on {len(task.test)} test texts, {labels} labels", terminal_rows(result), TERMINAL_HEADER
-    )
+    title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {labels} labels"
+    print_table(title, terminal_rows(result), terminal_header(result))
     for sentence in result.findings:
         console.print(sentence, markup=False)
     write_runs_table([(labels, ranking, runs)], sweep.folder)

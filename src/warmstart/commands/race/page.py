@@ -23,9 +23,9 @@ from warmstart.stats.task_ranks import TaskRanks
 from warmstart.sweep.ranking import RankedMethod
 
 SCORE = "score (95% over seeds and texts)"
-HEADER = ("method", SCORE, "over seeds", "over test texts", "seconds", "memory", "trained", "new", "per task", "note")
-TERMINAL_HEADER = ("method", SCORE, "over seeds", "seconds", "memory", "trained", "per task")
-"""the columns that fit a terminal"""
+SCORE_OVER_SPLITS = "score (95% over splits and seeds)"
+NOT_IN_TERMINAL = ("over test texts", "new", "note")
+"""the columns that do not fit"""
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
     "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
@@ -117,45 +117,59 @@ def ranks_chart(names: Sequence[str], ranks: TaskRanks) -> Chart:
     return finish(band.encode(x=alt.X("low:Q", title="rank"), x2="high:Q") + runs + bars, 30 * len(names) + 40)
 
 
+def method_header(result: RaceResult) -> tuple[str, ...]:
+    """Names the columns of ``method_rows``."""
+    scores = (SCORE_OVER_SPLITS,) if result.resampled else (SCORE, "over seeds", "over test texts")
+    return ("method", *scores, "seconds", "memory", "trained", "new", "per task", "note")
+
+
 def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
-    """One row per method under ``HEADER``, best mean first."""
+    """One row per method, best mean first."""
     rows = list[tuple[str, ...]]()
     for one in result.ranking.methods:
         run, over_texts = one.runs[0], one.test_scores.over_texts
+        parts = (result.over_seeds(one).ends, percent_range(over_texts.low, over_texts.high))
         sizes = (f"{run.trainable:,}", f"{run.new:,}", file_size(run.disk)) if run.trainable else ("-",) * 3
         memory = file_size(one.memory) if one.memory is not None else "-"
-        scores = (str(result.interval(one)), result.over_seeds(one).ends, percent_range(over_texts.low, over_texts.high))
+        scores = (str(result.interval(one)), *(() if result.resampled else parts))
         rows.append((one.name, *scores, f"{one.seconds:.1f}", memory, *sizes, one.note))
     return rows
 
 
+def terminal_header(result: RaceResult) -> tuple[str, ...]:
+    """Names the columns of ``terminal_rows``."""
+    return tuple(name for name in method_header(result) if name not in NOT_IN_TERMINAL)
+
+
 def terminal_rows(result: RaceResult) -> list[tuple[str, ...]]:
-    """The columns of ``method_rows`` under ``TERMINAL_HEADER``."""
-    columns = [HEADER.index(name) for name in TERMINAL_HEADER]
-    return [tuple(row[column] for column in columns) for row in method_rows(result)]
+    """The columns of ``method_rows`` that fit a terminal."""
+    header = method_header(result)
+    return [
+        tuple(cell for name, cell in zip(header, row, strict=True) if name not in NOT_IN_TERMINAL) for row in method_rows(result)
+    ]
 
 
 def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
     metric = result.task.metric
     rows = [(one.name, one.test_scores.scores, *_interval(result, one)) for one in result.ranking.methods]
-    caption = f"{metric} on the test split: each seed, mean and 95% interval over seeds and test texts."
+    caption = f"{metric} on the test split: each seed, mean and 95% interval over {result.sources}."
     explanation = (
         "Seconds and memory are those of one run, training and evaluation; memory is the peak on top of the program, the backbone "
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
-    return Section("Ranking", (*findings, explanation), (figure, Table(HEADER, method_rows(result))))
+    return Section("Ranking", (*findings, explanation), (figure, Table(method_header(result), method_rows(result))))
 
 
 def _differences_section(result: RaceResult) -> Section:
-    over = (
-        "over both"
-        if result.ranking.seeds > 1
-        else "over test texts only; one seed says nothing about other seeds, so nothing is significant"
-    )
+    paired = "paired by seed and by test text, over both"
+    if result.ranking.seeds < 2:
+        paired = "paired by test text, over test texts only; one seed says nothing about other seeds, so nothing is significant"
+    elif result.resampled:
+        paired = "paired by split and seed, with a correction for the overlap of the splits (Nadeau and Bengio 2003)"
     text = (
-        f"Every method against {result.best.name}, the best on validation, in points on the test split: paired by seed and by "
-        f"test text, {over}; p-values corrected for the number of methods (Holm 1979)."
+        f"Every method against {result.best.name}, the best on validation, in points on the test split: {paired}; p-values "
+        "corrected for the number of methods (Holm 1979)."
         f" Smallest detectable: the true difference that is significant with {percent(POWER, 0)} probability."
     )
     rows = [

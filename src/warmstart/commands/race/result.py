@@ -38,6 +38,7 @@ from warmstart.stats.differences import (
 from warmstart.stats.formatting import file_size, p_value, percent, percent_interval, points, points_interval, sentence_case
 from warmstart.stats.intervals import FEW_SEEDS, Interval
 from warmstart.stats.scores import metric_range
+from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
 
 if TYPE_CHECKING:
@@ -97,8 +98,20 @@ class RaceResult:
         chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in eligible])
         return next(one for one in eligible if one.validation_scores is chosen)
 
+    @property
+    def resampled(self) -> bool:
+        """Whether every seed drew its own split of all labelled texts."""
+        return self.best.test_scores.overlap is not None
+
+    @property
+    def sources(self) -> str:
+        """What the intervals cover."""
+        if self.ranking.seeds < 2:
+            return "test texts, one seed"
+        return "splits and seeds" if self.resampled else "seeds and test texts"
+
     def interval(self, one: RankedMethod) -> Interval:
-        """The test score of a method with its interval over seeds and test texts, cut to the range of the metric."""
+        """The test score of a method with its interval over what ``sources`` says, cut to the range of the metric."""
         return one.test_scores.over_both.within(*metric_range(self.task.metric))
 
     def over_seeds(self, one: RankedMethod) -> Interval:
@@ -156,8 +169,7 @@ class RaceResult:
         best, chosen = self.best, self.recommended
         interval = self.score_of_best
         score = percent_interval(interval.mean, interval.low, interval.high)
-        sources = "seeds and test texts" if self.ranking.seeds > 1 else "test texts, one seed"
-        reached = f"On the test texts, {best.name} reaches {score}, over {sources}, in {best.seconds:.1f} seconds per run."
+        reached = f"On the test texts, {best.name} reaches {score}, over {self.sources}, in {best.seconds:.1f} seconds per run."
         if self._folds:
             reached += " Each seed scores the method that is best on the other seeds, so that being chosen does not flatter it."
         if chosen is best:
@@ -226,6 +238,10 @@ class RaceResult:
             findings.append(f"The time was too short for {', '.join(missing)}; run the same command again to continue.")
         if seeds < FEW_SEEDS:
             findings.append(f"{seeds} seed{'s say' if seeds > 1 else ' says'} little about other seeds.")
+        if self.resampled:
+            findings.append(NEW_SPLITS)
+        elif share_training_texts(self.labels, len(self.task.train)):
+            findings.append(ONE_SPLIT)
         return findings
 
     @property
@@ -239,6 +255,7 @@ class RaceResult:
             "task": self.task.summary(),
             "labels": self.labels,
             "seeds": self.ranking.seeds,
+            "resampled": self.resampled,
             "best": self.best.name,
             "score_of_best": self.score_of_best.to_dict(),
             "best_id": self.best.method.id,
