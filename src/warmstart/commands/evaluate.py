@@ -20,8 +20,9 @@ from warmstart.errors import DataError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
+from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
-from warmstart.stats.intervals import bootstrap_interval, percentiles
+from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, Scores
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import answer_questions, exact_matches, load_answer_task
@@ -69,7 +70,7 @@ def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
     """How many test questions a model answers exactly."""
     test = load_answer_task(path).test
     right = exact_matches(answer_questions(bundle, test.questions), test)
-    console.print(f"{int(right.sum())} of {len(test)} answers are right: {bootstrap_interval(right)} over test questions")
+    console.print(f"{int(right.sum())} of {len(test)} answers are right: {_interval(right, test.units)} over test questions")
     return {"exact_match": float(right.mean())}
 
 
@@ -81,12 +82,17 @@ def _score(bundle: Bundle, task: Task) -> Scores:
     scores = task_type.scores(test, predictions, known)
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):
-        accuracy, macro_f1 = bootstrap_interval(scores.predicted == test.labels), percent(scores.macro_f1)
+        accuracy, macro_f1 = _interval(scores.predicted == test.labels, test.units), percent(scores.macro_f1)
         console.print(f"accuracy {accuracy} over test texts, macro F1 {macro_f1}, log loss {scores.log_loss:.3f} nats")
     else:
         low, high = percentiles(task_type.resampled_scores(test, predictions, known))
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
     return scores
+
+
+def _interval(right: np.ndarray, units: np.ndarray) -> str:
+    """The fraction that is right, with its 95% interval over ``units`` (N,): texts, or what hangs together."""
+    return str(MethodScores.from_texts("", right[None].astype(float), units).over_texts)
 
 
 def _renumbered(bundle: Bundle, task: Task) -> Split:

@@ -103,6 +103,20 @@ class NearLeak:
 
 
 @dataclass(frozen=True)
+class GroupLeak:
+    """Groups, such as authors, that are in two splits."""
+
+    split: str
+    """the split whose texts are counted: of the two, the one that is scored later"""
+    other: str
+    groups: int
+    texts: int
+    """of ``split``, in these groups"""
+    example: str
+    """one of the groups"""
+
+
+@dataclass(frozen=True)
 class PretrainingOverlap:
     """Test texts that occur in plain text, such as a model is pretrained on."""
 
@@ -137,6 +151,8 @@ class Audit:
     conflicts: tuple[Conflict, ...]
     near_leaks: tuple[NearLeak, ...] = ()
     """the same of texts that are nearly in two splits"""
+    group_leaks: tuple[GroupLeak, ...] = ()
+    """pairs of splits without a common group are left out"""
     pretraining: PretrainingOverlap | None = None
     """None if no plain text was given"""
     already_trained: tuple[str, ...] = ()
@@ -179,6 +195,14 @@ class Audit:
                 f"{_number_of(near.count, 'text')} of {near.split} ({percent(near.count / examples[near.split])}) "
                 f"{'is' if near.count == 1 else 'are'} nearly the same as a text of {near.other}, such as {_short(near.example)} "
                 f"and {_short(near.like)}.",
+            )
+        for shared in self.group_leaks:
+            yield Finding(
+                "error" if shared.split == "test" else "warning",
+                f"{_number_of(shared.groups, 'group')} of {shared.split} also {'occurs' if shared.groups == 1 else 'occur'} in "
+                f"{shared.other}, such as {_short(shared.example)}; {_number_of(shared.texts, 'text')} of {shared.split} "
+                f"({percent(shared.texts / examples[shared.split])}) {'belongs' if shared.texts == 1 else 'belong'} to "
+                f"{'it' if shared.groups == 1 else 'them'}.",
             )
         if self.pretraining is not None:
             yield _in_pretraining(self.pretraining)
@@ -271,6 +295,7 @@ def audit(
         leaks=tuple(leak for leak in leaks if leak.count),
         conflicts=_conflicts(task, keys),
         near_leaks=tuple(leak for leak in near if leak.count),
+        group_leaks=tuple(leak for other, scored in combinations(keys, 2) if (leak := _group_leak(task, scored, other))),
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
     )
 
@@ -315,6 +340,13 @@ def _leak(task: Task, keys: dict[str, list[str]], scored: str, other: str) -> Le
     present = set(keys[other]) - {""}
     leaked = [index for index, key in enumerate(keys[scored]) if key in present]
     return Leak(scored, other, len(leaked), task.splits()[scored].texts[leaked[0]] if leaked else "")
+
+
+def _group_leak(task: Task, scored: str, other: str) -> GroupLeak | None:
+    groups, others = (task.splits()[name].groups for name in (scored, other))
+    if groups is None or others is None or not (shared := sorted({*groups.tolist()} & {*others.tolist()})):
+        return None
+    return GroupLeak(scored, other, len(shared), int(np.isin(groups, shared).sum()), shared[0])
 
 
 def _near_leak(task: Task, keys: dict[str, list[str]], scored: str, other: str) -> NearLeak:

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from warmstart.data.splits import strata, stratified_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
@@ -119,9 +118,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
     def _task(self, examples: Split, labels: tuple[str, ...], seed: int) -> Task:
         """The training and validation texts. The validation texts also serve as the test split, which is never reported."""
-        kept, held_out = stratified_split(strata(examples.labels), self.validation, seed)
-        held = examples.take(held_out)
-        return Task("texts", labels, examples.take(kept), held, held, metric=self.metric, type=self.task_type)
+        kept, held = examples.hold_out(self.validation, seed)
+        return Task("texts", labels, kept, held, held, metric=self.metric, type=self.task_type)
 
     def _config(self) -> FineTuneConfig:
         given = dict(self.settings or {})

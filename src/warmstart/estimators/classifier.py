@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from warmstart.data.task import Split
 from warmstart.errors import DataError
 from warmstart.estimators.adapted import Adapted
-from warmstart.estimators.texts import as_texts, one_each
+from warmstart.estimators.texts import as_groups, as_texts, one_each
 from warmstart.tasks.predict import predict
 
 
@@ -26,11 +26,19 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
     task_type: ClassVar = "classification"
     metric: ClassVar = "accuracy"
 
-    def fit(self, texts: Sequence[str], y: Sequence[Any], *, unlabelled: Sequence[str] | None = None) -> TextClassifier:
+    def fit(
+        self,
+        texts: Sequence[str],
+        y: Sequence[Any],
+        *,
+        groups: Sequence[Any] | None = None,
+        unlabelled: Sequence[str] | None = None,
+    ) -> TextClassifier:
         """Fine-tune on N texts with their labels, of any type that can be sorted.
 
-        With ``unlabelled`` texts, pretraining first continues on them and on the labelled texts, if a pilot shows that it helps
-        (see ``finetuning.continued``). Raises ``DataError`` for inputs that are not texts.
+        Texts of one of the ``groups`` (N,), such as those of an author, are on one side of the internal validation split. With
+        ``unlabelled`` texts, pretraining first continues on them and on the labelled texts, if a pilot shows that it helps (see
+        ``finetuning.continued``). Raises ``DataError`` for inputs that are not texts.
         """
         texts, labels = as_texts(texts), column_or_1d(y, warn=True)
         check_classification_targets(labels)
@@ -38,7 +46,8 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(f"there must be at least two classes, but every label is {self.classes_[0]!r}")
-        self._learn(Split(tuple(texts), numbers.astype(np.int64)), tuple(str(name) for name in self.classes_), unlabelled)
+        examples = Split(tuple(texts), numbers.astype(np.int64), as_groups(texts, groups))
+        self._learn(examples, tuple(str(name) for name in self.classes_), unlabelled)
         return self
 
     def predict_proba(self, texts: Sequence[str]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from warmstart.data.task import Split
 from warmstart.errors import DataError
 from warmstart.estimators.adapted import Adapted
-from warmstart.estimators.texts import as_texts, one_each
+from warmstart.estimators.texts import as_groups, as_texts, one_each
 from warmstart.tasks.predict import predict
 
 
@@ -25,15 +25,18 @@ class TextRegressor(RegressorMixin, Adapted):  # type: ignore[misc]
     task_type: ClassVar = "regression"
     metric: ClassVar = "r2"
 
-    def fit(self, texts: Sequence[str], y: Sequence[float]) -> TextRegressor:
-        """Fine-tune on N texts with their numbers. Raises ``DataError`` for other inputs."""
+    def fit(self, texts: Sequence[str], y: Sequence[float], *, groups: Sequence[Any] | None = None) -> TextRegressor:
+        """Fine-tune on N texts with their numbers. Raises ``DataError`` for other inputs.
+
+        Texts of one of the ``groups`` (N,), such as those of an author, are on one side of the internal validation split.
+        """
         texts, numbers = as_texts(texts), np.asarray(y, dtype=np.float64)
         if numbers.ndim != 1 or not np.isfinite(numbers).all():
             raise DataError(
                 f"targets must be one finite number per text, but have the shape {numbers.shape} or contain NaN or infinity"
             )
         one_each(texts, numbers, "numbers")
-        self._learn(Split(tuple(texts), numbers), ())
+        self._learn(Split(tuple(texts), numbers, as_groups(texts, groups)), ())
         return self
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:

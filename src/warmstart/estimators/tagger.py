@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from warmstart.data.task import Split
 from warmstart.errors import DataError
 from warmstart.estimators.adapted import Adapted
-from warmstart.estimators.texts import as_words, one_each
+from warmstart.estimators.texts import as_groups, as_words, one_each
 from warmstart.tasks.predict import predict
 
 
@@ -24,8 +24,13 @@ class TokenTagger(Adapted):
     task_type: ClassVar = "tagging"
     metric: ClassVar = "accuracy"
 
-    def fit(self, texts: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> TokenTagger:
-        """Fine-tune on N texts with a tag for each of their words. Raises ``DataError`` if their numbers differ."""
+    def fit(
+        self, texts: Sequence[Sequence[str]], y: Sequence[Sequence[str]], *, groups: Sequence[Any] | None = None
+    ) -> TokenTagger:
+        """Fine-tune on N texts with a tag for each of their words. Raises ``DataError`` if their numbers differ.
+
+        Texts of one of the ``groups`` (N,), such as those of an author, are on one side of the internal validation split.
+        """
         words = as_words(texts)
         one_each(words, y, "lists of tags")
         for row, tags in zip(words, y, strict=True):
@@ -36,7 +41,7 @@ class TokenTagger(Adapted):
             raise DataError(f"there must be at least two tags, but every tag is {self.classes_[0]!r}")
         targets = np.empty(len(words), dtype=object)
         targets[:] = [np.searchsorted(self.classes_, [str(tag) for tag in tags]) for tags in y]
-        self._learn(Split(tuple(words), targets), tuple(str(tag) for tag in self.classes_))
+        self._learn(Split(tuple(words), targets, as_groups(words, groups)), tuple(str(tag) for tag in self.classes_))
         return self
 
     def predict(self, texts: Sequence[Sequence[str]]) -> list[list[str | None]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,14 @@ def as_words(texts: Any) -> list[tuple[str, ...]]:
         if isinstance(words, str | bytes) or not len(words) or not all(isinstance(word, str) for word in words):
             raise DataError(f"every text must be a list of words, but one is {words!r}; split it first")
     return [tuple(map(str, words)) for words in texts]
+
+
+def as_groups(texts: Sized, groups: Sequence[Any] | None) -> np.ndarray | None:
+    """(N,) the group of each text as a string; raises ``DataError`` unless there is one for each text. None stays None."""
+    if groups is None:
+        return None
+    one_each(texts, groups, "groups")
+    return np.array([str(group) for group in groups])
 
 
 def as_bundle(backbone: str | Path | Bundle) -> Bundle:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.backbone.backbone import Backbone
-from warmstart.data.splits import stratified_split
+from warmstart.data.splits import calibration_split
 from warmstart.device import pick_device
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
@@ -108,8 +108,8 @@ def predict_answers(model: Model, tokenizer: Tokenizer, split: AnsweredQuestions
 def split_calibration_questions(task: AnswerTask, fraction: float) -> tuple[AnswerTask, AnsweredQuestions]:
     """The task without a random fraction of its validation questions, and those questions; they are the same for every seed.
 
-    They choose neither weights nor seed, so a threshold found on them gives a guarantee. Raises ``DataError`` if either part would
-    be empty.
+    They choose neither weights nor seed, so a threshold found on them gives a guarantee; of a group, a single question serves.
+    Raises ``DataError`` if either part would be empty.
     """
-    kept, calibration = stratified_split(np.zeros(len(task.validation), dtype=np.int64), fraction, 0)
+    kept, calibration = calibration_split(len(task.validation), task.validation.groups, fraction)
     return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from warmstart.data.splits import stratified_split
+from warmstart.data.splits import calibration_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
@@ -25,7 +25,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 def split_calibration_texts(task: Task, fraction: float) -> tuple[Task, Split | None]:
     """The task without a random fraction of its validation texts, and those texts; they are the same for every seed.
 
-    They are drawn without regard to labels: a bound on the error rate holds for a simple random sample only.
+    Where texts come in groups, whole ones, of which a single text serves: see ``calibration_split``.
     """
     if not fraction:
         return task, None
@@ -33,7 +33,7 @@ def split_calibration_texts(task: Task, fraction: float) -> tuple[Task, Split | 
         raise ConfigError(
             f"--calibration-fraction needs a task with one label per text, but '{task.name}' is a {task.type} task; remove it"
         )
-    kept, calibration = stratified_split(np.zeros_like(task.validation.labels), fraction, 0)
+    kept, calibration = calibration_split(len(task.validation), task.validation.groups, fraction)
     return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)
 
 

@@ -24,7 +24,9 @@ import torch
 
 from warmstart.data.batches import length_buckets
 from warmstart.data.encode import padded
-from warmstart.data.splits import held_out_count
+from warmstart.data.source import Source
+from warmstart.data.splits import grouped_split, held_out_count
+from warmstart.data.task import independent_units
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.sampling import GenerateConfig
@@ -32,7 +34,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.abstention import Threshold, find_threshold
-from warmstart.tasks.load import read_sources, read_spec
+from warmstart.tasks.load import read_groups, read_sources, read_spec
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch
 
@@ -43,13 +45,29 @@ class AnsweredQuestions:
 
     questions: tuple[str, ...]
     answers: tuple[str, ...]
+    groups: np.ndarray | None = None
+    """(N,) which questions belong together, as strings; None if every question stands alone"""
+
+    @property
+    def units(self) -> np.ndarray:
+        """(N,) int64 what is independent of each other: questions, of which copies and those of one group are the same unit."""
+        return independent_units(self.questions, self.groups)
 
     def __len__(self) -> int:
         return len(self.questions)
 
     def take(self, indices: np.ndarray) -> AnsweredQuestions:
         """The questions at ``indices``, in this order, with their answers."""
-        return AnsweredQuestions(tuple(self.questions[i] for i in indices), tuple(self.answers[i] for i in indices))
+        groups = None if self.groups is None else self.groups[indices]
+        return AnsweredQuestions(tuple(self.questions[i] for i in indices), tuple(self.answers[i] for i in indices), groups)
+
+    def hold_out(self, count: int, seed: int, name: str) -> tuple[AnsweredQuestions, AnsweredQuestions]:
+        """The kept and about ``count`` held-out questions, at random; those of a group are on one side."""
+        if self.groups is None:
+            order = rng(seed, "answers", name).permutation(len(self))
+            return self.take(np.sort(order[count:])), self.take(np.sort(order[:count]))
+        kept, held_out = grouped_split(np.zeros(len(self), dtype=np.int64), self.groups, count, seed)
+        return self.take(kept), self.take(held_out)
 
 
 @dataclass(frozen=True)
@@ -71,18 +89,21 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
     if spec.labels or spec.limit:
         raise ConfigError(f"{file}: 'labels' and 'limit' do not apply to generated answers; remove them")
     try:
-        train = AnsweredQuestions(*map(tuple, read_sources(spec.train, file.parent)))
+        train = _read_questions(spec.train, file.parent, "")
         given, splits = len(train), {}
         for name, wanted in (("test", spec.test), ("validation", spec.validation)):
             if isinstance(wanted, tuple):
-                splits[name] = AnsweredQuestions(*map(tuple, read_sources(wanted, file.parent)))
+                splits[name] = _read_questions(wanted, file.parent, f"{name}:")
             else:
-                order = rng(seed, "answers", name).permutation(len(train))
-                count = held_out_count(given, wanted)
-                splits[name], train = train.take(np.sort(order[:count])), train.take(np.sort(order[count:]))
+                train, splits[name] = train.hold_out(held_out_count(given, wanted), seed, name)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     return AnswerTask(spec.name, train, splits["validation"], splits["test"])
+
+
+def _read_questions(sources: Sequence[Source], folder: Path, prefix: str) -> AnsweredQuestions:
+    questions, answers = read_sources(sources, folder)
+    return AnsweredQuestions(tuple(questions), tuple(answers), read_groups(sources, folder, len(questions), prefix))
 
 
 # ---------------------------------------------------------------------------------------------------- training

@@ -39,8 +39,8 @@ from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
 from warmstart.run import open_run, provenance
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
-from warmstart.stats.resampling import resample_classification
 from warmstart.tasks.answers import AnswerTask, load_answer_task
 from warmstart.training.config import TrainConfig
 
@@ -106,10 +106,12 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> 
     rows = []
     for name, results in runs.items():
         seconds = float(np.mean([run.training.seconds for run in results]))
-        rows.append(replace(_row(name, [run.test.correct for run in results]), seconds=seconds, trainable=trainable))
+        rows.append(
+            replace(_row(name, [run.test.correct for run in results], task.test.units), seconds=seconds, trainable=trainable)
+        )
     (most_common, _), *_ = Counter(task.train.answers).most_common(1)
     always = np.array([right == most_common for right in task.test.answers])
-    rows.append(replace(_row(MOST_COMMON, [always]), note=f"always {most_common}"))
+    rows.append(replace(_row(MOST_COMMON, [always], task.test.units), note=f"always {most_common}"))
     best = best_run(runs)
     held_out = predict_answers(best.model.to(pick_device()), bundle.tokenizer, calibration_questions, best.max_answer_tokens)
     best.model.cpu()
@@ -137,10 +139,10 @@ def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig)
     return Bundle(best.model, origin.tokenizer, history=(*origin.history, record))
 
 
-def _row(name: str, correct: Sequence[np.ndarray]) -> MethodResult:
-    """The fraction of correct answers, also on resamples of the questions; ``correct`` (N,) of each run."""
-    resampled = [resample_classification("accuracy", np.ones(len(run), dtype=np.int64), run.astype(np.int64), 2) for run in correct]
-    return MethodResult(name, tuple(float(run.mean()) for run in correct), resampled=np.array(resampled))
+def _row(name: str, correct: Sequence[np.ndarray], units: np.ndarray) -> MethodResult:
+    """The fraction of correct answers, also on resamples of the questions or ``units`` (N,); ``correct`` (N,) of each run."""
+    found = MethodScores.from_texts(name, np.array(correct, dtype=float), units)
+    return MethodResult(name, found.scores, resampled=found.resampled)
 
 
 def _run(name: str, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int) -> AnswerRun:
