@@ -57,6 +57,14 @@ def test_what_cannot_be_planned_is_refused(flags: list[str], pilot: Path, capsys
     assert flags[0].removeprefix("--") in capsys.readouterr().err
 
 
+def test_a_task_alone_is_answered_with_the_pilot_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its variances cannot be guessed: the error is the command of a small race."""
+    assert main(["plan", str(tmp_path / "task.yaml"), "--see", "2"]) == 2
+    said = capsys.readouterr().err
+    assert f"warmstart race {tmp_path / 'task.yaml'} --backbones BACKBONE" in said
+    assert "--seeds 3" in said
+
+
 @pytest.mark.slow
 def test_a_pilot_needs_seeds_and_trials(pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One seed says nothing about seeds; another folder is no pilot."""

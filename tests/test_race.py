@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from warmstart.commands.curve.result import list_sizes
 from warmstart.commands.race.command import race
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.estimate import RunCost
 from warmstart.model.files import save
 from warmstart.stats.formatting import file_size
 from warmstart.sweep import execution
+from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.methods import learning_rates_for
 from warmstart.sweep.ranking import choose_learning_rate, rank_method
 from warmstart.sweep.store import SweepContext, find_result, result_file
@@ -68,6 +71,36 @@ def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     assert len(saved["against_best"]) == 6
     assert {name: len(table) for name, table in found.tables.items()} == {"methods": 7, "differences": 6}
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
+
+
+def test_an_estimate_runs_and_writes_nothing(place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """``--estimate`` counts the trials that the race then runs, prints minutes and memory, and stops."""
+    config = race_config(place, labels=40)
+    (found,) = race(config.model_copy(update={"estimate": True}))
+    assert counted == []
+    assert not (place / "race").exists()
+    assert found.planned.total() == 3 * 2 + 2 * (2 + 1) + 2 * (4 + 1)
+    assert found.seconds > 0
+    assert found.memory > 4 * 4 * 1000
+    assert "Estimate: 22 trials take about" in " ".join(capsys.readouterr().err.split())
+    assert curve(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
+    assert not (place / "curve").exists()
+
+
+def test_the_time_left_follows_the_trials_that_ran() -> None:
+    """Before any trial the cost model speaks; then a method's own seconds, and the model corrected by how wrong it was."""
+    fast, slow = (Method(name=name, family="adapted", backbone="lm", scheme=name) for name in ("probe", "full"))
+    trials = [Trial(method=method, seed=seed) for method in (fast, slow) for seed in (0, 1)]
+    places = [(method.id_over_tasks, None) for method in (fast, slow)]
+    costs = {places[0]: RunCost(1.0, 4.0, 10.0), places[1]: RunCost(10.0, 0.0, 30.0)}
+    estimate = SweepEstimate(costs, Counter(places * 2), 4.0, 1)
+    assert (estimate.seconds, estimate.memory) == (26.0, 30.0)
+    result = TrialResult(score=0.5, resampled=(), seconds=5.0, seconds_saved=3.0, validation=0.5)
+    estimate.finish(trials[0], result)
+    assert estimate.left == "about 42 seconds left", "2 of the probe's own, and twice what was expected of the rest"
+    estimate.skip(trials[1])
+    estimate.finish(trials[2], replace(result, seconds=9.0, seconds_saved=0.0))
+    assert estimate.left == "about 9 seconds left"
 
 
 def test_a_race_over_several_tasks(place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,6 +103,12 @@ class PlanResult:
 def plan(config: PlanConfig) -> PlanResult:
     """Read the pilot, print the plan; the ``plan`` command. Nothing is trained."""
     folder = Path(config.pilot)
+    if folder.suffix in (".yaml", ".yml") or (folder / "task.yaml").is_file():
+        raise DataError(
+            f"a plan needs the variances of a small race, not a task alone; run this pilot, then plan from its folder:\n"
+            f"warmstart race {folder} --backbones BACKBONE --schemes full --learning-rates 5e-4 --seeds 3 --out runs/pilot\n"
+            f"warmstart plan runs/pilot --see {config.see:g}"
+        )
     if not (folder / "race.json").is_file():
         raise DataError(f"{folder} must be the folder of a race on one task, but has no race.json; run `warmstart race` first")
     race = json.loads((folder / "race.json").read_text(encoding="utf-8"))

@@ -99,8 +99,8 @@ def fine_tune(
     if scheme.language_weight:
         require_language_head(language).attach(model)
     groups = apply_scheme(model, scheme, seed)
-    inputs = _inputs(model, encoded, config, scheme, (seed, language))
-    steps, settings = _length(encoded, config.train, scheme)
+    inputs = training_inputs(model, encoded, config, scheme, (seed, language))
+    steps, settings = run_length(encoded, config.train, scheme)
     early_stopping = EarlyStopping(model, config.keep, config.patience, scheme.unfreezing.complete_at(model.backbone.config.depth))
 
     def validate() -> dict[str, Any]:
@@ -139,7 +139,7 @@ def fine_tune(
     )
 
 
-def _inputs(
+def training_inputs(
     model: Model, encoded: EncodedTask, config: FineTuneConfig, scheme: Scheme, rest: tuple[int, LanguageTask | None]
 ) -> TrainingInputs:
     """The run's inputs; from cached features if the scheme keeps them the same. ``rest`` is (seed, language)."""
@@ -152,7 +152,7 @@ def _inputs(
     return inputs
 
 
-def _length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
+def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
     """The number of steps, and the settings of the loop.
 
     If no budget is named, it is ten epochs, but at least 200 steps: few texts need many passes (Mosbach et al. 2021). If no

@@ -74,6 +74,13 @@ def model_name(path: str) -> str:
     return folder.parent.name if folder.name == "bundle" else folder.name
 
 
+def time_span(seconds: float) -> str:
+    """Seconds for people: ``time_span(95)`` -> ``"1.6 minutes"``; less than 90 are seconds, from 90 minutes on hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} second{'' if round(seconds) == 1 else 's'}"
+    return f"{seconds / 60:.1f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
 def file_size(size: float) -> str:
     """Bytes for people: ``file_size(1_290_000)`` -> ``"1.3 MB"``."""
     for unit in ("B", "KB", "MB"):

@@ -29,6 +29,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.model import swap_head
 from warmstart.stats.formatting import percent
+from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import diverged_at
 from warmstart.sweep.store import SweepContext, find_result, save_result, trial_settings
 from warmstart.sweep.trial import Method, Trial, TrialResult
@@ -41,16 +42,19 @@ _ONE_AT_A_TIME = threading.Lock()
 """torch's generator belongs to the process: of workers that are threads, one runs at a time"""
 
 
-def run_trials(trials: Sequence[Trial], context: SweepContext, jobs: int) -> dict[Trial, TrialResult]:
-    """The results of the trials; those that the time did not allow are missing."""
+def run_trials(trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate) -> dict[Trial, TrialResult]:
+    """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took."""
     results = {trial: found for trial in trials if (found := find_result(trial, context))}
+    for trial in results:
+        estimate.skip(trial)
     todo = [trial for trial in trials if trial not in results]
     if results:
         console.print(f"{len(results)} of {len(trials)} trials are done already")
-    for number, (trial, result) in enumerate(_spread(todo, context, jobs), 1):
+    for number, (trial, result) in enumerate(_spread(todo, context, estimate.jobs), 1):
         if result is not None:
             results[trial] = result
-            console.print(f"{number} of {len(todo)}: {trial}: {_outcome(result)}")
+            estimate.finish(trial, result)
+            console.print(f"{number} of {len(todo)}: {trial}: {_outcome(result)}; {estimate.left}")
     return results
 
 
@@ -126,7 +130,7 @@ def _diverged(trial: Trial, context: SweepContext) -> TrialResult:
 
 
 def _fine_tune(trial: Trial, context: SweepContext) -> TrialResult:
-    bundle, shared, encoded = _prepared(trial, context)
+    bundle, shared, encoded = prepared(trial, context)
     encoded = encoded.sample(trial.labels, trial.seed) if trial.labels else encoded
     config, features = trial_settings(trial, context), encoded.features
     with track_peak_memory(pick_device()) as peak:
@@ -182,7 +186,8 @@ def _read_task(context: SweepContext, split_seed: int | None) -> Task:
     return task if split_seed is None else context.without_leaks(resplit(given, split_seed))
 
 
-def _prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
+def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
+    """The bundle of a trial, the one that all tasks share, and the texts as they read them; kept in this process."""
     method, split_seed = trial.method, trial.seed if trial.resample else None
     return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, split_seed, context)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -26,7 +27,8 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.run import open_run, save_settings
-from warmstart.sweep.execution import run_trials
+from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
+from warmstart.sweep.execution import prepared, run_trials
 from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, choose_learning_rate, rank, validation_scores
 from warmstart.sweep.store import TRIALS, SweepContext
@@ -73,6 +75,8 @@ class SweepConfig(Config):
     """the first seed"""
     budget: Annotated[str, AfterValidator(duration)] | None = None
     """time for all trials, such as 30m; the same command runs the rest later"""
+    estimate: bool = False
+    """print how long the trials will take and how much memory, and stop"""
     jobs: int = Field(1, gt=0)
     """trials at once; each gets its share of the cores"""
     scratch: Advanced[bool] = True
@@ -83,9 +87,9 @@ class SweepConfig(Config):
     """drop these, and texts that are nearly the same as one of validation or test"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
 
-    def fewest_labels(self) -> int | None:
-        """The smallest number of labelled texts that a trial gets; None: all."""
-        return None
+    def numbers_of_labels(self) -> tuple[int | None, ...]:
+        """How many labelled texts the trials get, increasing; None: all."""
+        return (None,)
 
     def resamples(self) -> bool:
         """Whether every seed draws its own split of all labelled texts."""
@@ -102,6 +106,7 @@ class Sweep:
     methods: tuple[Method, ...]
     context: SweepContext
     folder: Path
+    estimate: SweepEstimate
 
     def rank(self, runs: SweepRuns) -> Ranking:
         """All methods, best first."""
@@ -116,6 +121,24 @@ class Sweep:
 def open_sweep(config: SweepConfig) -> Sweep:
     """Read, audit and check all that the trials need, and open the folder. Only ``dapt`` trains anything yet."""
     started = time.time()
+    task, methods = _task_and_methods(config)
+    folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED)))
+    save_settings(folder, config)
+    estimate = _estimate(config, task, methods)
+    labels = config.numbers_of_labels()[0]
+    methods = [with_continued_backbone(one, task, config.tune, folder, seed=config.seed, labels=labels) for one in methods]
+    context = _context(config, task)
+    if config.budget:
+        context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
+    return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate)
+
+
+def estimate_only(config: SweepConfig) -> SweepEstimate:
+    """What the trials will cost, printed; nothing is written."""
+    return _estimate(config, *_task_and_methods(config))
+
+
+def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
     _refuse_single_values(config.tune)
     if config.resamples() and any(make_scheme(scheme).continued_pretraining for scheme in config.schemes):
         raise ConfigError(
@@ -125,17 +148,38 @@ def open_sweep(config: SweepConfig) -> Sweep:
     task = load_task(config.task)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
-    methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
-    folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED)))
-    save_settings(folder, config)
-    labels = config.fewest_labels()
-    methods = [with_continued_backbone(one, task, config.tune, folder, seed=config.seed, labels=labels) for one in methods]
-    context = SweepContext.of(
-        task, config.task, folder, config.tune, drop_leaks=config.drop_leaks, drop_near_leaks=config.drop_near_leaks
-    )
-    if config.budget:
-        context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder)
+    return task, list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
+
+
+def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method]) -> SweepEstimate:
+    """What the trials will cost, printed."""
+    trials = [trial for labels in config.numbers_of_labels() for trial in _planned(config, methods, labels)]
+    context = _context(config, task)
+    estimate = estimate_sweep(trials, config.tune, config.jobs, lambda trial: prepared(trial, context)[::2])
+    console.print(estimate.sentence, markup=False)
+    return estimate
+
+
+def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:
+    """The search, then a trial of each further seed, whose learning rate is not known yet."""
+    search = _search(config, methods, labels)
+    seeds, firsts = range(config.seed + 1, config.seed + config.seeds), {trial.method: trial for trial in search}
+    rest = [one.model_copy(update={"seed": seed}) for seed in seeds for one in firsts.values() if not one.same_for_every_seed]
+    return [*search, *rest]
+
+
+def _search(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:
+    """Every learning rate of every method, with the first seed."""
+    return [
+        Trial(method=method, seed=config.seed, learning_rate=rate, labels=labels, resample=config.resamples())
+        for method in methods
+        for rate in learning_rates_for(method, config.learning_rates, config.tune.train.learning_rate)
+    ]
+
+
+def _context(config: SweepConfig, task: Task) -> SweepContext:
+    leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
+    return SweepContext.of(task, config.task, Path(config.out), config.tune, **leaks)
 
 
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
@@ -144,12 +188,8 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     So all methods have the same number of seeds whenever the budget runs out.
     """
     config, first = sweep.config, sweep.config.seed
-    search = [
-        Trial(method=method, seed=first, learning_rate=rate, labels=labels, resample=config.resamples())
-        for method in sweep.methods
-        for rate in learning_rates_for(method, config.learning_rates, sweep.default_rate)
-    ]
-    results = run_trials(search, sweep.context, config.jobs)
+    search = _search(config, sweep.methods, labels)
+    results = run_trials(search, sweep.context, sweep.estimate)
     rest = list[Trial]()
     for seed in range(first + 1, first + config.seeds):
         for method in sweep.methods:
@@ -159,7 +199,7 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
             if tried := validation_scores(own, results):
                 rate = choose_learning_rate(tried, sweep.default_rate)
                 rest.append(own[0].model_copy(update={"seed": seed, "learning_rate": rate}))
-    return SweepRuns((*search, *rest), results | run_trials(rest, sweep.context, config.jobs))
+    return SweepRuns((*search, *rest), results | run_trials(rest, sweep.context, sweep.estimate))
 
 
 def _audit(task: Task, backbones: tuple[str, ...]) -> Audit:

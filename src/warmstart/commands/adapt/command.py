@@ -23,6 +23,7 @@ from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.estimate import Estimator, cost_sentence
 from warmstart.finetuning.finetune import FineTuneResult, check_scheme, fine_tune, head_config_for, task_model
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
@@ -107,6 +108,12 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, labels: int
         console.print(line, markup=False)
     # from scratch, all of the backbone must train: a frozen one would stay random
     settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
+    if len(seeds) > 1:
+        estimator = Estimator(bundle, encoded[config.seed], config.tune)
+        costs = [estimator.run_cost(tune.scheme) for tune in settings.values()]
+        seconds = sum(cost.once + cost.seconds * len(seeds) for cost in costs)
+        sentence = cost_sentence(f"{len(costs) * len(seeds)} runs", seconds, max(cost.memory for cost in costs))
+        console.print(sentence, markup=False)
     runs = {name: tuple(_run(name, bundle, encoded[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
     rows = [_trained_row(name, results, task) for name, results in runs.items()]
     baselines = _baselines(task, list(encoded.values()) if labels else [full]) if config.baselines else {}

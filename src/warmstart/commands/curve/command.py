@@ -18,9 +18,10 @@ from warmstart.console import console, print_table
 from warmstart.data.task import subsample
 from warmstart.errors import ConfigError, DataError
 from warmstart.storage import atomic_write
+from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
 from warmstart.sweep.store import write_runs_table
-from warmstart.sweep.sweep import SchemeName, SweepConfig, open_sweep, run_sweep
+from warmstart.sweep.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_sweep
 
 
 def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:
@@ -42,13 +43,15 @@ class CurveConfig(SweepConfig):
     target: Advanced[float | None] = Field(None, gt=0, lt=1)
     """a score to reach; default: half the error of the best method at the largest number of labels"""
 
-    def fewest_labels(self) -> int | None:
-        """The smallest number of labelled texts."""
-        return self.labels[0]
+    def numbers_of_labels(self) -> tuple[int | None, ...]:
+        """The numbers of labelled texts."""
+        return self.labels
 
 
-def curve(config: CurveConfig) -> CurveResult:
+def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
     """Run the trials that have no result yet, compare the methods at each size, write the report; the ``curve`` command."""
+    if config.estimate:
+        return estimate_only(config)
     sweep = open_sweep(config)
     task = sweep.task
     for labels in (config.labels[0], config.labels[-1]):

@@ -25,8 +25,9 @@ from warmstart.data.task import subsample
 from warmstart.errors import DataError, ModelError
 from warmstart.run import open_run, save_settings
 from warmstart.storage import atomic_write
+from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.store import write_runs_table
-from warmstart.sweep.sweep import SchemeName, SweepConfig, duration_seconds, open_sweep, run_sweep
+from warmstart.sweep.sweep import SchemeName, SweepConfig, duration_seconds, estimate_only, open_sweep, run_sweep
 from warmstart.tasks.load import load_named_tasks
 
 ALWAYS_RUN = ("probe", "scalar-mix")
@@ -48,17 +49,19 @@ class RaceConfig(SweepConfig):
     resample: bool = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
 
-    def fewest_labels(self) -> int | None:
+    def numbers_of_labels(self) -> tuple[int | None, ...]:
         """The number of labelled texts."""
-        return self.labels
+        return (self.labels,)
 
     def resamples(self) -> bool:
         """As the setting says."""
         return self.resample
 
 
-def race(config: RaceConfig) -> RaceResult | TasksRaceResult:
+def race(config: RaceConfig) -> RaceResult | TasksRaceResult | list[SweepEstimate]:
     """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command."""
+    if config.estimate:
+        return [estimate_only(_with_frozen(config, task)) for task in (config.task, *config.more_tasks)]
     return _race_tasks(config) if config.more_tasks else race_task(config)
 
 
@@ -86,9 +89,14 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
     return result
 
 
+def _with_frozen(config: RaceConfig, task: str) -> RaceConfig:
+    """The same for one task, with the schemes that always run."""
+    return config.model_copy(update={"task": task, "schemes": (*ALWAYS_RUN, *config.schemes)})
+
+
 def race_task(config: RaceConfig) -> RaceResult:
     """The race on one task."""
-    sweep = open_sweep(config.model_copy(update={"schemes": (*ALWAYS_RUN, *config.schemes)}))
+    sweep = open_sweep(_with_frozen(config, config.task))
     task = sweep.task
     labels = len(subsample(task, config.labels, config.seed).train) if config.labels else len(task.train)
     runs = run_sweep(sweep, config.labels)

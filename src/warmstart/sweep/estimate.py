@@ -1,0 +1,97 @@
+"""What a sweep will cost, before it starts: minutes and memory; and the time that is left while it runs.
+
+Baselines, continued pretraining and the resampling of scores are not in the estimate, because the cost model has no FLOPs of these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.estimate import Estimator, RunCost, cost_sentence
+from warmstart.model.bundle import Bundle
+from warmstart.stats.formatting import time_span
+from warmstart.sweep.trial import Trial, TrialResult
+
+Place = tuple[str, int | None]
+"""a method, by what identifies it before and after continued pretraining, and a number of labels"""
+
+
+def _place(trial: Trial) -> Place:
+    return trial.method.id_over_tasks, trial.labels
+
+
+@dataclass
+class SweepEstimate:
+    """The expected cost of a sweep, refined as trials finish."""
+
+    costs: Mapping[Place, RunCost]
+    """of one trial of every trained method"""
+    planned: Counter[Place]
+    """how many trials there will be"""
+    once: float
+    """seconds of reading the texts with the frozen backbones"""
+    jobs: int
+    finished: dict[Place, list[float]] = field(default_factory=dict)
+    """the seconds of the trials that have run"""
+
+    @property
+    def seconds(self) -> float:
+        """Of all trials that are planned and have not run."""
+        return self._left() + (0.0 if self.finished else self.once)
+
+    @property
+    def memory(self) -> float:
+        """Peak bytes of all jobs together, on top of the program and the texts."""
+        return self.jobs * max((cost.memory for cost in self.costs.values()), default=0.0)
+
+    @property
+    def sentence(self) -> str:
+        """Trials, minutes and memory, as a complete sentence."""
+        jobs = f" with {self.jobs} jobs" if self.jobs > 1 else ""
+        return cost_sentence(f"{self.planned.total():,} trials{jobs}", self.seconds, self.memory)
+
+    def skip(self, trial: Trial) -> None:
+        """A trial has a result from before."""
+        self.planned[_place(trial)] -= 1
+
+    def finish(self, trial: Trial, result: TrialResult) -> None:
+        """A trial has run."""
+        self.skip(trial)
+        self.finished.setdefault(_place(trial), []).append(result.seconds - result.seconds_saved)
+
+    @property
+    def left(self) -> str:
+        """``"about 3.2 minutes left"``."""
+        return f"about {time_span(self._left())} left"
+
+    def _left(self) -> float:
+        """By the mean of a method's own trials; before there is one, by its cost, corrected as those of the others were wrong."""
+        known = {place: sum(times) / len(times) for place, times in self.finished.items()}
+        expected = sum(self.costs[place].seconds * len(times) for place, times in self.finished.items() if place in self.costs)
+        spent = sum(sum(times) for place, times in self.finished.items() if place in self.costs)
+        factor = spent / expected if expected else 1.0
+        costs = {place: cost.seconds * factor for place, cost in self.costs.items()} | known
+        return sum(costs.get(place, 0.0) * max(0, count) for place, count in self.planned.items()) / self.jobs
+
+
+def estimate_sweep(
+    trials: Sequence[Trial], tune: FineTuneConfig, jobs: int, prepare: Callable[[Trial], tuple[Bundle, EncodedTask]]
+) -> SweepEstimate:
+    """The cost of trials, from a few measured steps of each backbone; nothing is written.
+
+    ``prepare`` loads the backbone of a trial, and the texts as it reads them.
+    """
+    estimators, costs, once = dict[str, Estimator](), dict[Place, RunCost](), dict[str, float]()
+    for trial in trials:
+        method, place = trial.method, _place(trial)
+        if method.family == "baseline" or place in costs:
+            continue
+        if method.backbone not in estimators:
+            estimators[method.backbone] = Estimator(*prepare(trial), tune)
+        costs[place] = estimators[method.backbone].run_cost(method.scheme or "full", trial.labels, trial.seed)
+        once[method.backbone] = max(once.get(method.backbone, 0.0), costs[place].once)
+    return SweepEstimate(costs, Counter(map(_place, trials)), sum(once.values()), jobs)
