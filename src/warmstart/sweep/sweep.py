@@ -71,7 +71,7 @@ class SweepConfig(Config):
     times each"""
     seeds: int = Field(5, gt=0)
     """number of seeds; fewer than three give wide intervals"""
-    seed: int = Field(0, ge=0)
+    seed: Advanced[int] = Field(0, ge=0)
     """the first seed"""
     budget: Annotated[str, AfterValidator(duration)] | None = None
     """time for all trials, such as 30m; the same command runs the rest later"""
