@@ -42,6 +42,7 @@ _HOMES = {
     "corrected_p_values": "differences",
     "correlation_q_values": "correlation",
     "detection_power": "power",
+    "difference_to_choice": "differences",
     "distance_from_normal": "goodness_of_fit",
     "expected_calibration_error": "calibration",
     "extrapolate": "extrapolation",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from warmstart.stats.differences import MethodScores as MethodScores
     from warmstart.stats.differences import cheapest_within_noise as cheapest_within_noise
     from warmstart.stats.differences import corrected_p_values as corrected_p_values
+    from warmstart.stats.differences import difference_to_choice as difference_to_choice
     from warmstart.stats.differences import paired_difference as paired_difference
     from warmstart.stats.differences import score_of_choice as score_of_choice
     from warmstart.stats.extrapolation import Backtest as Backtest

@@ -128,12 +128,16 @@ def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
     >>> round(found.mean, 3), found.low > 0, found.p < 0.01
     (0.095, True, True)
     """
+    return _with_both_variances(*_paired(one, other), one.overlap)
+
+
+def _paired(one: MethodScores, other: MethodScores) -> tuple[np.ndarray, np.ndarray]:
+    """``one`` less ``other`` by seed (S,), and on resamples (S, R)."""
     count = max(len(one.scores), len(other.scores))
     assert {len(one.scores), len(other.scores)} <= {1, count}, "the same seeds on both sides, or a method without randomness"
-    scores = np.broadcast_to(one.scores, count) - np.broadcast_to(other.scores, count)
     draws = one.resampled.shape[1]
     resampled = np.broadcast_to(one.resampled, (count, draws)) - np.broadcast_to(other.resampled, (count, draws))
-    return _with_both_variances(scores, resampled, one.overlap)
+    return np.broadcast_to(one.scores, count) - np.broadcast_to(other.scores, count), resampled
 
 
 def picked(methods: Sequence[MethodScores]) -> MethodScores:
@@ -148,6 +152,28 @@ def picked(methods: Sequence[MethodScores]) -> MethodScores:
     return MethodScores("", scores, resampled, methods[0].overlap)
 
 
+def difference_to_choice(
+    one: MethodScores, best: MethodScores, folds: Sequence[tuple[MethodScores, MethodScores]], doubt: float
+) -> Difference:
+    """``one`` less ``best``, which was chosen on the same S seeds: mean over folds, each a method and the choice without seed s.
+
+    The luck of the chosen method counts against all others, so each fold is scored on the seed that did not choose. Where the
+    fold's choice is ``one`` itself, ``best`` takes its place in the comparison. Then the mean over all methods has no bias.
+
+    The variance is that of ``one`` less ``best``, with 1 / S + ``doubt`` / (S - 1) for 1 / S over seeds: a fixed pair if the choice
+    is certain (0), the scores of a choice that shares its seeds (Nadeau and Bengio 2003, equation 10) if it is not (1).
+
+    Simulation: tests/test_choice.py: ``test_differences_to_the_choice_are_not_flattered``.
+
+    >>> one, best = (MethodScores("", scores, np.zeros((2, 2))) for scores in ((0.7, 0.8), (0.8, 0.7)))
+    >>> round(difference_to_choice(one, best, [(one, best), (best, one)], doubt=1.0).mean, 2)
+    -0.1
+    """
+    ones, others = zip(*folds, strict=True)
+    mean = float(np.mean(picked(ones).scores) - np.mean(picked(others).scores))
+    return _around(mean, _of_choice(*_paired(one, best), best.overlap, doubt))
+
+
 def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
     """Mean and 95% interval over seeds and texts of S choices: seed s scores ``methods[s]``, which was chosen on the other seeds.
 
@@ -159,11 +185,16 @@ def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
     >>> round(score_of_choice([same, same]).mean, 2)
     0.75
     """
-    found, count = picked(methods), len(methods)
-    noise = Noise.of(np.array(found.scores), found.resampled, found.overlap)
-    noise = replace(noise, of_seeds=noise.of_seeds + float(np.var(found.scores, ddof=1)) / (count - 1))
-    mean, half = float(np.mean(found.scores)), noise.half_width()
-    return Interval(mean, mean - half, mean + half, float(noise.error), count)
+    scores = picked(methods)
+    values = np.array(scores.scores)
+    found = _around(float(values.mean()), _of_choice(values, scores.resampled, scores.overlap))
+    return Interval(found.mean, found.low, found.high, found.error, len(methods))
+
+
+def _of_choice(values: np.ndarray, resampled: np.ndarray, overlap: float | None, doubt: float = 1.0) -> Noise:
+    """The noise of a mean over S seeds, each of which scores what the others choose."""
+    noise = Noise.of(values, resampled, overlap)
+    return replace(noise, of_seeds=noise.of_seeds + doubt * float(values.var(ddof=1)) / (len(values) - 1))
 
 
 def _with_both_variances(values: np.ndarray, resampled: np.ndarray, overlap: float | None) -> Difference:
@@ -171,7 +202,11 @@ def _with_both_variances(values: np.ndarray, resampled: np.ndarray, overlap: flo
 
     One seed says nothing about seeds: the uncertainty is then that of the texts alone.
     """
-    noise, mean = Noise.of(values, resampled, overlap), float(values.mean())
+    return _around(float(values.mean()), Noise.of(values, resampled, overlap))
+
+
+def _around(mean: float, noise: Noise) -> Difference:
+    """A difference with its noise."""
     half = noise.half_width()
     return Difference(mean, mean - half, mean + half, float(noise.error), float(noise.p(mean)), noise)
 

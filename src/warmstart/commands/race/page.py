@@ -26,6 +26,12 @@ SCORE = "score (95% over seeds and texts)"
 SCORE_OVER_SPLITS = "score (95% over splits and seeds)"
 NOT_IN_TERMINAL = ("over test texts", "new", "note")
 """the columns that do not fit"""
+RULE = (
+    "The recommendation is the cheapest method that falls short of the best by at most one standard error on validation. This rule "
+    "decides and proves nothing: where methods are equal, no cheaper one is that near in about 20% of races. The claim that every "
+    "cheaper method is significantly worse is then made in at most 5%."
+)
+"""simulated in tests/test_choice.py"""
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
     "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
@@ -158,7 +164,7 @@ def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
-    return Section("Ranking", (*findings, explanation), (figure, Table(method_header(result), method_rows(result))))
+    return Section("Ranking", (*findings, RULE, explanation), (figure, Table(method_header(result), method_rows(result))))
 
 
 def _differences_section(result: RaceResult) -> Section:
@@ -172,6 +178,11 @@ def _differences_section(result: RaceResult) -> Section:
         "corrected for the number of methods (Holm 1979)."
         f" Smallest detectable: the true difference that is significant with {percent(POWER, 0)} probability."
     )
+    if result.ranking.seeds > 1:
+        text += (
+            " Being chosen flatters a method's own scores, so each seed compares with the method that is best on the other seeds. "
+            "A difference is not exactly that of the scores in the ranking."
+        )
     rows = [
         (
             row.ranked.name,

@@ -10,8 +10,8 @@ The recommendation (``RaceResult.recommended``) is made on the validation split;
    continued pretraining.
 
 This decides; a claim needs more. "Every cheaper method is significantly worse" is said only if each of them is, on validation (5%
-level). The test score of the best method, and its lead over the recommended one, are cross-fitted: each seed scores the method that
-is best on the other seeds, so that the luck that made the choice is not in the score.
+level). The test score of the best method, and the differences to it, are cross-fitted: each seed scores the method that is best on
+the other seeds, so that the luck that made the choice is not in the score.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from warmstart.stats.differences import (
     MethodScores,
     cheapest_within_noise,
     corrected_p_values,
+    difference_to_choice,
     paired_difference,
-    picked,
     score_of_choice,
 )
 from warmstart.stats.formatting import file_size, p_value, percent, percent_interval, points, points_interval, sentence_case
@@ -79,8 +79,12 @@ class RaceResult:
     @cached_property
     def best(self) -> RankedMethod:
         """The trained method that is best on validation, of those with a complete learning-rate search if there are any."""
+        return max(self._candidates, key=lambda one: one.validation)
+
+    @property
+    def _candidates(self) -> list[RankedMethod]:
         trained = [one for one in self.ranking.methods if one.method.family != "baseline"]
-        return max([one for one in trained if one.search_complete] or trained, key=lambda one: one.validation)
+        return [one for one in trained if one.search_complete] or trained
 
     @property
     def recommended(self) -> RankedMethod:
@@ -120,9 +124,10 @@ class RaceResult:
 
     @cached_property
     def differences(self) -> list[DifferenceToBest]:
-        """Every other method against the best on the test split, paired by seed and text."""
+        """Every other method against the best on the test split, paired by seed and text; not flattered by the choice."""
         others = [one for one in self.ranking.methods if one is not self.best]
-        found = [paired_difference(one.test_scores, self.best.test_scores) for one in others]
+        chosen = [fold.best.method for fold in self._folds]
+        found = [self._against_best(one, [self.best if it == one.method else one for it in chosen]) for one in others]
         return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
 
     @cached_property
@@ -147,10 +152,20 @@ class RaceResult:
     @property
     def gap_of_recommended(self) -> Difference:
         """The test score of the recommended method less that of the best, neither flattered."""
+        return self._against_best(self.recommended, [fold.recommended for fold in self._folds])
+
+    def _against_best(self, one: RankedMethod, in_folds: Sequence[RankedMethod]) -> Difference:
+        """The test score of ``one`` less that of the best, each fold with the method that stands for ``one``."""
         if not self._folds:
-            return paired_difference(self.recommended.test_scores, self.best.test_scores)
-        recommended = picked([self._full(fold.recommended) for fold in self._folds])
-        return paired_difference(recommended, picked([self._full(fold.best) for fold in self._folds]))
+            return paired_difference(one.test_scores, self.best.test_scores)
+        folds = [(self._full(other), self._full(fold.best)) for other, fold in zip(in_folds, self._folds, strict=True)]
+        return difference_to_choice(one.test_scores, self.best.test_scores, folds, self._doubt)
+
+    @cached_property
+    def _doubt(self) -> float:
+        """How uncertain the choice of the best method is: the largest p-value of another that could be it, on validation."""
+        others = [one for one in self._candidates if one is not self.best]
+        return max((paired_difference(one.validation_scores, self.best.validation_scores).p for one in others), default=0.0)
 
     @property
     def cheaper(self) -> list[DifferenceToBest]:
@@ -200,7 +215,8 @@ class RaceResult:
             return "and no method is cheaper"
         if all(row.significant for row in cheaper):
             return "and every cheaper method is significantly worse there (5% level)"
-        return "and every cheaper method falls short by more than one standard error, which is weak evidence"
+        weak = "which is weak evidence: about 20% of races of equal methods end so"
+        return f"and every cheaper method falls short by more than one standard error, {weak}"
 
     def _better_on_test(self) -> list[str]:
         """Methods that are better on the test texts than the best on validation."""
