@@ -156,9 +156,9 @@ def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_lead_over_the_recommended_method_is_not_flattered(seeds: int) -> None:
-    """Where a cheaper method than the best is recommended, of 2, 4 or 8: bias at most 1 point, coverage at least 94%.
+    """Where a cheaper method than the best is recommended: bias at most 1 point, coverage at least 94%.
 
-    The bias is that of equal methods; a true lead is seen too small, because a fold may choose another. Own scores were up to 1.6
+    Both give or take two Monte-Carlo errors, for 2, 4 and 8 methods. The bias is that of equal methods; a true lead is seen too small, because a fold may choose another. Own scores were up to 1.6
     points off. The interval of the cross-fitted scores alone held the truth in 87 to 90% of races with 10 seeds that spread by 4
     points.
     """
@@ -180,7 +180,7 @@ def test_the_lead_over_the_recommended_method_is_not_flattered(seeds: int) -> No
                 )
                 if not lead:
                     assert abs(np.mean(errors)) <= 0.01 + 2 * np.std(errors) / np.sqrt(len(errors))
-                assert np.mean(held) >= 0.94
+                assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
 
 
 @pytest.mark.slow
