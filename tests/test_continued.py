@@ -109,8 +109,27 @@ def test_a_pilot_that_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, 
         assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in result.bundle.model.state_dict().items())
 
 
-def evaluation(stage: str, loss: float, probe: float, error: float) -> StageEvaluation:
-    return StageEvaluation(stage=stage, loss=loss, probe_accuracy=probe, standard_error=error, seconds=1.0)
+def evaluation(stage: str, loss: float, probe: float, error: float, noise: float | None = 0.02) -> StageEvaluation:
+    """``noise`` is half the width of the interval of the change from a loss of 4."""
+    change = None if noise is None else (loss - 4 - noise, loss - 4 + noise)
+    return StageEvaluation(stage=stage, loss=loss, loss_change=change, probe_accuracy=probe, standard_error=error, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "noise", "helps", "sentence"),
+    [
+        (3.95, 0.02, True, "The held-out loss fell from 4.000 to 3.950 nats (95% interval of the change -0.070 to -0.030, over"),
+        (3.8, 0.3, False, "The held-out loss did not change significantly: 4.000 nats before, 3.800 nats after (95% interval"),
+        (3.8, None, False, "less than two held-out documents can be told apart, so its noise is unknown."),
+        (4.2, 0.1, False, "The held-out loss rose from 4.000 to 4.200 nats"),
+    ],
+)
+def test_a_loss_within_noise_decides_nothing(loss: float, noise: float | None, helps: bool, sentence: str) -> None:
+    """Neither the sentence nor the decision takes a change within noise, or of unknown noise, for a fall."""
+    decided, words = decide(evaluation("before", 4.0, 0.8, 0.0), evaluation("pilot", loss, 0.8, 0.01, noise))
+    assert decided == helps
+    assert sentence in words
+    assert words.endswith(f"The {'new' if helps else 'pretrained'} weights are kept.")
 
 
 def test_both_measures_must_agree() -> None:

@@ -23,7 +23,7 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.training.config import TrainConfig
-from warmstart.training.held_out import held_out_metrics
+from warmstart.training.held_out import held_out_loss, held_out_metrics
 from warmstart.training.loop import TrainingJob, train
 
 
@@ -47,6 +47,21 @@ def test_word_perplexity_and_bits_per_byte_are_those_of_the_whole_text(tokenizer
     assert figures["word_perplexity"] == pytest.approx(math.exp(nats / words), rel=1e-4)
     assert figures["bits_per_byte"] == pytest.approx(nats / math.log(2) / sum(len(text.encode()) for text in SENTENCES), rel=1e-4)
     assert figures["unknown_fraction"] == 0
+
+
+@pytest.mark.parametrize("name", list(OBJECTIVES))
+@pytest.mark.parametrize("rows", ["packed", "documents"])
+def test_the_loss_by_document_is_the_loss(name: str, rows: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Over all documents it is the mean over views of the loss of the whole text; each document with a row has its part."""
+    objective = ObjectiveConfig.build({"name": name, "rows": rows, "mask_rate": 0.3})
+    model = make_language_model(vocab_size=tokenizer.vocab_size, max_length=16)
+    held = PretrainingRows(corpus_of(SENTENCES, tokenizer, tmp_path), tokenizer.vocabulary(), objective, 16)
+    figures, by_document = held_out_metrics(model, held), held_out_loss(model, held)
+    assert by_document.value == pytest.approx(np.mean([figures[key] for key in figures if key.endswith("loss")]), rel=1e-5)
+    assert by_document.sums.shape == by_document.counts.shape
+    assert 2 <= len(by_document.sums) <= held.store.documents
+    assert not held.documents or len(by_document.sums) == held.store.documents
+    assert (held_out_loss(model, held).sums == by_document.sums).all(), "two readings are paired"
 
 
 @pytest.mark.parametrize(("length", "whole"), [(8, False), (64, True)])

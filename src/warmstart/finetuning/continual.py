@@ -30,7 +30,9 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.registry import Registry
 from warmstart.seeding import derive, rng, seed_torch
-from warmstart.training.held_out import held_out_metrics
+from warmstart.stats.ratios import resampled_ratios
+from warmstart.stats.resampling import resample_counts
+from warmstart.training.held_out import held_out_loss
 from warmstart.types import Batch
 
 HELD_OUT_TOKENS = 40_000
@@ -194,8 +196,8 @@ class PretrainingLoss:
             raise DataError(f"there is no text at {text}; --text must name a file or a folder")
         self.language, self.bundle, self.text = LanguageTask.required(bundle), bundle, text
 
-    def measure(self, model: MultitaskModel) -> float:
-        """Mean nats per target, under the bundle's objective, with the model's backbone."""
+    def measure(self, model: MultitaskModel) -> tuple[float, np.ndarray]:
+        """Mean nats per target, under the bundle's objective, with the model's backbone; and (R,) on resamples of the documents."""
         backbone, origin = model.backbone, self.bundle
         with_head = Model(backbone, origin.model.head, causal=origin.model.causal)
         self.language.attach(with_head)
@@ -206,6 +208,7 @@ class PretrainingLoss:
             rows = PretrainingRows(store, vocabulary, self.language.objective, origin.model.backbone.config.max_length)
             training = backbone.training
             with_head.eval()
-            metrics = held_out_metrics(with_head, rows, HELD_OUT_TOKENS)
+            loss = held_out_loss(with_head, rows, HELD_OUT_TOKENS)
             backbone.train(training)
-        return float(np.mean([value for name, value in metrics.items() if name.endswith("loss")]))
+        weights = resample_counts(len(loss.sums), rng(len(loss.sums), "held-out documents"))
+        return float(loss.value), resampled_ratios(loss.sums, loss.counts, weights)

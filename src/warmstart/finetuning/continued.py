@@ -4,15 +4,17 @@ The text is what the manifest calls unlabelled (their DAPT) and the training tex
 in validation or test are left out and counted. It is read under the objective that trained the model, with its language head.
 
 A pilot, the first part of the run, decides whether to continue. It is judged on a held-out part of the text (the objective's loss)
-and on the validation split (a logistic regression on frozen features). Both must agree: the loss must fall by at least 1%, and the
-probe must not be worse by more than one standard error of the paired difference. At the end the same is decided again. If it does
-not help, the weights are again the pretrained ones, to the bit. The test split is never used.
+and on the validation split (a logistic regression on frozen features). Both must agree: the loss must fall by at least 1%, and
+beyond noise (the 95% interval of its change, over held-out documents, excludes 0); the probe must not be worse by more than one
+standard error of the paired difference. At the end the same is decided again. If it does not help, the weights
+are again the pretrained ones, to the bit. The test split is never used.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,12 +41,14 @@ from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
 from warmstart.model.model import Model, swap_head
-from warmstart.seeding import derive
+from warmstart.seeding import derive, rng
+from warmstart.stats.changes import Change
 from warmstart.stats.formatting import percent, points
 from warmstart.stats.intervals import standard_error
+from warmstart.stats.ratios import ClusteredRatio
 from warmstart.tasks import TASK_TYPES
 from warmstart.training.config import TrainConfig
-from warmstart.training.held_out import held_out_metrics
+from warmstart.training.held_out import held_out_loss
 from warmstart.training.loop import TrainingJob, train
 
 HELD_OUT = 0.05
@@ -128,13 +132,14 @@ def pretraining_texts(task: Task, training: Iterable[Any], excluded: Split | Non
 
 def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
     """Whether continued pretraining helps, and a sentence that says why."""
-    gain = 1 - after.loss / before.loss
-    helps = gain >= MIN_GAIN and after.probe_accuracy >= before.probe_accuracy - after.standard_error
-    change = f"{'fell' if gain >= 0 else 'rose'} by {percent(abs(gain))}"
+    low, high = after.loss_change or (math.nan, math.nan)
+    over = "the held-out documents" if after.loss_change else "less than two held-out documents can be told apart"
+    change = Change(before.loss, after.loss, low, high, over)
+    enough = change.sign < 0 and 1 - after.loss / before.loss >= MIN_GAIN
+    helps = enough and after.probe_accuracy >= before.probe_accuracy - after.standard_error
     return helps, (
-        f"The held-out loss {change} ({before.loss:.3f} to {after.loss:.3f} nats); "
-        f"a probe on frozen features classifies {percent(after.probe_accuracy)} of the validation texts correctly, against "
-        f"{percent(before.probe_accuracy)} before (standard error of the difference: "
+        f"{change.in_nats('The held-out loss')} A probe on frozen features classifies {percent(after.probe_accuracy)} of the "
+        f"validation texts correctly, against {percent(before.probe_accuracy)} before (standard error of the difference: "
         f"{points(after.standard_error).removeprefix('+')}). The {'new' if helps else 'pretrained'} weights are kept."
     )
 
@@ -175,17 +180,21 @@ class _Evaluator:
         self.train, self.validation = task.train.take(np.sort(chosen)), task.validation
         self.first: np.ndarray | None = None
         """whether each validation text was classified correctly at the first evaluation"""
+        self.first_loss: ClusteredRatio | None = None
+        """the held-out loss then"""
 
     def evaluate(self, stage: str, model: Model, seconds: float) -> StageEvaluation:
         """The loss and the probe at one stage."""
         model.eval()
-        metrics = held_out_metrics(model, self.held_out)
-        loss = float(np.mean([value for name, value in metrics.items() if name.endswith("loss")]))
-        correct = self._probe(model)
+        loss, correct = held_out_loss(model, self.held_out), self._probe(model)
         self.first = correct if self.first is None else self.first
+        self.first_loss = self.first_loss or loss
+        change = replace(loss, value=loss.value - self.first_loss.value, sums=loss.sums - self.first_loss.sums)
+        low, high = (float(end) for end in change.interval(rng(0, "held-out documents")))
         return StageEvaluation(
             stage=stage,
-            loss=loss,
+            loss=float(loss.value),
+            loss_change=None if math.isnan(low) else (low, high),
             probe_accuracy=float(correct.mean()),
             standard_error=standard_error(correct - self.first),
             seconds=seconds,

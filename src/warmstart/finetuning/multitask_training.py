@@ -25,6 +25,7 @@ from warmstart.heads.classification import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
+from warmstart.stats.resampling import resample_classification
 from warmstart.stats.scores import ClassificationScores, classification_scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
@@ -115,6 +116,13 @@ class TaskSuite:
         encoded = self.encoded[task]
         probabilities = task_type_of(encoded.task).predict(model.single_task(task), encoded.test, encoded.pad_id)
         return classification_scores(encoded.task.test.labels, probabilities, encoded.task.labels)
+
+    def resampled_test(self, model: MultitaskModel, task: int) -> tuple[float, np.ndarray]:
+        """A task's test score by its metric, and (R,) the same on resamples of the test split."""
+        known, scores = self.encoded[task].task, self.test(model, task)
+        labels, count = known.test.labels, len(known.labels)
+        resampled = resample_classification(known.metric, labels, scores.predicted, count, groups=known.test.units)
+        return scores.score(known.metric), resampled
 
     def validate(self, model: MultitaskModel, tasks: Sequence[int]) -> float:
         """The mean over ``tasks`` of the metric on the validation split."""

@@ -155,6 +155,8 @@ class StageEvaluation(Config):
     """before, pilot, or end"""
     loss: float
     """held-out loss of the objective, in nats"""
+    loss_change: tuple[float, float] | None = None
+    """ends of the 95% interval of its change since before, over held-out documents; None: unknown, or an older version"""
     probe_accuracy: float
     """of a probe on frozen features, on the validation split"""
     standard_error: float

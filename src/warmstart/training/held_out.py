@@ -13,16 +13,22 @@ token, which compare between models that mask the same fraction of the same toke
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from warmstart.data.pretraining_rows import PretrainingRows
+from warmstart.heads.language_modeling import LMHead
 from warmstart.model.inference_weights import inference_weights
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.loss import language_loss
 from warmstart.seeding import rng
+from warmstart.stats.ratios import ClusteredRatio
+from warmstart.types import IGNORE, Batch
 
 BATCH_TOKENS, BATCH_TOKENS_GPU = 2048, 16_384
 """tokens in a batch; a small batch stays in the CPU's cache"""
@@ -33,29 +39,73 @@ def held_out_metrics(model: Model, rows: PretrainingRows, limit: int | None = No
 
     The masks are drawn from a fixed seed, so that the metrics of one model at two times compare.
     """
-    views = OBJECTIVES[rows.objective.name].held_out_configs(rows.objective)
+    views = _views(rows)
     metrics: dict[str, Any] = {}
-    for name, config in views.items():
-        view = PretrainingRows(rows.store, rows.vocabulary, config, rows.length)
+    for name, view in views.items():
         prefix = f"{name} " if len(views) > 1 else ""
         metrics |= {prefix + key: value for key, value in _metrics_of_view(model, view, limit).items()}
     return metrics
 
 
 @torch.inference_mode()
-def _metrics_of_view(model: Model, rows: PretrainingRows, limit: int | None) -> dict[str, float]:
-    """The mean loss per target in nats, and what follows from it."""
+def held_out_loss(model: Model, rows: PretrainingRows, limit: int | None = None) -> ClusteredRatio:
+    """The loss per target in nats, the mean over the views of the objective, by document: a row counts for that in which it begins.
+
+    N is the number of documents in which a row with a target begins. The same rows and masks are read every time, so that the
+    losses of one model at two times are paired: subtract their ``sums``. With several views, the targets of each are weighted so
+    that each view counts alike.
+    """
+    views = _views(rows).values()
+    sums, counts = np.zeros((2, len(views), rows.store.documents))
+    with inference_weights(model):
+        for number, view in enumerate(views):
+            for indices, batch in _batches(model, view, limit):
+                owners = indices if view.documents else np.searchsorted(rows.store.bounds, indices * view.stride, side="right") - 1
+                losses, targets = _row_losses(model, batch)
+                np.add.at(sums[number], owners, losses)
+                np.add.at(counts[number], owners, targets)
+    weights = counts.sum() / len(views) / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    known = counts.sum(axis=0) > 0
+    both = [(weights * part).sum(axis=0)[known] for part in (sums, counts)]
+    return ClusteredRatio(both[0].sum() / both[1].sum(), *both)
+
+
+def _row_losses(model: Model, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """(B,) the summed loss of each row in nats, and (B,) its number of targets."""
+    head, targets = model.head, batch.targets
+    assert isinstance(head, LMHead)
+    assert targets is not None
+    states = model.backbone.forward_batch(batch).last_hidden_state
+    parts = zip(states.split(1), targets.split(1), strict=True)
+    losses = [float(language_loss(state, head.weight, head.bias, target, head.transform)) for state, target in parts]
+    return np.array(losses), (targets != IGNORE).sum(dim=1).cpu().numpy()
+
+
+def _views(rows: PretrainingRows) -> dict[str, PretrainingRows]:
+    """The rows under each view of their objective."""
+    views = OBJECTIVES[rows.objective.name].held_out_configs(rows.objective)
+    return {name: replace(rows, objective=config) for name, config in views.items()}
+
+
+def _batches(model: Model, rows: PretrainingRows, limit: int | None) -> Iterator[tuple[np.ndarray, Batch]]:
+    """The numbers of the rows of each batch, and the batch, on the model's device; the masks are always the same."""
     count = len(rows) if rows.documents else rows.store.rows(rows.stride, ragged=True)
     if limit is not None:
         count = min(count, max(1, limit // rows.length))
     device = next(model.parameters()).device
     size = max(1, (BATCH_TOKENS if device.type == "cpu" else BATCH_TOKENS_GPU) // rows.length)
+    for start in range(0, count, size):
+        indices = np.arange(start, min(count, start + size))
+        yield indices, rows.batch(indices, rng(0, "held out", start), ragged=True).to(device)
+
+
+@torch.inference_mode()
+def _metrics_of_view(model: Model, rows: PretrainingRows, limit: int | None) -> dict[str, float]:
+    """The mean loss per target in nats, and what follows from it."""
     total, targets, has_likelihood = 0.0, 0, OBJECTIVES[rows.objective.name].plain_text
     with inference_weights(model):
-        for start in range(0, count, size):
-            indices = np.arange(start, min(count, start + size))
-            batch = rows.batch(indices, rng(0, "held out", start), ragged=True)
-            total += float(model.loss(batch.to(device)))
+        for _, batch in _batches(model, rows, limit):
+            total += float(model.loss(batch))
             targets += batch.count
             has_likelihood = has_likelihood and batch.causal
     loss = total / max(1, targets)

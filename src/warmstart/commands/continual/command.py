@@ -84,7 +84,7 @@ def run_strategy(
 ) -> tuple[ContinualRun, MultitaskModel]:
     """Learn all tasks with one strategy and one seed, from the pretrained backbone; the run and its model."""
     model, strategy = suite.new_model(seed), STRATEGIES[name](suite, config, seed)
-    scores, seconds = [], 0.0
+    tested, seconds = [], 0.0
     losses = [language.measure(model)] if language else []
     for task in range(len(suite.encoded)):
         output, _ = suite.train(
@@ -96,11 +96,21 @@ def run_strategy(
             penalty=strategy.penalty(model),
         )
         seconds += output.seconds
-        scores.append(tuple(suite.test(model, one).score(suite.encoded[one].task.metric) for one in range(task + 1)))
+        tested.append([suite.resampled_test(model, one) for one in range(task + 1)])
         if language:
             losses.append(language.measure(model))
         strategy.finish_task(model, task)
+    scores = tuple(tuple(score for score, _ in stage) for stage in tested)
     at_end = ", ".join(f"{task} {percent(score)}" for task, score in zip(suite.names, scores[-1], strict=True))
     console.print(f"{name}, seed {seed}: {at_end} at the end, in {seconds:.0f} s", markup=False)
     validation = suite.validate(model, range(len(suite.encoded)))
-    return ContinualRun(seed, tuple(scores), tuple(losses), seconds, validation), model
+    run = ContinualRun(
+        seed,
+        scores,
+        tuple(loss for loss, _ in losses),
+        seconds,
+        validation,
+        tuple(tuple(resampled for _, resampled in stage) for stage in tested),
+        tuple(resampled for _, resampled in losses),
+    )
+    return run, model

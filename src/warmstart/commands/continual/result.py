@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from warmstart.stats.changes import changes_of
 from warmstart.stats.comparison import MethodResult, compare_pairs
-from warmstart.stats.formatting import percent
+from warmstart.stats.differences import MethodScores
 from warmstart.stats.intervals import Interval, t_interval
 
 COMPARED = {"average": "Average over tasks at the end", "after_learning": "Score on each new task"}
@@ -28,6 +29,10 @@ class ContinualRun:
     seconds: float
     validation_score: float
     """mean over all tasks at the end"""
+    resampled: tuple[tuple[np.ndarray, ...], ...]
+    """[k][j]: (R,) the test scores on resamples of the test texts"""
+    resampled_losses: tuple[np.ndarray, ...]
+    """(R,) the language-model losses on resamples of the text's documents"""
 
     @property
     def metrics(self) -> ForgettingMetrics:
@@ -66,27 +71,53 @@ class ContinualResult:
     @property
     def findings(self) -> list[str]:
         """What was forgotten, and what each strategy brings."""
-        findings = [self._forgotten(strategy, task) for strategy in self.runs for task in range(len(self.tasks) - 1)]
+        findings = self._forgotten()
         base, *others = list(self.runs)
         pairs = [(other, name) for other in others for name in COMPARED]
         compared = compare_pairs([(self._method(other, name), self._method(base, name)) for other, name in pairs])
         findings += [f"{COMPARED[name]}: {one.sentence}" for (_, name), one in zip(pairs, compared, strict=True)]
-        for strategy in self.runs:
-            if losses := self.language_losses(strategy):
-                change = f"from {losses[0]:.3f} to {losses[-1]:.3f} nats"
-                findings.append(f"With {_named(strategy)}, the language-model loss went {change}.")
+        if self.language_losses(base):
+            pairs_of_losses = [(self._loss(strategy, -1), self._loss(strategy, 0)) for strategy in self.runs]
+            changes = changes_of(pairs_of_losses, "the text's documents")
+            findings += [
+                change.in_nats(f"With {_named(strategy)}, the language-model loss")
+                for strategy, change in zip(self.runs, changes, strict=True)
+            ]
         return findings
 
-    def _forgotten(self, strategy: str, task: int) -> str:
-        learned, end = self.score(strategy, task, task).mean, self.score(strategy, len(self.tasks) - 1, task).mean
-        if learned == end:
-            change = f"stayed at {percent(end)}"
-        else:
-            change = f"{'fell' if end < learned else 'rose'} from {percent(learned)} to {percent(end)}"
-        return f"With {_named(strategy)}, the score on {self.tasks[task]} {change} by the end."
+    def _forgotten(self) -> list[str]:
+        """Each task but the last, right after it was learned and at the end; corrected for their number."""
+        stages = [(strategy, task) for strategy in self.runs for task in range(len(self.tasks) - 1)]
+        end = len(self.tasks) - 1
+        changes = changes_of(
+            [(self._score(name, end, task), self._score(name, task, task)) for name, task in stages], "the test texts"
+        )
+        return [
+            change.in_percent(f"With {_named(strategy)}, by the end, the score on {self.tasks[task]}")
+            for (strategy, task), change in zip(stages, changes, strict=True)
+        ]
+
+    def _score(self, strategy: str, stage: int, task: int) -> MethodScores:
+        """Test scores on a task after a stage, of every seed."""
+        runs = self.runs[strategy]
+        return MethodScores(
+            strategy, tuple(run.scores[stage][task] for run in runs), np.array([run.resampled[stage][task] for run in runs])
+        )
+
+    def _loss(self, strategy: str, stage: int) -> MethodScores:
+        """Language-model losses after a stage, of every seed."""
+        runs = self.runs[strategy]
+        losses = tuple(run.language_losses[stage] for run in runs)
+        return MethodScores(strategy, losses, np.array([run.resampled_losses[stage] for run in runs]))
 
     def _method(self, strategy: str, name: str) -> MethodResult:
-        return MethodResult(_named(strategy), tuple(getattr(run.metrics, name) for run in self.runs[strategy]))
+        """A metric that is a mean over tasks, with its resamples: at the end, or right after each task was learned."""
+        runs, tasks = self.runs[strategy], range(len(self.tasks))
+        stages = [tasks[-1] if name == "average" else task for task in tasks]
+        resampled = [
+            np.mean([run.resampled[stage][task] for stage, task in zip(stages, tasks, strict=True)], axis=0) for run in runs
+        ]
+        return MethodResult(_named(strategy), tuple(getattr(run.metrics, name) for run in runs), resampled=np.array(resampled))
 
     def table(self) -> list[tuple[str, ...]]:
         """One row per strategy."""
@@ -100,8 +131,12 @@ class ContinualResult:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values, fit for JSON."""
-        runs = {strategy: [asdict(run) | asdict(run.metrics) for run in runs] for strategy, runs in self.runs.items()}
+        """Everything but resamples as plain values, fit for JSON."""
+        kept = ("seed", "scores", "language_losses", "seconds", "validation_score")
+        runs = {
+            strategy: [{name: getattr(run, name) for name in kept} | asdict(run.metrics) for run in runs]
+            for strategy, runs in self.runs.items()
+        }
         return {"tasks": self.tasks, "findings": self.findings, "runs": runs}
 
 

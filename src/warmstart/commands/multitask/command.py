@@ -24,7 +24,6 @@ from warmstart.model.history import MultitaskRecord, TaskRecord
 from warmstart.run import open_run, provenance
 from warmstart.seeding import derive
 from warmstart.stats.formatting import percent
-from warmstart.stats.resampling import resample_classification
 from warmstart.storage import atomic_write
 from warmstart.types import Batch
 
@@ -65,25 +64,18 @@ def _run(suite: TaskSuite, alpha: float, seed: int) -> tuple[MultitaskRun, Multi
     steps = [suite.steps(task) for task in tasks]
     order = task_order(sampling_fractions([len(encoded.train) for encoded in suite.encoded], alpha), sum(steps), seed)
     output, score = suite.train(model, _batches(suite, order, seed), len(order), derive(seed, "together"), validate=tasks)
-    together, drawn_together = zip(*(_test(suite, model, task) for task in tasks), strict=True)
+    together, drawn_together = zip(*(suite.resampled_test(model, task) for task in tasks), strict=True)
     results, seconds = list[tuple[float, np.ndarray]](), 0.0
     for task in tasks:
         single = suite.new_model(seed)
         batches = _batches(suite, [task] * steps[task], seed)
         own, _ = suite.train(single, batches, steps[task], derive(seed, "alone", task), validate=[task])
         seconds += own.seconds
-        results.append(_test(suite, single, task))
+        results.append(suite.resampled_test(single, task))
     alone, drawn_alone = zip(*results, strict=True)
     scores = zip(suite.names, together, alone, strict=True)
     console.print(f"seed {seed}: {', '.join(f'{name} {percent(a)} ({percent(b)} alone)' for name, a, b in scores)}", markup=False)
     return MultitaskRun(seed, together, alone, (drawn_together, drawn_alone), (output.seconds, seconds), score), model
-
-
-def _test(suite: TaskSuite, model: MultitaskModel, number: int) -> tuple[float, np.ndarray]:
-    """A task's test score, and (R,) the same on resamples of the test split."""
-    task, scores = suite.encoded[number].task, suite.test(model, number)
-    resampled = resample_classification(task.metric, task.test.labels, scores.predicted, len(task.labels), groups=task.test.units)
-    return scores.score(task.metric), resampled
 
 
 def _batches(suite: TaskSuite, order: Sequence[int], seed: int) -> Callable[[int], list[Batch]]:

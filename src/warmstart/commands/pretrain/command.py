@@ -151,7 +151,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     stores = split_stores(config, sources, tokenizer, cache)
     result = pretrain_on(stores, tokenizer, config, folder, origin)
     if result.metrics:
-        print_metrics("held-out text", result.metrics)
+        words = stores[1].words if stores[1] else 0
+        print_metrics(f"held-out text: {words:,} words including line ends", result.metrics)
     save(result.bundle, folder / "bundle")
     page = write_pretrain_page(result, config, folder)
     console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")

@@ -1,0 +1,63 @@
+"""Changes: "fell" and "rose" are said beyond noise only, and one seed shows nothing about others."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from warmstart.stats.changes import Change, changes_of
+from warmstart.stats.differences import MethodScores
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (Change(4.0, 3.9, -0.15, -0.05, "it"), "It fell from 4.000 to 3.900 nats (95% interval of the change -0.150 to -0.050"),
+        (Change(4.0, 4.1, 0.05, 0.15, "9 texts"), "It rose from 4.000 to 4.100 nats ("),
+        (Change(4.0, 3.9, -0.25, 0.05, "9 texts"), "It did not change significantly: 4.000 nats before, 3.900 nats after ("),
+        (Change(4.0, 3.9, -0.15, -0.05, "9 texts", corrected=False), "It did not change significantly: "),
+        (Change(4.0, 4.0, 0.0, 0.0, "9 texts"), "It did not change: it stayed at 4.000 nats."),
+        (Change(4.0, 3.9, math.nan, math.nan, "one text"), "It was 4.000 nats before and 3.900 nats after; one text, so its noise"),
+    ],
+)  # fmt: skip
+def test_a_change_is_said_beyond_noise_only(change: Change, sentence: str) -> None:
+    """The verb follows the interval, and the correction for several changes."""
+    assert change.in_nats("It").startswith(sentence)
+
+
+def scores(values: list[float], chance: np.random.Generator) -> MethodScores:
+    return MethodScores("", tuple(values), np.array(values)[:, None] + chance.normal(0, 0.005, (len(values), 1000)))
+
+
+def test_one_seed_shows_nothing() -> None:
+    """However large a change is: its interval is over the texts alone; five seeds show it."""
+    chance = np.random.default_rng(0)
+    after, before = [0.70, 0.71, 0.69, 0.70, 0.72], [0.90, 0.91, 0.90, 0.89, 0.90]
+    [one] = changes_of([(scores(after[:1], chance), scores(before[:1], chance))], "the test texts")
+    [five] = changes_of([(scores(after, chance), scores(before, chance))], "the test texts")
+    assert one.in_percent("The score").startswith("The score did not change significantly: 90.0% before, 70.0% after")
+    assert one.in_percent("The score").endswith("over the test texts alone, which shows nothing about other seeds).")
+    assert five.in_percent("The score").startswith("The score fell from 90.0% to 70.4% (95% interval of the change -2")
+    assert five.in_percent("The score").endswith(" points, over 5 seeds and the test texts).")
+
+
+@pytest.mark.slow
+def test_few_equal_scores_are_said_to_have_changed() -> None:
+    """Six scores that did not change, 500 test texts and seeds that differ by 2 points: about 5% of tables claim any."""
+    for seeds in (1, 3, 5):
+        claimed = 0
+        for number in range(200):
+            chance = np.random.default_rng([seeds, number])
+            pairs = [(equal(seeds, chance), equal(seeds, chance)) for _ in range(6)]
+            claimed += any(change.sign for change in changes_of(pairs, "the test texts"))
+        print(f"{seeds} seeds: {claimed / 200:.1%} of tables claim a change that does not exist")
+        assert claimed <= (0 if seeds == 1 else 15)
+
+
+def equal(seeds: int, chance: np.random.Generator) -> MethodScores:
+    """Scores of 0.75 on 500 texts, over seeds with a spread of 2 points."""
+    right = chance.random((seeds, 500)) < (0.75 + chance.normal(0, 0.02, (seeds, 1)))
+    drawn = chance.multinomial(500, np.full(500, 1 / 500), 300) / 500
+    return MethodScores("", tuple(right.mean(axis=1).tolist()), right @ drawn.T)
