@@ -158,9 +158,9 @@ def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -
 def test_the_lead_over_the_recommended_method_is_not_flattered(seeds: int) -> None:
     """Where a cheaper method than the best is recommended: bias at most 1 point, coverage at least 94%.
 
-    Both give or take two Monte-Carlo errors, for 2, 4 and 8 methods. The bias is that of equal methods; a true lead is seen too small, because a fold may choose another. Own scores were up to 1.6
-    points off. The interval of the cross-fitted scores alone held the truth in 87 to 90% of races with 10 seeds that spread by 4
-    points.
+    Both give or take two Monte-Carlo errors, for 2, 4 and 8 methods. The bias is that of equal methods; a true lead is seen too
+    small, because a fold may choose another. Own scores were up to 1.6 points off. The interval of the cross-fitted scores alone
+    held the truth in 87 to 90% of races with 10 seeds that spread by 4 points.
     """
     chance = np.random.default_rng(seeds)
     for methods in (2, 4, 8):
