@@ -46,7 +46,7 @@ TABLES = (
     Table(
         "quickstart",
         (BENCHMARKS, "README.md"),
-        ("warmstart quickstart --out runs/tables/quickstart",),
+        ("warmstart quickstart --threads 2 --out runs/tables/quickstart",),
         quickstart,
         minutes=6,
     ),

@@ -239,7 +239,7 @@ def test_workers_change_no_result(place: Path) -> None:
         (["--schemes", "lorra"], "unknown scheme 'lorra'; did you mean 'lora'?"),
         (["--budget", "soon"], "must be a time such as 90s, 30m or 2h; got 'soon'"),
         (["--labels", "4000"], "at most all 60 examples; got 4000"),
-        (["--learning-rates", "0"], "learning_rates"),
+        (["--learning-rates", "0"], "--learning-rates must be greater than 0"),
         (["--rates", "1e-3"], "unknown flag --rates; it is now --learning-rates"),
         (["--jobs", "0"], "jobs"),
     ],
