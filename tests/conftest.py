@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +35,23 @@ def data_folder() -> Path:
     if not place.is_dir():
         pytest.skip(f"no folder of data sets at {place}; set WARMSTART_DATA to run this test")
     return place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The state folder of this run of the tests: nothing is written into the user's own, nor into the repository."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("state")
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def state(state_of_session: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder of each test's own, so that no test sees what another scored; made when something is written."""
+    folder = state_of_session / uuid.uuid4().hex
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    return folder
 
 
 @pytest.fixture

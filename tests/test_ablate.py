@@ -353,7 +353,7 @@ def test_adapted_models_are_evaluated_on_their_task(name: str, tokenizer: Tokeni
     settings = {"model": str(tmp_path / "run"), "task": str(manifest), "out": str(tmp_path / "study"), "prune": 1}
     result = study_ablate(StudyAblateConfig.build(settings))
     full, first = result.details.full, result.details.effects[0]
-    assert full.scores[0] == pytest.approx(100 * outcome.best.test_scores.score(outcome.task.metric))
+    assert full.scores[0] == pytest.approx(100 * outcome.best_scores.score(outcome.task.metric))
     assert first.difference.mean == pytest.approx(full.scores[0] - first.scores.scores[0])
     assert "Intervals over only 16 texts are too narrow" in " ".join(result.findings)
     smaller = load_bundle(tmp_path / "study" / "bundle", selftest=True)

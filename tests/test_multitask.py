@@ -61,7 +61,7 @@ def test_tasks_together_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
     result = multitask(MultitaskConfig.build(task_settings(write_inputs(tmp_path, tokenizer))))
     assert result.tasks == ("cats", "who")
     assert all(len(run.together) == len(run.alone) == 2 for run in result.runs)
-    assert len(result.findings) == 2
+    assert len(result.findings) == 2 + 2  # a comparison and a count of scorings for each task
     for task, name in enumerate(result.tasks):
         together, alone = result.comparison(task).rows
         assert together.resampled is not None

@@ -17,6 +17,7 @@ from helpers.tasks import tune, write_task
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.export import compare_forms
+from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
@@ -79,7 +80,7 @@ def test_every_kind_of_head_goes_out(kind: str, tokenizer: Tokenizer, tmp_path: 
     model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=False).eval()
     bundle = Bundle(model, tokenizer, task.labels)
     assert to_onnx(bundle, tmp_path / "g") < 1e-5
-    one, two = compare_forms(bundle, task, [tmp_path / "g" / "model.onnx"])
+    one, two = compare_forms(bundle, task, [tmp_path / "g" / "model.onnx"], ScoringRun(command="export"))
     assert (one.score, two.changed) == (pytest.approx(two.score), 0)
 
 
@@ -164,10 +165,10 @@ def test_what_is_missing_is_named(tokenizer: Tokenizer, tmp_path: Path, monkeypa
 
 def test_a_task_with_other_labels_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Before anything is written."""
-    from warmstart.commands.export import export_onnx
+    from warmstart.commands.export import ExportConfig, export_onnx
 
     task = load_task(write_task(tmp_path / "classification", "classification"))
     model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=False)
     bundle = Bundle(model, tokenizer, tuple("wxyz"))
     with pytest.raises(DataError, match="adapted to"):
-        export_onnx(bundle, tmp_path / "g", str(tmp_path / "classification" / "task.yaml"), int8=False)
+        export_onnx(bundle, ExportConfig(model="lm", out=str(tmp_path / "g"), to="onnx", task=str(tmp_path / "classification")))

@@ -8,6 +8,7 @@ from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.source import Source
+from warmstart.data.test_ledger import Ledger
 from warmstart.data.token_store import documents_of
 from warmstart.interop.load import load_model
 from warmstart.stats.formatting import percent
@@ -15,7 +16,7 @@ from warmstart.tasks.load import load_task
 
 
 class AuditConfig(Config):
-    """Check a task's data before training: leaks between splits, duplicates, conflicting labels, empty texts."""
+    """Check a task's data: leaks between splits, duplicates, conflicting labels, empty texts, and how often test was scored."""
 
     task: Positional[str]
     """manifest of the task (YAML)"""
@@ -42,3 +43,10 @@ def audit_task(config: AuditConfig) -> None:
     print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "percent"))
     for finding in result.findings():
         console.print(f"{finding.severity}: {finding.sentence}", markup=False)
+    ledger = Ledger.of(task).read()
+    if ledger.entries:
+        print_table(f"{task.name}: who scored the test split", ledger.table(), ledger.HEADER)
+    for sentence in ledger.findings or [ledger.sentence]:
+        console.print(sentence, markup=False)
+    if ledger.files:
+        console.print(f"ledger: {', '.join(map(str, ledger.files))}", markup=False)

@@ -15,19 +15,22 @@ from warmstart.console import console, print_metrics, print_table
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
 from warmstart.data.task import Split, Task
+from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoredTask, ScoringRun
 from warmstart.data.token_store import prepare_store
-from warmstart.errors import DataError
+from warmstart.errors import ConfigError, DataError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import model_digest
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, Scores
 from warmstart.tasks import check_task_type
-from warmstart.tasks.answers import answer_questions, exact_matches, load_answer_task
+from warmstart.tasks.answers import answer_questions, load_answer_task
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
+from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.training.held_out import held_out_metrics
 
 
@@ -40,21 +43,24 @@ class EvaluateConfig(Config):
     """for an adapted model, the manifest of a task (YAML); for a language model, a file or folder of text"""
     document: Advanced[Document] = "paragraph"
     """what one document of a text is"""
+    sealed: bool = False
+    """let this run alone score the test split of the task: refuse if another has scored it, and refuse every later one"""
 
 
 def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
     """The ``evaluate`` command."""
     bundle = load_model(config.model)
     if bundle.answers_record:
-        return _score_answers(bundle, config.task)
+        return _score_answers(bundle, config)
     if isinstance(bundle.model.head, LMHead):
         return _read_text(bundle, config)
-    task = load_task(config.task)
-    return _score(bundle, task)
+    return _score(bundle, config)
 
 
 def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
     """Held-out metrics of a language model, under the objective that it was last trained on."""
+    if config.sealed:
+        raise ConfigError("--sealed is for the test split of a task, but a language model is evaluated on a text; remove it")
     assert bundle.objective is not None
     with TemporaryDirectory() as cache:
         store = prepare_store([Source(path=config.task, document=config.document)], bundle.tokenizer, Path(cache))
@@ -66,27 +72,45 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
     return figures
 
 
-def _score_answers(bundle: Bundle, path: str) -> dict[str, Any]:
+def _score_answers(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
     """How many test questions a model answers exactly."""
-    test = load_answer_task(path).test
-    right = exact_matches(answer_questions(bundle, test.questions), test)
-    console.print(f"{int(right.sum())} of {len(test)} answers are right: {_interval(right, test.units)} over test questions")
+    task = load_answer_task(config.task)
+    method = _method(config, task)
+    right = score_test_answers(task, answer_questions(bundle, task.test.questions), method, None)
+    console.print(
+        f"{int(right.sum())} of {len(task.test)} answers are right: {_interval(right, task.test.units)} over test questions"
+    )
+    _finish(method, task)
     return {"exact_match": float(right.mean())}
 
 
-def _score(bundle: Bundle, task: Task) -> Scores:
+def _method(config: EvaluateConfig, task: ScoredTask) -> ScoredMethod:
+    """What the ledger calls the model; raises ``DataError`` if the test split is sealed."""
+    return ScoringRun.begin([task], config).method(config.model, ["evaluate", model_digest(config.model)])
+
+
+def _finish(method: ScoredMethod, task: ScoredTask) -> None:
+    method.run.finish([task])
+    for sentence in Ledger.of(task).read().findings:
+        console.print(sentence, markup=False)
+
+
+def _score(bundle: Bundle, config: EvaluateConfig) -> Scores:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
-    task_type, test = check_task_type(bundle, task), _renumbered(bundle, task)
-    predictions = raw_predictions(bundle, test.texts)
-    known = replace(task, labels=bundle.labels)
-    scores = task_type.scores(test, predictions, known)
+    task = load_task(config.task)
+    check_task_type(bundle, task)
+    known, method = replace(task, labels=bundle.labels, test=_renumbered(bundle, task)), _method(config, task)
+    test = known.test
+    scored = score_test(known, raw_predictions(bundle, test.texts), method, None)
+    scores = scored.scores
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):
         accuracy, macro_f1 = _interval(scores.predicted == test.labels, test.units), percent(scores.macro_f1)
         console.print(f"accuracy {accuracy} over test texts, macro F1 {macro_f1}, log loss {scores.log_loss:.3f} nats")
     else:
-        low, high = percentiles(task_type.resampled_scores(test, predictions, known))
+        low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
+    _finish(method, task)
     return scores
 
 

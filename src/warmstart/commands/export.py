@@ -16,6 +16,7 @@ from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.data.encode import Encoded
 from warmstart.data.task import Task
+from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import output_difference, to_huggingface
@@ -27,6 +28,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.stats.formatting import file_size, percent
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.tasks.scoring import score_test
 from warmstart.tasks.task_type import TaskType
 
 TIMED = 500
@@ -75,7 +77,7 @@ def export_model(config: ExportConfig) -> Path:
         )
         return Path(config.out)
     if config.to == "onnx":
-        return export_onnx(bundle, Path(config.out), config.task, int8=config.int8)
+        return export_onnx(bundle, config)
     if any(isinstance(adapter, LoraConfig) for adapter in inserted_adapters(bundle.model)):
         merge_adapters(bundle.model)
     name = to_huggingface(bundle, config.out)
@@ -84,9 +86,10 @@ def export_model(config: ExportConfig) -> Path:
     return Path(config.out)
 
 
-def export_onnx(bundle: Bundle, folder: Path, manifest: str | None, *, int8: bool) -> Path:
+def export_onnx(bundle: Bundle, config: ExportConfig) -> Path:
     """Write, compare, print. Raises ``DataError`` if the task is not the one that the model was adapted to."""
-    task = load_task(manifest) if manifest else None
+    task, folder, int8 = load_task(config.task) if config.task else None, Path(config.out), config.int8
+    scoring = ScoringRun.begin([task] if task else [], config)
     if task is not None:
         _check_task(bundle, task)
     gap = to_onnx(bundle, folder, int8=int8)
@@ -94,7 +97,8 @@ def export_onnx(bundle: Bundle, folder: Path, manifest: str | None, *, int8: boo
         f"{folder / GRAPH}: read back by onnxruntime, outputs differ by at most {gap:.2g} of the largest one", markup=False
     )
     if task is not None:
-        _print_forms(task, compare_forms(bundle, task, [folder / GRAPH, *[folder / INT8_GRAPH] * int8]))
+        _print_forms(task, compare_forms(bundle, task, [folder / GRAPH, *[folder / INT8_GRAPH] * int8], scoring))
+        scoring.finish([task])
     elif int8:
         gap = relative_difference(bundle.model, OnnxModel(folder / INT8_GRAPH, bundle.model))
         console.print(
@@ -104,7 +108,7 @@ def export_onnx(bundle: Bundle, folder: Path, manifest: str | None, *, int8: boo
     return folder
 
 
-def compare_forms(bundle: Bundle, task: Task, files: list[Path]) -> list[Form]:
+def compare_forms(bundle: Bundle, task: Task, files: list[Path], scoring: ScoringRun) -> list[Form]:
     """The model and its graphs on the test split; timed in alternating rounds."""
     task_type, pad = task_type_of(task), bundle.tokenizer.specials.pad
     encoded = task_type.encode(bundle.model, bundle.tokenizer, task.test.texts)
@@ -117,7 +121,7 @@ def compare_forms(bundle: Bundle, task: Task, files: list[Path]) -> list[Form]:
     return [
         Form(
             name,
-            task_type.scores(task.test, values[name], task).score(task.metric),
+            score_test(task, values[name], scoring.method(f"exported, {name}", [name, sizes]), None).score,
             sum(_differ(one, other) for one, other in zip(rows["warmstart"], rows[name], strict=True)),
             seconds[name],
             sizes[name],

@@ -7,12 +7,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, strata, stratified_sample, stratified_split
+from warmstart.data.test_ledger import digest_of
+from warmstart.data.text_key import text_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,11 @@ class Split:
     def group_names(self, split: str) -> np.ndarray:
         """(N,) the groups; if every text stands alone, a name for each that no other split has."""
         return np.array([f"{split}:{i}" for i in range(len(self))]) if self.groups is None else self.groups
+
+    @cached_property
+    def keys(self) -> list[str | list[str]]:
+        """What the texts have in common with those that count as the same (``text_key``); a list for a text of several parts."""
+        return [text_key(text) if isinstance(text, str) else [*map(text_key, text)] for text in self.texts]
 
     @cached_property
     def units(self) -> np.ndarray:
@@ -71,6 +79,10 @@ class Task:
     """more text like that of the task"""
     type: str = "classification"
     """the name of the task type, as in ``TASK_TYPES``"""
+    manifest: Path | None = None
+    """the file that it was read from; the ledger of its test split lies beside it"""
+    sealed: bool = False
+    """the manifest allows one run to score the test split"""
 
     @property
     def single_label(self) -> bool:
@@ -107,6 +119,20 @@ class Task:
             groups = [] if split.groups is None else [split.groups.tolist()]
             found.update(json.dumps([split.texts, split.labels.tolist(), *groups], default=np.ndarray.tolist).encode())
         return found.hexdigest()
+
+    @cached_property
+    def test_digest(self) -> str:
+        """A hash of the test texts with their labels by name, in any order: what the ledger knows the test split by."""
+        rows = zip(self.test.keys, self.test.labels.tolist(), strict=True)
+        return digest_of(sorted(json.dumps([key, self._named(label)], default=np.ndarray.tolist) for key, label in rows))
+
+    def _named(self, label: Any) -> Any:
+        """A target with names in place of numbers, if the task has names; those of a multilabel task have no order."""
+        if not self.labels:
+            return label
+        if self.test.labels.ndim == 2:
+            return sorted(name for name, given in zip(self.labels, label, strict=True) if given)
+        return self.labels[label] if isinstance(label, int) else [self.labels[number] for number in label]
 
     def summary(self) -> dict[str, Any]:
         """Name, type, metric, labels and the size of each split, for logs and reports."""

@@ -6,6 +6,7 @@ Letters: N questions.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +14,14 @@ import numpy as np
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.data.splits import calibration_split
+from warmstart.data.test_ledger import ScoredMethod
 from warmstart.device import pick_device
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import seed_torch
 from warmstart.tasks.answers import (
+    Answer,
     AnsweredQuestions,
     AnswerTask,
     answer_batches,
@@ -27,6 +30,7 @@ from warmstart.tasks.answers import (
     generate_answers,
     max_answer_tokens,
 )
+from warmstart.tasks.scoring import score_test_answers
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
@@ -44,6 +48,11 @@ class AnswerPredictions:
     """(N,) the model's probability of each answer"""
     correct: np.ndarray
     """(N,) bool: the answer is exactly the right one"""
+
+    @classmethod
+    def of(cls, answers: Sequence[Answer], correct: np.ndarray) -> AnswerPredictions:
+        """Generated answers with what is known of them."""
+        return cls(tuple(one.text for one in answers), confidences(answers), correct)
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,13 @@ def answer_model(bundle: Bundle, seed: int, *, scratch: bool) -> Model:
     return Model(backbone, fresh_head(bundle.model.head.config, backbone, seed), causal=True)
 
 
-def train_to_answer(model: Model, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, title: str) -> AnswerRun:
-    """Train ``model`` on the answers, in place; the weights with the best exact match on the validation questions are kept."""
+def train_to_answer(
+    model: Model, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, method: ScoredMethod
+) -> AnswerRun:
+    """Train ``model`` on the answers, in place; the weights with the best exact match on the validation questions are kept.
+
+    Its answers to the test questions are scored at the end; ``method`` is what the ledger calls it.
+    """
     model.to(pick_device())
     tokenizer, max_length = bundle.tokenizer, model.backbone.config.max_length
     mean_tokens = float(np.mean([len(ids) for ids in tokenizer.encode(task.train.questions)]))
@@ -88,13 +102,14 @@ def train_to_answer(model: Model, bundle: Bundle, task: AnswerTask, config: Trai
         answer_batches(tokenizer, task.train, max_length, (config.batch, config.accumulate), seed),
         steps,
         seed,
-        title,
+        f"{method.name}, seed {seed}",
         evaluate=validate,
         callbacks=[lambda step, metrics: early_stopping.update(step, metrics[METRIC])],
     )
     output = train(model, job, config)
     early_stopping.restore()
-    test = predict_answers(model, tokenizer, task.test, max_tokens)
+    answers = generate_answers(model, tokenizer, task.test.questions, max_tokens)
+    test = AnswerPredictions.of(answers, score_test_answers(task, answers, method, seed))
     score, curve = early_stopping.kept_score, tuple(early_stopping.curve)
     return AnswerRun(model.cpu().eval(), seed, output, curve, score, max_tokens, test)
 
@@ -102,7 +117,7 @@ def train_to_answer(model: Model, bundle: Bundle, task: AnswerTask, config: Trai
 def predict_answers(model: Model, tokenizer: Tokenizer, split: AnsweredQuestions, max_tokens: int) -> AnswerPredictions:
     """Answer the questions of a split, each with at most ``max_tokens`` tokens."""
     answers = generate_answers(model, tokenizer, split.questions, max_tokens)
-    return AnswerPredictions(tuple(one.text for one in answers), confidences(answers), exact_matches(answers, split))
+    return AnswerPredictions.of(answers, exact_matches(answers, split))
 
 
 def split_calibration_questions(task: AnswerTask, fraction: float) -> tuple[AnswerTask, AnsweredQuestions]:

@@ -1,4 +1,7 @@
-"""One fine-tuning run: a model, a labelled task, a scheme and a seed in; scores out. Every comparison consists of such runs."""
+"""One fine-tuning run: a model, a labelled task, a scheme and a seed in; test predictions out.
+
+Every comparison consists of such runs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,6 @@ from warmstart.heads.head import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import seed_torch
-from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.training.config import TrainConfig
@@ -41,7 +43,6 @@ class FineTuneResult:
 
     model: Model
     seed: int
-    test_scores: Scores
     validation_score: float
     """the task's metric on the validation split, with the kept weights"""
     curve: tuple[tuple[int, float], ...]
@@ -88,8 +89,9 @@ def fine_tune(
 ) -> FineTuneResult:
     """Train ``model`` (with its task head) on the training split, in place.
 
-    The validation split decides which weights are kept; the test split is scored once, at the end. ``language`` is the pretrained
-    language head for schemes with ``lm-loss``; the model loses it afterwards. Raises ``ModelError`` if such a scheme has none.
+    The validation split decides which weights are kept; the test split is predicted at the end, and not scored here
+    (``tasks/scoring.py`` does). ``language`` is the pretrained language head for schemes with ``lm-loss``; the model loses it
+    afterwards. Raises ``ModelError`` if such a scheme has none.
     Without a ``title`` there is no progress bar.
     """
     _check_settings(encoded.task, config)
@@ -129,7 +131,6 @@ def fine_tune(
     return FineTuneResult(
         model=model.cpu().eval(),
         seed=seed,
-        test_scores=task_type.scores(task.test, test_predictions, task),
         validation_score=early_stopping.kept_score,
         curve=tuple(early_stopping.curve),
         training=output,

@@ -15,6 +15,7 @@ from tyro.conf import Positional, arg
 from warmstart.config import Advanced, Config
 from warmstart.data.batches import labelled_batches
 from warmstart.data.task import Task, subsample
+from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError
 from warmstart.finetuning.config import FineTuneConfig
@@ -25,10 +26,9 @@ from warmstart.heads.classification import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
-from warmstart.stats.resampling import resample_classification
-from warmstart.stats.scores import ClassificationScores, classification_scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
+from warmstart.tasks.scoring import score_test
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import EVALUATIONS, TrainingJob, TrainOutput, train
@@ -55,6 +55,8 @@ class TasksConfig(Config):
     """the first seed"""
     head_dropout: Advanced[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
+    sealed: bool = False
+    """let this run alone score the test splits: refuse to start if another has scored one, and refuse every later one"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 
 
@@ -78,12 +80,14 @@ class TaskSuite:
     bundle: Bundle
     encoded: tuple[EncodedTask, ...]
     config: TasksConfig
+    scoring: ScoringRun
 
     @classmethod
     def of(cls, bundle: Bundle, tasks: Sequence[Task], config: TasksConfig) -> TaskSuite:
-        """Encode every task once."""
+        """Encode every task once. Raises ``DataError`` if a test split is sealed by another run."""
+        scoring = ScoringRun.begin(tasks, config)
         reader = swap_head(bundle.model, head_config_for(tasks[0], FineTuneConfig()), 0)
-        return cls(bundle, tuple(EncodedTask.of(task, reader, bundle.tokenizer) for task in tasks), config)
+        return cls(bundle, tuple(EncodedTask.of(task, reader, bundle.tokenizer) for task in tasks), config, scoring)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,18 +115,19 @@ class TaskSuite:
         per_epoch = -(-len(self.encoded[task].train) // self.config.train.batch)
         return max(1, round((self.config.train.epochs or EPOCHS) * per_epoch))
 
-    def test(self, model: MultitaskModel, task: int) -> ClassificationScores:
-        """A task's scores on its test split."""
+    def resampled_test(self, model: MultitaskModel, task: int, name: str, seed: int) -> tuple[float, np.ndarray]:
+        """A task's test score by its metric, and (R,) the same on resamples; the ledger calls the model ``name``."""
         encoded = self.encoded[task]
         probabilities = task_type_of(encoded.task).predict(model.single_task(task), encoded.test, encoded.pad_id)
-        return classification_scores(encoded.task.test.labels, probabilities, encoded.task.labels)
+        settings = {key: value for key, value in self.config.to_dict().items() if key not in ("out", "seed", "seeds", "sealed")}
+        scored = score_test(encoded.task, probabilities, self.scoring.method(name, [name, settings]), seed)
+        return scored.score, scored.resampled
 
-    def resampled_test(self, model: MultitaskModel, task: int) -> tuple[float, np.ndarray]:
-        """A task's test score by its metric, and (R,) the same on resamples of the test split."""
-        known, scores = self.encoded[task].task, self.test(model, task)
-        labels, count = known.test.labels, len(known.labels)
-        resampled = resample_classification(known.metric, labels, scores.predicted, count, groups=known.test.units)
-        return scores.score(known.metric), resampled
+    def finish(self) -> tuple[LedgerSummary, ...]:
+        """All runs are complete: what the ledgers now say of the test split of each task."""
+        tasks = [encoded.task for encoded in self.encoded]
+        self.scoring.finish(tasks)
+        return tuple(Ledger.of(task).read() for task in tasks)
 
     def validate(self, model: MultitaskModel, tasks: Sequence[int]) -> float:
         """The mean over ``tasks`` of the metric on the validation split."""

@@ -220,3 +220,9 @@ def find_bundle(path: str | Path) -> Path:
     folder = Path(path)
     inside = folder / "bundle"
     return inside if not (folder / "bundle.json").exists() and inside.is_dir() else folder
+
+
+def model_digest(path: str) -> str:
+    """Identifies a bundle by its manifest, which has the hash of every tensor; a model that is no bundle, by its path."""
+    manifest = find_bundle(path) / "bundle.json"
+    return sha256(manifest.read_bytes()) if manifest.is_file() else path

@@ -13,7 +13,7 @@ to the format of the bundle: whoever changes a field raises ``model.files.FORMAT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -89,8 +89,8 @@ class ComparisonRecord(Config):
     findings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, comparison: Comparison) -> ComparisonRecord:
-        """The record of a comparison in memory."""
+    def of(cls, comparison: Comparison, cautions: Sequence[str] = ()) -> ComparisonRecord:
+        """The record of a comparison in memory; ``cautions`` say what a reader should know beside it."""
         methods = tuple(
             MethodRecord(
                 name=row.name,
@@ -104,7 +104,7 @@ class ComparisonRecord(Config):
             )
             for row in comparison.rows
         )
-        return cls(metric=comparison.metric, methods=methods, findings=tuple(comparison.findings()))
+        return cls(metric=comparison.metric, methods=methods, findings=(*comparison.findings(), *cautions))
 
 
 class ClassRecord(Config):

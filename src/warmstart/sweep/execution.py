@@ -31,10 +31,11 @@ from warmstart.model.model import swap_head
 from warmstart.stats.formatting import percent
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import diverged_at
-from warmstart.sweep.store import SweepContext, find_result, save_result, trial_settings
+from warmstart.sweep.store import SweepContext, find_result, save_result, scored_method, trial_settings, write_run_id
 from warmstart.sweep.trial import Method, Trial, TrialResult
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.tasks.task_type import take_predictions
 from warmstart.training.peak_memory import track_peak_memory
 
@@ -50,6 +51,8 @@ def run_trials(trials: Sequence[Trial], context: SweepContext, estimate: SweepEs
     todo = [trial for trial in trials if trial not in results]
     if results:
         console.print(f"{len(results)} of {len(trials)} trials are done already")
+    if todo:
+        write_run_id(context)
     for number, (trial, result) in enumerate(_spread(todo, context, estimate.jobs), 1):
         if result is not None:
             results[trial] = result
@@ -102,7 +105,8 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
     return result
 
 
-def _run_baseline(trial: Trial, context: SweepContext) -> TrialResult:
+def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = None) -> TrialResult:
+    """The result of a baseline; the ledger calls it ``named_as`` if it stands for another trial."""
     task = _task(trial, context)
     if trial.labels:
         task = subsample(task, trial.labels, trial.seed)
@@ -113,19 +117,20 @@ def _run_baseline(trial: Trial, context: SweepContext) -> TrialResult:
     count = len(task.validation)
     validation = take_predictions(result.predictions, np.arange(count))
     test = take_predictions(result.predictions, np.arange(count, len(both)))
+    scored = _scored(task, test, named_as or trial, context)
     return TrialResult(
-        score=_score(task, task.test, test),
-        resampled=_resampled(task, task.test, test),
+        score=scored.score,
+        resampled=_rounded(scored.resampled),
         seconds=seconds,
-        validation=_score(task, task.validation, validation),
-        resampled_validation=_resampled(task, task.validation, validation),
+        validation=_score(task, validation),
+        resampled_validation=_resampled(task, validation),
         note=result.note,
     )
 
 
 def _diverged(trial: Trial, context: SweepContext) -> TrialResult:
     constant = Method(name=next(iter(baselines_for(_task(trial, context)))), family="baseline")
-    result = _run_baseline(trial.model_copy(update={"method": constant}), context)
+    result = _run_baseline(trial.model_copy(update={"method": constant}), context, named_as=trial)
     return replace(result, collapsed=True, diverged=True, note=diverged_at(trial.learning_rate))
 
 
@@ -138,35 +143,46 @@ def _fine_tune(trial: Trial, context: SweepContext) -> TrialResult:
         model = task_model(bundle, encoded.task, config, trial.seed, scratch=trial.method.family == "scratch")
         done = fine_tune(model, encoded, config, trial.seed, "", LanguageTask.of(bundle))
         seconds, saved = time.perf_counter() - started, features.seconds_saved - saved
-    result = _result(done, encoded.task, shared)
+    test = _scored(encoded.task, done.test_predictions, trial, context)
+    result = _result(done, test, encoded.task, shared)
     return replace(result, seconds=seconds + saved, seconds_saved=saved, memory=peak.bytes)
 
 
-def _result(done: FineTuneResult, task: Task, shared: Bundle) -> TrialResult:
+def _result(done: FineTuneResult, test: ScoredPredictions, task: Task, shared: Bundle) -> TrialResult:
     """Scores and sizes, without costs; weights are new or changed by comparison with the bundle that all tasks share."""
     old = {f"backbone.{name}": tensor for name, tensor in shared.model.backbone.state_dict().items()}
     weights = done.model.weights()
     new = {name: tensor for name, tensor in weights.items() if name not in old}
     changed = [tensor for name, tensor in weights.items() if name in old and not torch.equal(tensor, old[name])]
     return TrialResult(
-        score=done.test_scores.score(task.metric),
-        resampled=_resampled(task, task.test, done.test_predictions),
+        score=test.score,
+        resampled=_rounded(test.resampled),
         seconds=0.0,
-        validation=_score(task, task.validation, done.validation_predictions),
-        resampled_validation=_resampled(task, task.validation, done.validation_predictions),
+        validation=_score(task, done.validation_predictions),
+        resampled_validation=_resampled(task, done.validation_predictions),
         trainable=done.trainable,
         new=sum(tensor.numel() for tensor in new.values()),
         disk=sum(tensor.numel() * tensor.element_size() for tensor in (*new.values(), *changed)),
-        collapsed=collapsed(task, done.test_scores),
+        collapsed=collapsed(task, test.scores),
     )
 
 
-def _score(task: Task, split: Split, predictions: Any) -> float:
-    return task_type_of(task).scores(split, predictions, task).score(task.metric)
+def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext) -> ScoredPredictions:
+    """The test scores of a trial; a split that its seed drew counts for the task's own, whose texts are in it or in training."""
+    return score_test(task, predictions, scored_method(trial, context), trial.seed, counted=_read_task(context, None))
 
 
-def _resampled(task: Task, split: Split, predictions: Any) -> tuple[float, ...]:
-    return tuple(round(float(value), 6) for value in task_type_of(task).resampled_scores(split, predictions, task))
+def _score(task: Task, predictions: Any) -> float:
+    """The metric on the validation split."""
+    return task_type_of(task).scores(task.validation, predictions, task).score(task.metric)
+
+
+def _resampled(task: Task, predictions: Any) -> tuple[float, ...]:
+    return _rounded(task_type_of(task).resampled_scores(task.validation, predictions, task))
+
+
+def _rounded(resampled: np.ndarray) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in resampled)
 
 
 def _task(trial: Trial, context: SweepContext) -> Task:

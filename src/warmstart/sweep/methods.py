@@ -17,7 +17,7 @@ from warmstart.finetuning.continued import continue_pretraining, pretraining_tex
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.runs import SCRATCH
 from warmstart.interop.load import load_model
-from warmstart.model.files import find_bundle, load_bundle, save
+from warmstart.model.files import find_bundle, load_bundle, model_digest, save
 from warmstart.model.history import ContinuedPretrainingRecord
 from warmstart.storage import sha256
 from warmstart.sweep.trial import Method
@@ -80,12 +80,11 @@ def with_continued_backbone(
 
 def bundle_digest(path: str) -> str:
     """Identifies a bundle by its manifest, which has the hash of every tensor. Raises ``BundleError`` if there is none."""
-    manifest = find_bundle(path) / "bundle.json"
-    if not manifest.is_file():
+    if not (find_bundle(path) / "bundle.json").is_file():
         raise BundleError(
             f"each backbone must be a saved bundle, or a run's folder, but {path} is neither; `warmstart import` makes a bundle"
         )
-    return sha256(manifest.read_bytes())
+    return model_digest(path)
 
 
 @functools.lru_cache(maxsize=1)

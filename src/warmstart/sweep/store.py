@@ -17,6 +17,7 @@ import polars
 from warmstart.config import Config
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
+from warmstart.data.test_ledger import ScoredMethod, ScoringRun
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.storage import atomic_write, sha256
@@ -27,6 +28,8 @@ VERSION = 3
 """counted up when old results mean something else, or are written in another form"""
 TRIALS = "trials"
 """folder of the results, in the folder of the run"""
+RUN_ID = "run_id"
+"""file beside the results"""
 
 
 class SweepContext(Config):
@@ -40,6 +43,8 @@ class SweepContext(Config):
     """where results are kept"""
     tune: FineTuneConfig
     """how a model is fine-tuned"""
+    scoring: ScoringRun = ScoringRun(command="sweep")
+    """the run that scores the test split"""
     drop_leaks: bool = False
     """without training texts that are also in validation or test"""
     drop_near_leaks: bool = False
@@ -102,6 +107,26 @@ def result_file(trial: Trial, context: SweepContext) -> Path:
     key = [VERSION, method, trial.seed, trial.labels, context.digest, trial.method.backbone_digest, settings]
     key += ["resample"] if trial.resample else []
     return Path(context.folder) / f"{sha256(json.dumps(key, sort_keys=True).encode())[:24]}.json"
+
+
+def scored_method(trial: Trial, context: SweepContext) -> ScoredMethod:
+    """What the ledger calls a trial: everything but its seed."""
+    own = [trial.method.family, trial.method.backbone_digest, trial_settings(trial, context).to_dict(), trial.labels]
+    baseline = ["baseline", trial.method.name, trial.labels]
+    settings = [*(baseline if trial.method.family == "baseline" else own), *["resample"] * trial.resample]
+    return context.scoring.method(trial.settings, settings)
+
+
+def read_run_id(folder: Path) -> str:
+    """The id of the sweep in a run's folder; empty if there is none yet."""
+    file = folder / TRIALS / RUN_ID
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
+
+def write_run_id(context: SweepContext) -> None:
+    """Keep the id of a sweep with its results, so that what is resumed counts once."""
+    Path(context.folder).mkdir(parents=True, exist_ok=True)
+    atomic_write(Path(context.folder) / RUN_ID, context.scoring.id.encode())
 
 
 def trial_settings(trial: Trial, context: SweepContext) -> FineTuneConfig:

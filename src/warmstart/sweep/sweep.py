@@ -21,6 +21,7 @@ from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.task import Task
+from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
 from warmstart.errors import ConfigError
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -31,7 +32,7 @@ from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
 from warmstart.sweep.execution import prepared, run_trials
 from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, choose_learning_rate, rank, validation_scores
-from warmstart.sweep.store import TRIALS, SweepContext
+from warmstart.sweep.store import TRIALS, SweepContext, read_run_id
 from warmstart.sweep.trial import Method, SweepRuns, Trial
 from warmstart.tasks.load import load_task
 
@@ -85,6 +86,8 @@ class SweepConfig(Config):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
+    sealed: bool = False
+    """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
 
     def numbers_of_labels(self) -> tuple[int | None, ...]:
@@ -108,6 +111,11 @@ class Sweep:
     folder: Path
     estimate: SweepEstimate
 
+    def finish(self) -> LedgerSummary:
+        """All trials that the time allows have run: what the ledger now says of the test split."""
+        self.context.scoring.finish([self.task])
+        return Ledger.of(self.task).read()
+
     def rank(self, runs: SweepRuns) -> Ranking:
         """All methods, best first."""
         return rank(self.methods, runs, self.default_rate)
@@ -122,12 +130,13 @@ def open_sweep(config: SweepConfig) -> Sweep:
     """Read, audit and check all that the trials need, and open the folder. Only ``dapt`` trains anything yet."""
     started = time.time()
     task, methods = _task_and_methods(config)
+    scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out)))
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED)))
     save_settings(folder, config)
-    estimate = _estimate(config, task, methods)
+    context = _context(config, task, scoring)
+    estimate = _estimate(config, methods, context)
     labels = config.numbers_of_labels()[0]
     methods = [with_continued_backbone(one, task, config.tune, folder, seed=config.seed, labels=labels) for one in methods]
-    context = _context(config, task)
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
     return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate)
@@ -135,7 +144,8 @@ def open_sweep(config: SweepConfig) -> Sweep:
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:
     """What the trials will cost, printed; nothing is written."""
-    return _estimate(config, *_task_and_methods(config))
+    task, methods = _task_and_methods(config)
+    return _estimate(config, methods, _context(config, task, ScoringRun(command="estimate")))
 
 
 def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
@@ -151,10 +161,9 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
     return task, list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
 
 
-def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method]) -> SweepEstimate:
+def _estimate(config: SweepConfig, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
     """What the trials will cost, printed."""
     trials = [trial for labels in config.numbers_of_labels() for trial in _planned(config, methods, labels)]
-    context = _context(config, task)
     estimate = estimate_sweep(trials, config.tune, config.jobs, lambda trial: prepared(trial, context)[::2])
     console.print(estimate.sentence, markup=False)
     return estimate
@@ -177,9 +186,10 @@ def _search(config: SweepConfig, methods: Sequence[Method], labels: int | None) 
     ]
 
 
-def _context(config: SweepConfig, task: Task) -> SweepContext:
+def _context(config: SweepConfig, task: Task, scoring: ScoringRun) -> SweepContext:
     leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
-    return SweepContext.of(task, config.task, Path(config.out), config.tune, **leaks)
+    context = SweepContext.of(task, config.task, Path(config.out), config.tune, **leaks)
+    return context.model_copy(update={"scoring": scoring})
 
 
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:

@@ -57,6 +57,13 @@ class Trial(Config):
         """Whether nothing in it depends on the seed: a baseline on all training texts of the task's own split."""
         return self.method.family == "baseline" and not self.labels and not self.resample
 
+    @property
+    def settings(self) -> str:
+        """Everything but the seed, for people."""
+        rate = f" at learning rate {self.learning_rate:g}" if self.learning_rate else ""
+        labels = f", {self.labels} labels" if self.labels else ""
+        return f"{self.method.name}{rate}{labels}{', splits of its seeds' * self.resample}"
+
     def __str__(self) -> str:
         rate = f" at learning rate {self.learning_rate:g}" if self.learning_rate else ""
         labels = f", {self.labels} labels" if self.labels else ""

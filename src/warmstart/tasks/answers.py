@@ -14,9 +14,11 @@ Letters: N questions, B batch, T tokens.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,8 @@ from warmstart.data.encode import padded
 from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, held_out_count
 from warmstart.data.task import independent_units
+from warmstart.data.test_ledger import digest_of
+from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.sampling import GenerateConfig
@@ -78,6 +82,16 @@ class AnswerTask:
     train: AnsweredQuestions
     validation: AnsweredQuestions
     test: AnsweredQuestions
+    manifest: Path | None = None
+    """the file that it was read from; the ledger of its test split lies beside it"""
+    sealed: bool = False
+    """the manifest allows one run to score the test split"""
+
+    @cached_property
+    def test_digest(self) -> str:
+        """The same as that of a labelled task whose labels are the answers."""
+        rows = zip(self.test.questions, self.test.answers, strict=True)
+        return digest_of(sorted(json.dumps([text_key(question), answer]) for question, answer in rows))
 
 
 def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
@@ -98,7 +112,7 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
                 train, splits[name] = train.hold_out(held_out_count(given, wanted), seed, name)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
-    return AnswerTask(spec.name, train, splits["validation"], splits["test"])
+    return AnswerTask(spec.name, train, splits["validation"], splits["test"], file, spec.sealed)
 
 
 def _read_questions(sources: Sequence[Source], folder: Path, prefix: str) -> AnsweredQuestions:

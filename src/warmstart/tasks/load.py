@@ -15,7 +15,9 @@ with a task, and ``drop_leaks`` removes leaks.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +30,7 @@ from warmstart.config import Config, read_yaml
 from warmstart.data.source import Source
 from warmstart.data.splits import held_out_count
 from warmstart.data.task import Split, Task, subsample
+from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
 from warmstart.model.old_formats import TASK_TYPE_NAMES
 from warmstart.storage import atomic_folder
@@ -65,6 +68,8 @@ class TaskSpec(Config):
     """what a score means; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
     limit: int | None = Field(default=None, gt=1)
     """use at most this many training examples, stratified"""
+    sealed: bool = False
+    """let one run of one command score the test split, and refuse every other"""
     source: dict[str, Any] = Field(default_factory=dict)
     """settings of every source, unless the source has its own"""
 
@@ -115,7 +120,7 @@ def load_task(path: str | Path, seed: int = 0) -> Task:
     """
     file, spec = read_spec(path)
     try:
-        return build_task(spec, file.parent, seed)
+        return replace(build_task(spec, file.parent, seed), manifest=file, sealed=spec.sealed)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
 
@@ -166,7 +171,8 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
 def save_task(task: Task, folder: str | Path) -> Path:
     """Write a task as ``task.yaml`` and one ndjson file per split; ``load_task`` reads the same task back.
 
-    Raises ``DataError`` for a task that has not one label per single text.
+    An earlier task in the folder is replaced, but not the ledgers of test splits. Raises ``DataError`` for a task that has not one
+    label per single text.
     """
     if not task.single_label or not all(isinstance(text, str) for split in task.splits().values() for text in split.texts):
         raise DataError(f"only tasks with one label per single text can be written, but '{task.name}' is not one")
@@ -177,10 +183,13 @@ def save_task(task: Task, folder: str | Path) -> Path:
         "unlabelled": [_at(source, Path.cwd()).to_dict() for source in task.unlabelled],
         "labels": list(task.labels),
         "metric": task.metric,
+        **({"sealed": True} if task.sealed else {}),
     }
     if grouped := any(split.groups is not None for split in task.splits().values()):
         manifest["source"] = {"group": "group"}
     with atomic_folder(Path(folder)) as aside:
+        for ledger in Path(folder).glob(f"*{SUFFIX}"):
+            shutil.copy(ledger, aside)
         for name, split in task.splits().items():
             groups = split.group_names(name)
             rows = [

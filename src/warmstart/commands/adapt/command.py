@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
+from warmstart.baselines.baseline import BaselineResult
 from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, head_swap_lines
@@ -18,6 +19,7 @@ from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.task import Split, Task
+from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -29,15 +31,15 @@ from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
+from warmstart.model.files import model_digest, save
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord, seen_labels
 from warmstart.model.model import Model, swap_head
 from warmstart.run import open_run, provenance
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.formatting import percent
-from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.tasks.scoring import ScoredPredictions, score_test
 
 
 class AdaptConfig(Config):
@@ -66,6 +68,8 @@ class AdaptConfig(Config):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
+    sealed: bool = False
+    """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
 
 
 def adapt(config: AdaptConfig) -> AdaptResult:
@@ -73,14 +77,18 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     bundle = load_model(config.model)
     check_scheme(bundle, config.tune)
     task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
+    scoring = ScoringRun.begin([task], config)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     task, calibration_texts = split_calibration_texts(task, config.calibration_fraction)
     folder = open_run(config.out, config, resume=False)
     if make_scheme(config.tune.scheme).continued_pretraining:
         bundle = continue_pretraining(bundle, task, config.tune.options, config.seed, excluded=calibration_texts).bundle
-    result = compare_methods(bundle, task, config)
+    result = compare_methods(bundle, task, config, scoring)
+    scoring.finish([task])
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
+    for sentence in result.ledger.findings:
+        console.print(sentence, markup=False)
     adapted = adapted_bundle(bundle, result, config, calibration_texts)
     save(adapted, folder / "bundle")
     confidence = None
@@ -92,8 +100,8 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     return result
 
 
-def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, labels: int | None = None) -> AdaptResult:
-    """Run every method on the same splits and seeds.
+def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, scoring: ScoringRun, labels: int | None = None) -> AdaptResult:
+    """Run every method on the same splits and seeds; ``scoring`` is the run of the command that asks.
 
     With ``labels``, each seed draws its own stratified subset of that many training texts, the same for every method, so that the
     intervals also cover other choices of texts.
@@ -101,7 +109,7 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, labels: int
     seeds = range(config.seed, config.seed + config.seeds)
     swapped = swap_head(bundle.model, head_config_for(task, config.tune), config.seed)
     full = EncodedTask.of(task, swapped, bundle.tokenizer)
-    encoded = {seed: full.sample(labels, seed) if labels else full for seed in seeds}
+    encoded: dict[int | None, EncodedTask] = {seed: full.sample(labels, seed) if labels else full for seed in seeds}
     first = encoded[config.seed].task
     findings = _audit(first, bundle, config.model)
     for line in _head_swap(bundle.model, swapped):
@@ -114,12 +122,22 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, labels: int
         seconds = sum(cost.once + cost.seconds * len(seeds) for cost in costs)
         sentence = cost_sentence(f"{len(costs) * len(seeds)} runs", seconds, max(cost.memory for cost in costs))
         console.print(sentence, markup=False)
-    runs = {name: tuple(_run(name, bundle, encoded[seed], tune, seed) for seed in seeds) for name, tune in settings.items()}
-    rows = [_trained_row(name, results, task) for name, results in runs.items()]
-    baselines = _baselines(task, list(encoded.values()) if labels else [full]) if config.baselines else {}
-    rows += [row for row, _ in baselines.values()]
-    scores = {name: score for name, (_, score) in baselines.items()}
-    return AdaptResult(first, Comparison(task.metric, tuple(rows)), runs, scores, findings, len(task.train))
+    families, origin = {PRETRAINED: "adapted", SCRATCH: "scratch"}, model_digest(config.model)  # the words of a race
+    runs, scored = dict[str, tuple[FineTuneResult, ...]](), dict[str, tuple[ScoredPredictions, ...]]()
+    for name, tune in settings.items():
+        described = tune.scheme if name == PRETRAINED else name
+        described += f" at learning rate {tune.train.learning_rate:g}{_with_labels(labels)}"
+        method = scoring.method(described, [families[name], origin, tune.to_dict(), labels])
+        runs[name], scored[name] = zip(*(_run(name, bundle, encoded[seed], tune, (seed, method)) for seed in seeds), strict=True)
+    rows = [_trained_row(name, results, scored[name], task) for name, results in runs.items()]
+    for name, predicted in _baselines(first, encoded if labels else {None: full}).items() if config.baselines else ():
+        method = scoring.method(f"{name}{_with_labels(labels)}", ["baseline", name, labels])
+        scored[name] = tuple(score_test(task, one.predictions, method, seed) for seed, one in predicted.items())
+        rows.append(replace(_row(name, scored[name], task), note="; ".join(dict.fromkeys(one.note for one in predicted.values()))))
+    scores = {name: tuple(one.scores for one in found) for name, found in scored.items()}
+    return AdaptResult(
+        first, Comparison(task.metric, tuple(rows)), runs, scores, findings, len(task.train), ledger=Ledger.of(task).read()
+    )
 
 
 def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, calibration_texts: Split | None = None) -> Bundle:
@@ -130,9 +148,9 @@ def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, cal
         audit=tuple(map(FindingRecord.of, result.audit.findings())),
         settings=config.tune.to_dict(),
         seed=best.seed,
-        test=ScoresRecord.of(best.test_scores.to_dict()),
+        test=ScoresRecord.of(result.best_scores.to_dict()),
         validation={name: tuple(run.validation_score for run in runs) for name, runs in result.runs.items()},
-        comparison=ComparisonRecord.of(result.comparison),
+        comparison=ComparisonRecord.of(result.comparison, result.ledger.findings),
         provenance=provenance(),
     )
     calibration = calibrate(best.model, origin.tokenizer, task, calibration_texts) if task_type_of(task).one_label else None
@@ -156,39 +174,38 @@ def _head_swap(before: Model, after: Model) -> list[str]:
     return head_swap_lines(len(kept), sum(parameter.numel() for parameter in before.backbone.parameters()), sizes, dropped)
 
 
-def _run(name: str, bundle: Bundle, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> FineTuneResult:
+def _run(
+    name: str, bundle: Bundle, encoded: EncodedTask, config: FineTuneConfig, scored: tuple[int, ScoredMethod]
+) -> tuple[FineTuneResult, ScoredPredictions]:
+    """One run and its test scores; ``scored`` is (seed, what the ledger calls it)."""
+    seed, method = scored
     model = task_model(bundle, encoded.task, config, seed, scratch=name == SCRATCH)
     result = fine_tune(model, encoded, config, seed, title=f"{name}, seed {seed}", language=LanguageTask.of(bundle))
-    score = result.test_scores.score(encoded.task.metric)
-    console.print(f"{name}, seed {seed}: {encoded.task.metric} {percent(score)} in {result.training.seconds:.0f} s")
-    return result
+    test = score_test(encoded.task, result.test_predictions, method, seed)
+    console.print(f"{name}, seed {seed}: {encoded.task.metric} {percent(test.score)} in {result.training.seconds:.0f} s")
+    return result, test
 
 
-def _trained_row(name: str, runs: Sequence[FineTuneResult], task: Task) -> MethodResult:
+def _trained_row(name: str, runs: Sequence[FineTuneResult], scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:
     """The row of a trained method."""
-    lost = sum(collapsed(task, run.test_scores) for run in runs)
+    lost = sum(collapsed(task, one.scores) for one in scored)
     note = f"{lost} of {len(runs)} runs collapsed" if lost else ""
     seconds = float(np.mean([run.training.seconds for run in runs]))
-    row = _row(name, [run.test_predictions for run in runs], task)
+    row = _row(name, scored, task)
     return replace(row, seconds=seconds, trainable=runs[0].trainable, note=note)
 
 
-def _baselines(task: Task, encoded: Sequence[EncodedTask]) -> dict[str, tuple[MethodResult, Scores]]:
-    """The row of each baseline over these training texts, and its scores with the first of them."""
-    rows = {}
-    for name, baseline in baselines_for(task).items():
-        if baseline.race_only:
-            continue
-        results = [baseline.predict(one.task) for one in encoded]
-        row = _row(name, [result.predictions for result in results], task)
-        row = replace(row, note="; ".join(dict.fromkeys(result.note for result in results)))
-        rows[name] = row, task_type_of(task).scores(task.test, results[0].predictions, task)
-    return rows
+def _baselines(task: Task, encoded: Mapping[int | None, EncodedTask]) -> dict[str, dict[int | None, BaselineResult]]:
+    """What each baseline predicts for the test split, by the seed that drew its training texts."""
+    chosen = {name: baseline for name, baseline in baselines_for(task).items() if not baseline.race_only}
+    return {name: {seed: baseline.predict(one.task) for seed, one in encoded.items()} for name, baseline in chosen.items()}
 
 
-def _row(name: str, predictions: Sequence[Any], task: Task) -> MethodResult:
-    """The scores of each run's predictions for the test split, also on resamples of it."""
-    task_type = task_type_of(task)
-    scores = tuple(task_type.scores(task.test, one, task).score(task.metric) for one in predictions)
-    resampled = np.array([task_type.resampled_scores(task.test, one, task) for one in predictions])
-    return MethodResult(name, scores, resampled=resampled, bounded=task_type.bounded)
+def _row(name: str, scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:
+    """The scores of each run, also on resamples of the test split."""
+    resampled = np.array([one.resampled for one in scored])
+    return MethodResult(name, tuple(one.score for one in scored), resampled=resampled, bounded=task_type_of(task).bounded)
+
+
+def _with_labels(labels: int | None) -> str:
+    return f", {labels} labels" if labels else ""

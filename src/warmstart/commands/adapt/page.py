@@ -59,11 +59,11 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
         (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", tuning_chart(curve_rows(result.runs), metric)),),
     )
     saved = f"The saved model is that of seed {result.best.seed}, the best one on validation."
-    best = result.best.test_scores
+    best = result.best_scores
     if not isinstance(best, ClassificationScores):
         yield Section("Scores", (saved, best.note), (Table(best.header, best.table()),))
         return
-    methods = {name: runs[0].test_scores for name, runs in result.runs.items()} | dict(result.baselines)
+    methods = {name: scores[0] for name, scores in result.scores.items()}
     known = {name: scores for name, scores in methods.items() if name != "majority" and isinstance(scores, ClassificationScores)}
     classes = [(name, row.name, row.f1) for name, scores in known.items() for row in scores.per_class]
     yield Section(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warmstart.finetuning.runs import best_run
+from warmstart.data.test_ledger import LedgerSummary
+from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage
 from warmstart.stats.calibration import (
     apply_temperature,
@@ -48,13 +49,15 @@ class AdaptResult:
     comparison: Comparison
     runs: Mapping[str, tuple[FineTuneResult, ...]]
     """the runs of each trained method, one per seed"""
-    baselines: Mapping[str, Scores]
-    """the scores of the other methods, of the first seed's if they depend on it"""
+    scores: Mapping[str, tuple[Scores, ...]]
+    """the test scores of each method: one per run; of a baseline one, or one for each draw of training texts"""
     audit: Audit
     available: int
     """training texts that there are, of which every seed draws those it uses"""
     confidence: ConfidenceResult | None = None
     """of the saved run; None before it is saved, and for tasks without one label per text"""
+    ledger: LedgerSummary = field(default_factory=LedgerSummary)
+    """how often the test split was scored"""
 
     @property
     def best(self) -> FineTuneResult:
@@ -62,7 +65,13 @@ class AdaptResult:
         return best_run(self.runs)
 
     @property
-    def findings(self) -> list[str]:
+    def best_scores(self) -> Scores:
+        """The test scores of that run."""
+        pairs = zip(self.runs[PRETRAINED], self.scores[PRETRAINED], strict=True)
+        return next(scores for run, scores in pairs if run is self.best)
+
+    @property
+    def comparison_findings(self) -> list[str]:
         """The pretrained model against each other method, or its score if there is none; then what the intervals leave out."""
         first = self.comparison.rows[0]
         found = self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
@@ -73,6 +82,11 @@ class AdaptResult:
         """Whether the intervals hold for one split only, because all seeds train on much the same texts."""
         return share_training_texts(len(self.task.train), self.available)
 
+    @property
+    def findings(self) -> list[str]:
+        """The comparison, and how often the test split was scored."""
+        return [*self.comparison_findings, *self.ledger.findings]
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""
         return {
@@ -81,6 +95,7 @@ class AdaptResult:
             "comparison": self.comparison.to_dict(),
             "validation": {name: [run.validation_score for run in runs] for name, runs in self.runs.items()},
             "best_seed": self.best.seed,
+            "test_split": self.ledger.to_dict(),
             "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
             "confidence": self.confidence.to_dict() if self.confidence else None,
         }

@@ -20,6 +20,7 @@ from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
+from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun
 from warmstart.device import pick_device
 from warmstart.errors import ModelError
 from warmstart.finetuning.answering import (
@@ -34,14 +35,15 @@ from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
+from warmstart.model.files import model_digest, save
 from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
 from warmstart.run import open_run, provenance
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
-from warmstart.tasks.answers import AnswerTask, load_answer_task
+from warmstart.tasks.answers import Answer, AnswerTask, load_answer_task
+from warmstart.tasks.scoring import score_test_answers
 from warmstart.training.config import TrainConfig
 
 MOST_COMMON = "most common answer"
@@ -70,6 +72,8 @@ class AnswersConfig(Config):
     """fraction of the validation questions that chooses nothing, so that the error rate can be guaranteed"""
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
+    sealed: bool = False
+    """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
 
 
 def answers(config: AnswersConfig) -> AnswersResult:
@@ -83,17 +87,20 @@ def answers(config: AnswersConfig) -> AnswersResult:
             "pretrain one with --objective causal, span or hybrid"
         )
     task = load_answer_task(config.task)
+    scoring = ScoringRun.begin([task], config)
     folder = open_run(config.out, config, resume=False)
-    result = compare_answers(bundle, task, config)
+    result = compare_answers(bundle, task, config, scoring)
+    scoring.finish([task])
     print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)
-    console.print(result.threshold.sentence(), markup=False)
+    for sentence in (result.threshold.sentence(), *result.ledger.findings):
+        console.print(sentence, markup=False)
     save(answers_bundle(bundle, result, config), folder / "bundle")
     page = write_answers_page(result, config, folder)
     console.print(f"bundle: {folder / 'bundle'} (seed {result.best.seed}, best on validation)\nreport: {page}")
     return result
 
 
-def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> AnswersResult:
+def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, scoring: ScoringRun) -> AnswersResult:
     """Run the pretrained model and one from scratch with the same seeds, and compare them with the most common answer."""
     settings = {PRETRAINED: config.train}
     if config.scratch_epochs is not None:
@@ -101,7 +108,10 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> 
         settings[SCRATCH] = config.train.model_copy(update=budget)
     task, calibration_questions = split_calibration_questions(task, config.calibration_fraction)
     seeds = range(config.seed, config.seed + config.seeds)
-    runs = {name: tuple(_run(name, bundle, task, train, seed) for seed in seeds) for name, train in settings.items()}
+    origin, runs = model_digest(config.model), dict[str, tuple[AnswerRun, ...]]()
+    for name, train in settings.items():
+        method = scoring.method(name, ["answers", name, origin, train.to_dict()])
+        runs[name] = tuple(_run(bundle, task, train, seed, method) for seed in seeds)
     trainable = sum(parameter.numel() for parameter in bundle.model.parameters())
     rows = []
     for name, results in runs.items():
@@ -110,13 +120,14 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig) -> 
             replace(_row(name, [run.test.correct for run in results], task.test.units), seconds=seconds, trainable=trainable)
         )
     (most_common, _), *_ = Counter(task.train.answers).most_common(1)
-    always = np.array([right == most_common for right in task.test.answers])
+    constant = scoring.method(MOST_COMMON, ["baseline", MOST_COMMON])
+    always = score_test_answers(task, [Answer(most_common.strip(), 1.0)] * len(task.test), constant, None)
     rows.append(replace(_row(MOST_COMMON, [always], task.test.units), note=f"always {most_common}"))
     best = best_run(runs)
     held_out = predict_answers(best.model.to(pick_device()), bundle.tokenizer, calibration_questions, best.max_answer_tokens)
     best.model.cpu()
     threshold = find_threshold(held_out.confidence.round(6), held_out.correct, config.target_error, config.confidence_level)
-    return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, held_out, threshold)
+    return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, held_out, threshold, Ledger.of(task).read())
 
 
 def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig) -> Bundle:
@@ -130,7 +141,7 @@ def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig)
         task=TaskRecord(name=result.task.name, **sizes),
         settings=config.train.to_dict(),
         seed=best.seed,
-        comparison=ComparisonRecord.of(result.comparison),
+        comparison=ComparisonRecord.of(result.comparison, result.ledger.findings),
         max_answer_tokens=best.max_answer_tokens,
         held_out_answers=tuple((round(float(confidence), 6), bool(correct)) for confidence, correct in pairs),
         chose_nothing=True,
@@ -145,8 +156,8 @@ def _row(name: str, correct: Sequence[np.ndarray], units: np.ndarray) -> MethodR
     return MethodResult(name, found.scores, resampled=found.resampled)
 
 
-def _run(name: str, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int) -> AnswerRun:
-    model = answer_model(bundle, seed, scratch=name == SCRATCH)
-    result = train_to_answer(model, bundle, task, config, seed, title=f"{name}, seed {seed}")
-    console.print(f"{name}, seed {seed}: {percent(result.test.correct.mean())} correct in {result.training.seconds:.0f} s")
+def _run(bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, method: ScoredMethod) -> AnswerRun:
+    model = answer_model(bundle, seed, scratch=method.name == SCRATCH)
+    result = train_to_answer(model, bundle, task, config, seed, method)
+    console.print(f"{method.name}, seed {seed}: {percent(result.test.correct.mean())} correct in {result.training.seconds:.0f} s")
     return result

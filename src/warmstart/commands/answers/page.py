@@ -22,7 +22,7 @@ def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> P
     first, task = result.comparison.rows[0], result.task
     report = Report(
         f"Answers: {task.name}",
-        " ".join(result.comparison.findings()),
+        " ".join([*result.comparison.findings(), *result.ledger.findings]),
         (
             (f"{result.comparison.metric}, {first.name}", percent(first.interval.mean)),
             ("training questions", f"{len(task.train):,}"),

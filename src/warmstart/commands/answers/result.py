@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warmstart.data.test_ledger import LedgerSummary
 from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage
 from warmstart.stats.formatting import percent
@@ -34,6 +35,8 @@ class AnswersResult:
     """of the best run to the calibration questions, which chose neither weights nor seed"""
     threshold: Threshold
     """found on these"""
+    ledger: LedgerSummary = field(default_factory=LedgerSummary)
+    """how often the test split was scored"""
 
     @property
     def best(self) -> AnswerRun:
@@ -42,8 +45,8 @@ class AnswersResult:
 
     @property
     def findings(self) -> list[str]:
-        """The pretrained model against each other method, and what its threshold guarantees."""
-        return [*self.comparison.findings(), self.threshold.sentence()]
+        """The pretrained model against each other method, what its threshold guarantees, and how often test was scored."""
+        return [*self.comparison.findings(), self.threshold.sentence(), *self.ledger.findings]
 
     def risk_coverage(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Coverage and risk at each threshold on the test questions, for the first seed of each trained method."""
@@ -91,4 +94,5 @@ class AnswersResult:
             "validation": {name: [run.validation_score for run in runs] for name, runs in self.runs.items()},
             "best_seed": self.best.seed,
             "threshold": threshold,
+            "test_split": self.ledger.to_dict(),
         }

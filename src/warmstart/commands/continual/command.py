@@ -57,7 +57,7 @@ def continual(config: ContinualConfig) -> ContinualResult:
     for strategy in config.strategies:
         both = [run_strategy(suite, config, strategy, seed, language) for seed in seeds]
         runs[strategy], models[strategy] = tuple(run for run, _ in both), [model for _, model in both]
-    result = ContinualResult(suite.names, runs)
+    result = ContinualResult(suite.names, runs, suite.finish())
     print_table(f"after {' -> '.join(result.tasks)}", result.table(), result.HEADER)
     for sentence in result.findings:
         console.print(sentence, markup=False)
@@ -96,7 +96,8 @@ def run_strategy(
             penalty=strategy.penalty(model),
         )
         seconds += output.seconds
-        tested.append([suite.resampled_test(model, one) for one in range(task + 1)])
+        described = f"strategy {name} after {suite.names[task]}"
+        tested.append([suite.resampled_test(model, one, described, seed) for one in range(task + 1)])
         if language:
             losses.append(language.measure(model))
         strategy.finish_task(model, task)

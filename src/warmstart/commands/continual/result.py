@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from warmstart.data.test_ledger import LedgerSummary, findings_by_task
 from warmstart.stats.changes import changes_of
 from warmstart.stats.comparison import MethodResult, compare_pairs
 from warmstart.stats.differences import MethodScores
@@ -48,6 +49,8 @@ class ContinualResult:
     """in the order learned"""
     runs: Mapping[str, tuple[ContinualRun, ...]]
     """by strategy, one per seed"""
+    ledgers: tuple[LedgerSummary, ...] = ()
+    """how often the test split of each task was scored"""
 
     HEADER: ClassVar = (
         "strategy", "average at the end", "right after learning", "backward transfer", "forgetting", "seconds",
@@ -83,7 +86,7 @@ class ContinualResult:
                 change.in_nats(f"With {_named(strategy)}, the language-model loss")
                 for strategy, change in zip(self.runs, changes, strict=True)
             ]
-        return findings
+        return findings + [f"{task}: {finding}" for task, finding in findings_by_task(self.tasks, self.ledgers)]
 
     def _forgotten(self) -> list[str]:
         """Each task but the last, right after it was learned and at the end; corrected for their number."""
@@ -137,7 +140,8 @@ class ContinualResult:
             strategy: [{name: getattr(run, name) for name in kept} | asdict(run.metrics) for run in runs]
             for strategy, runs in self.runs.items()
         }
-        return {"tasks": self.tasks, "findings": self.findings, "runs": runs}
+        ledgers = [ledger.to_dict() for ledger in self.ledgers]
+        return {"tasks": self.tasks, "findings": self.findings, "runs": runs, "test_splits": ledgers}
 
 
 def _named(strategy: str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from warmstart.data.test_ledger import LedgerSummary
 from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
@@ -46,6 +47,8 @@ class CurveResult:
     goal: float | None
     """the score asked for"""
     audit: Audit
+    ledger: LedgerSummary = field(default_factory=LedgerSummary)
+    """how often the test split was scored"""
 
     @cached_property
     def largest(self) -> int:
@@ -127,7 +130,7 @@ class CurveResult:
         if self.incomplete:
             counts = ", ".join(map(str, self.incomplete))
             findings.append(f"The time was too short for {counts} labels; run the same command again to continue.")
-        return findings
+        return findings + self.ledger.findings
 
     def _comparison(self, other: Method) -> list[str]:
         """Where the pretrained method is better than another, where it is worse, and where that stops."""
@@ -227,6 +230,7 @@ class CurveResult:
             "methods": [self._method_values(method) for method in self.methods],
             "target": self.target,
             "findings": self.findings,
+            "test_split": self.ledger.to_dict(),
         }
 
     def _method_values(self, method: Method) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from warmstart.commands.multitask.page import write_multitask_page
-from warmstart.commands.multitask.result import MultitaskResult, MultitaskRun
+from warmstart.commands.multitask.result import ALONE, TOGETHER, MultitaskResult, MultitaskRun
 from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.finetuning.multitask_model import MultitaskModel, sampling_fractions, task_order
@@ -43,7 +43,7 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
     folder = open_run(config.out, config, resume=False)
     suite = TaskSuite.of(bundle, tasks, config)
     runs, models = zip(*(_run(suite, config.alpha, seed) for seed in range(config.seed, config.seed + config.seeds)), strict=True)
-    result = MultitaskResult(suite.names, runs)
+    result = MultitaskResult(suite.names, runs, suite.finish())
     print_table("one backbone for all tasks, and one for each", result.table(), result.HEADER)
     for sentence in result.findings:
         console.print(sentence, markup=False)
@@ -64,14 +64,14 @@ def _run(suite: TaskSuite, alpha: float, seed: int) -> tuple[MultitaskRun, Multi
     steps = [suite.steps(task) for task in tasks]
     order = task_order(sampling_fractions([len(encoded.train) for encoded in suite.encoded], alpha), sum(steps), seed)
     output, score = suite.train(model, _batches(suite, order, seed), len(order), derive(seed, "together"), validate=tasks)
-    together, drawn_together = zip(*(suite.resampled_test(model, task) for task in tasks), strict=True)
+    together, drawn_together = zip(*(suite.resampled_test(model, task, TOGETHER, seed) for task in tasks), strict=True)
     results, seconds = list[tuple[float, np.ndarray]](), 0.0
     for task in tasks:
         single = suite.new_model(seed)
         batches = _batches(suite, [task] * steps[task], seed)
         own, _ = suite.train(single, batches, steps[task], derive(seed, "alone", task), validate=[task])
         seconds += own.seconds
-        results.append(suite.resampled_test(single, task))
+        results.append(suite.resampled_test(single, task, ALONE, seed))
     alone, drawn_alone = zip(*results, strict=True)
     scores = zip(suite.names, together, alone, strict=True)
     console.print(f"seed {seed}: {', '.join(f'{name} {percent(a)} ({percent(b)} alone)' for name, a, b in scores)}", markup=False)

@@ -28,4 +28,5 @@ def _task_section(result: MultitaskResult, task: int) -> Section:
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.rows]
     caption = "Test score: each seed, mean and 95% interval over seeds and test texts."
     figure = Figure(f"task-{task}", caption, comparison_chart(rows, "score"))
-    return Section(result.tasks[task], (result.sentences()[task],), (figure, Table(comparison.HEADER, comparison.table())))
+    text = (result.sentences()[task], *(finding for ledger in result.ledgers[task : task + 1] for finding in ledger.findings))
+    return Section(result.tasks[task], text, (figure, Table(comparison.HEADER, comparison.table())))

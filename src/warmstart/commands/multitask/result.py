@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from warmstart.data.test_ledger import LedgerSummary, findings_by_task
 from warmstart.stats.comparison import Comparison, MethodResult, compare_pairs
 
 TOGETHER, ALONE = "together", "alone"
@@ -39,6 +40,8 @@ class MultitaskResult:
     tasks: tuple[str, ...]
     runs: tuple[MultitaskRun, ...]
     """one per seed"""
+    ledgers: tuple[LedgerSummary, ...] = ()
+    """how often the test split of each task was scored"""
 
     HEADER: ClassVar = ("task", TOGETHER, ALONE)
     """names the columns of ``table``"""
@@ -66,8 +69,9 @@ class MultitaskResult:
 
     @property
     def findings(self) -> list[str]:
-        """The same, each with the task's name."""
-        return [f"{task}: {sentence}" for task, sentence in zip(self.tasks, self.sentences(), strict=True)]
+        """The same, each with the task's name, and how often each test split was scored."""
+        named = [*zip(self.tasks, self.sentences(), strict=True), *findings_by_task(self.tasks, self.ledgers)]
+        return [f"{task}: {sentence}" for task, sentence in named]
 
     def table(self) -> list[tuple[str, ...]]:
         """One row per task."""
@@ -79,4 +83,9 @@ class MultitaskResult:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
         runs = [{key: getattr(run, key) for key in ("seed", TOGETHER, ALONE, "seconds", "validation_score")} for run in self.runs]
-        return {"tasks": self.tasks, "findings": self.findings, "runs": runs}
+        return {
+            "tasks": self.tasks,
+            "findings": self.findings,
+            "runs": runs,
+            "test_splits": [ledger.to_dict() for ledger in self.ledgers],
+        }

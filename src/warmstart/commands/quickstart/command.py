@@ -7,6 +7,7 @@ by the area that they document, with few labels and with more.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
 from warmstart.data.source import Source
 from warmstart.data.task import Task, subsample
+from warmstart.data.test_ledger import ScoringRun
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -60,6 +62,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     """Run the complete path; the ``quickstart`` command."""
     folder = open_run(config.out, config, resume=False)
     task, source = built_in_data(folder, config)
+    scoring = ScoringRun.begin([task], config)
     for count in config.labels:
         subsample(task, count, config.seed)  # too many or too few labels are refused before pretraining, not after
     settings = _pretrain_config(config, source)
@@ -69,7 +72,8 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     pretraining = pretrain_on(stores, tokenizer, settings, folder)
     save(pretraining.bundle, folder / "pretrained")
     adapting = _adapt_config(config)
-    result = QuickstartResult(pretraining, tuple(_adapt(pretraining.bundle, task, count, adapting) for count in config.labels))
+    adaptations = tuple(_adapt(pretraining.bundle, task, count, adapting, scoring) for count in config.labels)
+    result = QuickstartResult(pretraining, adaptations)
     adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting)
     save(adapted, folder / "bundle")
     page = write_quickstart_page(result, config, folder)
@@ -88,7 +92,7 @@ def built_in_data(folder: Path, config: QuickstartConfig) -> tuple[Task, Source]
     known = read_docstrings(config.packages)
     task = docstring_task(known, config.seed)
     texts = pretraining_text(known, task)
-    save_task(task, folder / "task")
+    task = replace(task, manifest=save_task(task, folder / "task"))
     file = folder / "documentation.ndjson"
     atomic_write(file, "".join(json.dumps({"text": text}) + "\n" for text in texts).encode())
     console.print(f"{len(texts):,} passages for pretraining, {len(task.test):,} test passages, {len(task.labels)} areas as labels.")
@@ -130,8 +134,8 @@ def _adapt_config(config: QuickstartConfig) -> AdaptConfig:
     )
 
 
-def _adapt(bundle: Bundle, task: Task, labels: int, settings: AdaptConfig) -> AdaptResult:
+def _adapt(bundle: Bundle, task: Task, labels: int, settings: AdaptConfig, scoring: ScoringRun) -> AdaptResult:
     console.print(f"\nAdapting to {labels} labelled texts; each of {settings.seeds} seeds draws its own.")
-    result = compare_methods(bundle, task, settings, labels)
+    result = compare_methods(bundle, task, settings, scoring, labels)
     print_comparison(f"{labels} labels: {task.metric}", result.comparison)
     return result

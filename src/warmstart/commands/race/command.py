@@ -22,11 +22,12 @@ from warmstart.commands.race.page import (
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.console import console, print_table
 from warmstart.data.task import subsample
+from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError, ModelError
 from warmstart.run import open_run, save_settings
 from warmstart.storage import atomic_write
 from warmstart.sweep.estimate import SweepEstimate
-from warmstart.sweep.store import write_runs_table
+from warmstart.sweep.store import read_run_id, write_runs_table
 from warmstart.sweep.sweep import SchemeName, SweepConfig, duration_seconds, estimate_only, open_sweep, run_sweep
 from warmstart.tasks.load import load_named_tasks
 
@@ -68,7 +69,11 @@ def race(config: RaceConfig) -> RaceResult | TasksRaceResult | list[SweepEstimat
 def _race_tasks(config: RaceConfig) -> TasksRaceResult:
     """One race per task, in a folder named like the task; the time budget is shared evenly among those still to run."""
     paths = (config.task, *config.more_tasks)
-    names = [task.name for task in load_named_tasks(paths)]
+    tasks = load_named_tasks(paths)
+    names = [task.name for task in tasks]
+    for task, path in zip(tasks, paths, strict=True):  # a sealed test split is refused before the first race, not after it
+        single = _with_frozen(config, path).model_copy(update={"more_tasks": ()})
+        ScoringRun.begin([task], single, read_run_id(Path(config.out) / task.name))
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in names))
     save_settings(folder, config)
     started, races = time.time(), list[RaceResult]()
@@ -106,7 +111,7 @@ def race_task(config: RaceConfig) -> RaceResult:
         raise ModelError(f"at every learning rate that was tried, {names} diverged; use lower --learning-rates")
     if not ranking.methods:
         raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
-    result = RaceResult(task, labels, ranking, sweep.audit, constant_score(task))
+    result = RaceResult(task, labels, ranking, sweep.audit, constant_score(task), sweep.finish())
     title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {labels} labels"
     print_table(title, terminal_rows(result), terminal_header(result))
     for sentence in result.findings:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from warmstart.data.test_ledger import LedgerSummary
 from warmstart.stats.comparison import SIGNIFICANT, detection_limit
 from warmstart.stats.differences import (
     Difference,
@@ -75,6 +76,8 @@ class RaceResult:
     audit: Audit
     constant_score: float
     """the test score of a constant prediction"""
+    ledger: LedgerSummary = field(default_factory=LedgerSummary)
+    """how often the test split was scored"""
 
     @cached_property
     def best(self) -> RankedMethod:
@@ -178,7 +181,7 @@ class RaceResult:
     @property
     def findings(self) -> list[str]:
         """The recommendation first, then the scores behind it, then what a reader should know about them."""
-        return [*self._recommendation(), *self._better_on_test(), *self._failed_runs(), *self._cautions()]
+        return [*self._recommendation(), *self._better_on_test(), *self._failed_runs(), *self._cautions(), *self.ledger.findings]
 
     def _recommendation(self) -> list[str]:
         best, chosen = self.best, self.recommended
@@ -280,6 +283,7 @@ class RaceResult:
             "diverged": [method.name for method in self.ranking.diverged],
             "methods": self._method_rows(),
             "against_best": self._difference_rows(),
+            "test_split": self.ledger.to_dict(),
         }
 
     def _method_rows(self) -> list[dict[str, Any]]:
@@ -350,7 +354,7 @@ class TasksRaceResult:
 
     @property
     def findings(self) -> list[str]:
-        """Which methods differ over all tasks, then the recommendation for each task."""
+        """Which methods differ over all tasks, then for each task the recommendation, then how often each test split was scored."""
         names, ranks, tasks = [*self.names.values()], self.ranks, len(self.races)
         tests = f"over {tasks} tasks (Friedman test by permutation, p {p_value(ranks.p)})"
         worse = [name for name, p in zip(names[1:], ranks.p_pairs[0, 1:], strict=True) if p < SIGNIFICANT]
@@ -364,7 +368,8 @@ class TasksRaceResult:
         ]
         if left_out := sorted({one.name for race in self.races for one in race.ranking.methods} - {*names}):
             findings.append(f"Left out, because not every task has a score for them: {', '.join(left_out)}.")
-        return findings + [f"{race.task.name}: {race.findings[0]}" for race in self.races]
+        findings += [f"{race.task.name}: {race.findings[0]}" for race in self.races]
+        return findings + [f"{race.task.name}: {finding}" for race in self.races for finding in race.ledger.findings]
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:

@@ -11,10 +11,11 @@ from tyro.conf import Positional
 
 from warmstart.config import Advanced
 from warmstart.console import console
+from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
+from warmstart.model.files import model_digest, save
 from warmstart.model.history import PruneRecord
 from warmstart.model.prune import check_prunable
 from warmstart.report.result import StudyResult
@@ -71,7 +72,11 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     if not components:
         raise ModelError("there is nothing to ablate: this backbone has no blocks; give --dimension-groups to ablate its embedding")
     metric = choose_metric(bundle, config.task, config.text, config.limit, config.seed)
+    scoring = ScoringRun.begin([metric.task] if metric.task else [], config)
     folder = open_run(config.out, config, resume=False)
+    if metric.task:  # the ledger counts a model and its ablations as one scoring
+        method = scoring.method(f"{config.model} and its ablations", ["ablate", model_digest(config.model), config.ablation])
+        method.record(metric.task, None)
     start = time.perf_counter()
     full, means = score_full(bundle.model, components, metric, config.ablation)
     seconds = time.perf_counter() - start
@@ -81,6 +86,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     console.print(estimate, markup=False)
     effects = ablate_each(bundle.model, components, replacements, metric, full)
     measured = AblationMeasurement(metric, full, effects, passes + 1, time.perf_counter() - start)
+    scoring.finish([metric.task] if metric.task else [])
     if config.prune:
         smaller, keep, pruning = prune_least_important(bundle, measured, replacements, config.prune)
         measured = replace(measured, pruning=pruning)

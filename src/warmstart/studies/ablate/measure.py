@@ -25,6 +25,7 @@ from warmstart.backbone.taps import tapped
 from warmstart.data.encode import Encoded
 from warmstart.data.source import Source
 from warmstart.data.splits import strata, stratified_sample
+from warmstart.data.task import Task
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.heads.language_modeling import LMHead
@@ -217,6 +218,8 @@ class AblationMetric:
     """N texts"""
     evaluate: Callable[[Model], tuple[float, np.ndarray]]
     """the value, and the values (R,) on resamples of the texts"""
+    task: Task | None = None
+    """the task whose test texts are scored"""
 
     def score(self, model: Model) -> MethodScores:
         """Evaluate a model on all texts."""
@@ -265,7 +268,7 @@ def _task_metric(bundle: Bundle, path: str, limit: int, seed: int) -> AblationMe
         return 100 * score, 100 * task_type.resampled_scores(split, predictions, task)
 
     name = task.metric.replace("_f1", " F1")
-    return AblationMetric(name, "points", 2, lower_is_better=False, encoded=encoded, evaluate=evaluate)
+    return AblationMetric(name, "points", 2, lower_is_better=False, encoded=encoded, evaluate=evaluate, task=task)
 
 
 def _loss_metric(bundle: Bundle, text: Sequence[str], limit: int, seed: int) -> AblationMetric:

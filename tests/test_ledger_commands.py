@@ -1,0 +1,345 @@
+"""Every command that scores a test split goes through the ledger, and a sealed test split stops it before any training."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warmstart
+from helpers.bundles import language_bundle
+from helpers.multitask import task_settings, write_inputs
+from helpers.tasks import cats, curve_config, race_config, tune, write_race_inputs
+from warmstart.cli import main
+from warmstart.commands import COMMANDS
+from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.answers.command import AnswersConfig, answers
+from warmstart.commands.continual.command import ContinualConfig, continual
+from warmstart.commands.curve.command import curve
+from warmstart.commands.evaluate import EvaluateConfig, evaluate
+from warmstart.commands.multitask.command import MultitaskConfig, multitask
+from warmstart.commands.race.command import race
+from warmstart.data.test_ledger import Ledger, LedgerSummary
+from warmstart.errors import DataError
+from warmstart.model.files import load_bundle, save
+from warmstart.sweep import execution
+from warmstart.tasks.load import load_task, read_spec, save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+ROOT = Path(warmstart.__file__).parent
+
+# ---------------------------------------------------------------------------------------------------- the gate
+
+SCORERS = {"scores", "resampled_scores", "exact_matches", "classification_scores", "resample_classification"}
+SCORING_FILES = {
+    "tasks/scoring.py": "the gate",
+    "tasks/task_type.py": "scores of resamples are scores",
+    "tasks/classification.py": "how this type is scored",
+    "baselines/majority.py": "the score of a constant prediction, which says how the labels are distributed",
+    "baselines/tfidf.py": "validation",
+    "finetuning/finetune.py": "validation",
+    "finetuning/multitask_training.py": "validation",
+    "finetuning/answering.py": "validation and calibration questions",
+    "sweep/execution.py": "validation",
+    "studies/ablate/measure.py": "test: a model and its ablations are one scoring, which the command records",
+    "commands/curve/result.py": "another method of this name: the scores of a trial",
+}
+"""the files that call what scores predictions"""
+TEST_FILES = {
+    "tasks/scoring.py": "the gate",
+    "baselines/majority.py": "the distribution of labels",
+    "baselines/tfidf.py": "texts",
+    "commands/adapt/command.py": "the confidence of predictions that were scored",
+    "commands/answers/command.py": "answers that were scored",
+    "commands/answers/result.py": "answers that were scored",
+    "commands/evaluate.py": "labels in the order of the model's",
+    "data/audit.py": "leaks",
+    "data/task.py": "digests",
+    "data/test_ledger.py": "digests",
+    "finetuning/continued.py": "texts that are left out",
+    "finetuning/encoded_task.py": "texts",
+    "finetuning/estimate.py": "texts, encoded",
+    "finetuning/finetune.py": "texts, encoded",
+    "finetuning/multitask_training.py": "texts, encoded",
+    "inspection/probing.py": "a probing task in the format of SentEval, which is no task with a manifest",
+    "model/card.py": "a record",
+    "studies/ablate/measure.py": "a model and its ablations, which the command records",
+    "sweep/execution.py": "labels, which baselines get beside the texts",
+    "tasks/answers.py": "digests and reading",
+    "tasks/load.py": "reading",
+}
+"""the files that read more of a test split than its texts and its length"""
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """Every file of the package."""
+    for path in sorted(ROOT.rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+
+
+def test_predictions_are_scored_in_few_places() -> None:
+    """A new caller of a scoring function goes through ``tasks/scoring.py``, or says in the list above which split it scores."""
+    found = {
+        name
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in SCORERS
+    }
+    assert found == set(SCORING_FILES)
+
+
+def test_few_files_read_a_test_split() -> None:
+    """Beyond its texts and its length."""
+    found = set()
+    for name, tree in sources():
+        inner = {id(child): parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Attribute) and node.attr == "test"):
+                continue
+            around = inner[id(node)]
+            texts = isinstance(around, ast.Attribute) and around.attr in ("texts", "questions", "units")
+            length = isinstance(around, ast.Call) and ast.unparse(around.func) == "len"
+            if not texts and not length:
+                found.add(name)
+    assert found == set(TEST_FILES)
+
+
+IMPORTING = {"adapt", "race", "curve", "multitask", "continual", "answers", "evaluate", "export", "quickstart"}
+"""commands that can reach the gate"""
+
+
+def test_every_command_that_reaches_the_gate_begins_a_run() -> None:
+    """It asks whether it may score before it trains, and it is one of those that the list above names."""
+    trees = dict(sources())
+    called = {name: {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)} for name, tree in trees.items()}
+    reaching, beginning = set(), {name for name, calls in called.items() if "ScoringRun.begin" in calls}
+    for command, row in COMMANDS.items():
+        files = closure(f"{row.module.replace('.', '/')}.py", trees)
+        if "tasks/scoring.py" in files:
+            reaching.add(command)
+            assert files & beginning, f"{command} scores a test split, but begins no ScoringRun"
+    assert reaching == IMPORTING | {"plan"}, "plan reads the results of a race"
+
+
+def closure(file: str, trees: dict[str, ast.Module]) -> set[str]:
+    """The files of the package that a file imports, and they import."""
+    seen, todo = set[str](), [file]
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for node in ast.walk(trees[name]):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("warmstart."):
+                stem = str(node.module).removeprefix("warmstart.").replace(".", "/")
+                todo += [one for one in (f"{stem}.py", f"{stem}/__init__.py") if one in trees]
+    return seen
+
+
+# ---------------------------------------------------------------------------------------------------- commands
+
+
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A folder with a tiny language model and the tasks cats and who."""
+    return write_inputs(tmp_path, tokenizer)
+
+
+def seal(manifest: Path) -> None:
+    """Write ``sealed: true`` into a manifest."""
+    manifest.write_text(manifest.read_text() + "sealed: true\n")
+
+
+def ledger(folder: Path) -> LedgerSummary:
+    """The ledger of the task in a folder."""
+    return Ledger.of(load_task(folder)).read()
+
+
+def adapt_config(place: Path, **changes: Any) -> AdaptConfig:
+    """Two seeds of two methods, and the two baselines."""
+    given = {"model": str(place / "lm"), "task": str(place / "cats"), "out": str(place / "adapt"), "seeds": 2}
+    return AdaptConfig.build(given | {"tune": tune(steps=4, epochs=None)} | changes)
+
+
+def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the findings, the report, the card of the bundle and on the terminal; ``audit`` lists the settings."""
+    found = adapt(adapt_config(place))
+    sentence = ledger(place / "cats").sentence
+    assert "scored 6 times with 4 settings" in sentence
+    assert sentence == found.findings[-1] == found.ledger.sentence
+    assert found.to_dict()["test_split"]["scorings"] == 6
+    assert sentence in (place / "adapt" / "report.html").read_text()
+    assert sentence in (place / "adapt" / "bundle" / "README.md").read_text()
+    assert sentence in " ".join(capsys.readouterr().err.split())
+    evaluate(EvaluateConfig(model=str(place / "adapt"), task=str(place / "cats")))
+    assert ledger(place / "cats").scorings == 7
+    capsys.readouterr()
+    assert main(["audit", str(place / "cats")]) == 0
+    shown = capsys.readouterr().err
+    assert "who scored the test split" in shown
+    assert all(word in shown for word in ("full at", "TF-IDF", "evaluate"))
+    assert str(place / "cats" / "task.ledger.jsonl") in shown.replace("\n", "")
+    adapt(adapt_config(place, out=str(place / "again")))
+    assert (ledger(place / "cats").scorings, ledger(place / "cats").settings) == (13, 5), "the same settings, scored again"
+
+
+def test_sealed_refuses_before_training(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``adapt --sealed`` scores once; then it, ``evaluate`` and ``race`` end with exit code 2 and one message."""
+    model, task, out = str(place / "lm"), str(place / "cats"), str(place / "run")
+    quick = ["--steps", "2", "--seeds", "1", "--no-scratch", "--out"]
+    assert main(["adapt", model, task, "--sealed", *quick, out]) == 0
+    assert "The test split is sealed: one run has scored it" in (place / "run" / "report.html").read_text()
+    monkeypatch.setattr("warmstart.commands.adapt.command.fine_tune", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(execution, "fine_tune", lambda *_, **__: pytest.fail("trained"))
+    before = ledger(place / "cats").scorings
+    for command in (
+        ["adapt", model, task, "--sealed", *quick, str(place / "two")],
+        ["adapt", model, task, *quick, str(place / "two")],
+        ["evaluate", out, task],
+        ["race", task, "--backbones", model, "--out", str(place / "race")],
+    ):
+        capsys.readouterr()
+        assert main(command) == 2, command
+        assert "the test split of 'cats' is sealed: one run of `adapt` scored it" in " ".join(capsys.readouterr().err.split())
+    assert ledger(place / "cats").scorings == before
+    assert not (place / "two").exists()
+
+
+@pytest.mark.parametrize("name", ["multitask", "continual"])
+def test_several_tasks_have_a_ledger_each(name: str, place: Path) -> None:
+    """Each test split is counted, and one sealed task is enough to stop the next run."""
+    seal(place / "who" / "task.yaml")
+    settings, run = {"multitask": (MultitaskConfig, multitask), "continual": (ContinualConfig, continual)}[name]
+    only = {"strategies": ["none"]} if name == "continual" else {}
+    found = run(settings.build(task_settings(place, seeds=1, **only)))
+    both = ledger(place / "cats"), ledger(place / "who")
+    assert [one.scorings for one in both] == ([2, 2] if name == "multitask" else [2, 1])
+    assert found.findings[-2:] == [f"{task}: {one.sentence}" for task, one in zip(("cats", "who"), both, strict=True)]
+    page = (place / "run" / "report.html").read_text()
+    assert all(one.sentence in page for one in both)
+    with pytest.raises(DataError, match="the test split of 'cats' is sealed"):
+        run(settings.build(task_settings(place, seeds=2, out=str(place / "two"), **only)))
+
+
+def test_answers_are_counted(tmp_path: Path) -> None:
+    """Written answers too: each seed, and the most common answer; the digest is that of the labelled task."""
+    rows = "".join(f"Where was {name} born?\t{city}\n" for name, city in (("Ada", "London"), ("Emil", "Riga")) * 8)
+    (tmp_path / "all.txt").write_text(rows)
+    file = tmp_path / "places.yaml"
+    file.write_text(
+        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\ntrain: all.txt\nvalidation: 4\ntest: all.txt\n"
+    )
+    letters = train_tokenizer([rows], TokenizerConfig(type="character", sentinels=0))
+    save(language_bundle(letters, "causal"), tmp_path / "lm")
+    given = {"model": str(tmp_path / "lm"), "task": str(file), "seeds": 1, "out": str(tmp_path / "run"), "scratch_epochs": None}
+    found = answers(AnswersConfig.build(given | {"train": {"steps": 2, "batch": 8}, "sealed": True}))
+    assert found.ledger.scorings == Ledger.of(load_task(file)).read().scorings == 2
+    assert found.ledger.sentence in (tmp_path / "run" / "report.html").read_text()
+    for more in ({}, {"sealed": True}):
+        with pytest.raises(DataError, match="is sealed"):
+            answers(AnswersConfig.build(given | more | {"out": str(tmp_path / "two")}))
+    assert read_spec(file)[1].sealed is False
+
+
+# ---------------------------------------------------------------------------------------------------- sweeps
+
+
+@pytest.fixture
+def racing(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A folder with a task and a tiny language model."""
+    return write_race_inputs(tmp_path, tokenizer)
+
+
+def test_a_resumed_race_counts_each_trial_once(racing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after a scoring and before its result is kept, then run to the end, then run again: one scoring per trial."""
+    config, saved = race_config(racing, seeds=1, learning_rates=[5e-3], scratch=False), execution.save_result
+
+    def stop(trial: Any, context: Any, result: Any) -> None:
+        if trial.method.name == "full":
+            raise KeyboardInterrupt
+        saved(trial, context, result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "save_result", stop)
+        with pytest.raises(KeyboardInterrupt):
+            race(config)
+    interrupted = ledger(racing / "task").scorings
+    found = race(config)
+    trials = len(list((racing / "race" / "trials").glob("*.json")))
+    assert 1 < interrupted <= trials == found.ledger.scorings == found.ledger.settings
+    assert race(config).findings == found.findings
+    assert found.ledger.sentence == found.findings[-1]
+    assert found.ledger.sentence in (racing / "race" / "report.html").read_text()
+    race(race_config(racing, seeds=2, learning_rates=[5e-3], scratch=False))
+    more = ledger(racing / "task")
+    assert (more.scorings > trials, more.settings) == (True, trials), "another seed is no other setting"
+
+
+def test_a_race_of_several_jobs_counts_every_trial(racing: Path) -> None:
+    """Workers write into the same ledger."""
+    found = race(race_config(racing, jobs=2))
+    assert found.ledger.scorings == len(list((racing / "race" / "trials").glob("*.json")))
+    assert found.ledger.unreadable == 0
+
+
+def test_a_sealed_race_is_continued_but_not_changed(racing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an interruption and after its end, by the same command in its folder; more seeds or another folder are refused."""
+    config = race_config(racing, seeds=1, learning_rates=[5e-3], scratch=False, sealed=True)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "_fine_tune", stop)
+        with pytest.raises(KeyboardInterrupt):
+            race(config)
+    assert ledger(racing / "task").scorings > 0, "the baselines"
+    found = race(config)
+    assert race(config).findings == found.findings
+    assert "is sealed: one run has scored it" in found.findings[-1]
+    monkeypatch.setattr(execution, "_fine_tune", lambda *_: pytest.fail("trained"))
+    for changes in ({"seeds": 2}, {"sealed": False}, {"out": str(racing / "two")}):
+        with pytest.raises(DataError, match="is sealed"):
+            race(race_config(racing, **({"seeds": 1, "learning_rates": [5e-3], "scratch": False, "sealed": True} | changes)))
+    with pytest.raises(DataError, match="is sealed"):
+        curve(curve_config(racing, labels=[8], schemes=["probe"], learning_rates=[5e-3]))
+
+
+def test_races_over_several_tasks_refuse_before_the_first(racing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second task is sealed: the first race does not start."""
+    second = save_task(replace(cats(1), name="second"), racing / "second")
+    evaluate_once = adapt_config(racing, task=str(second), seeds=1, scratch=False, sealed=True)
+    adapt(evaluate_once)
+    monkeypatch.setattr(execution, "run_trial", lambda *_: pytest.fail("ran"))
+    with pytest.raises(DataError, match="the test split of 'second' is sealed"):
+        race(race_config(racing, more_tasks=[str(second)]))
+
+
+def test_a_curve_counts(racing: Path) -> None:
+    """Every number of labels is a setting of its own."""
+    found = curve(curve_config(racing, labels=[8, 16], schemes=["probe"], learning_rates=[5e-3], seeds=1))
+    assert found.ledger.scorings == found.ledger.settings == len(list((racing / "curve" / "trials").glob("*.json")))
+    assert found.ledger.sentence in (racing / "curve" / "report.html").read_text()
+
+
+def test_ablations_are_one_scoring(place: Path) -> None:
+    """Of the model that is ablated."""
+    from warmstart.studies.ablate.command import StudyAblateConfig, study_ablate
+
+    adapt(adapt_config(place, seeds=1, scratch=False, baselines=False))
+    assert load_bundle(place / "adapt" / "bundle").labels
+    given = {"model": str(place / "adapt"), "task": str(place / "cats"), "out": str(place / "study"), "limit": 8}
+    study_ablate(StudyAblateConfig.build(given))
+    assert ledger(place / "cats").scorings == 2
+
+
+def test_the_repository_ignores_ledgers() -> None:
+    """Whoever runs a recipe leaves the repository clean."""
+    ignored = (ROOT.parents[1] / ".gitignore").read_text().splitlines()
+    assert "/recipes/tasks/*.ledger.jsonl" in ignored
