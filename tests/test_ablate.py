@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ from warmstart.studies.ablate.measure import (
     AblationMetric,
     Component,
     ComponentEffect,
+    Pruning,
     ablated,
     choose_metric,
     components_of,
@@ -44,7 +46,7 @@ from warmstart.studies.ablate.measure import (
     resampled_states,
     zero_states,
 )
-from warmstart.studies.ablate.result import ablation_findings
+from warmstart.studies.ablate.result import ablation_findings, pruning_findings
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE
 
@@ -277,7 +279,10 @@ def test_the_command_ranks_components_and_prunes(
     nothing = heads.row(-1, named=True)
     assert (nothing["component"], nothing["effect"], nothing["p"], nothing["significant"]) == ("block 1, head 1", 0.0, 1.0, False)
     assert table.row(0, named=True)["significant"]
-    assert f"{table.row(0, named=True)['component'].capitalize()} matters most: without it loss is worse by" in printed
+    assert (
+        f"{table.row(0, named=True)['component'].capitalize()} has the largest significant effect: without it loss is worse"
+        in printed
+    )
     assert "of 8 heads can be ablated one at a time" in printed
     assert "With 2 heads pruned" in printed
     assert "Effects need not add up." in printed
@@ -314,8 +319,27 @@ def test_only_significant_effects_matter() -> None:
     first, second, *_ = findings(noisy, harmful, helpful)
     assert first.startswith("Block 1, head 1 has the largest significant effect: without it accuracy is worse by 4.00 points")
     assert second == "Block 1 has a larger effect, 5.00 points (-1.00 to 11.00), but it is not significant."
-    assert findings(noisy, helpful)[0].startswith(
-        "No component has a significant effect on 100 texts: the largest is that of block 1"
+    one, *_ = findings(noisy, helpful)
+    assert one.startswith("No component has a significant effect on 100 texts: the largest is that of block 1")
+    assert "1.57 to 9.44 points would have been detected with 80% power." in one
+    of_heads = findings(noisy, replace(harmful, p=0.3))[2]
+    assert of_heads.startswith(
+        "Of the heads, block 1, head 1 has the largest effect in this sample, which is not significant: 4.00"
+    )
+
+
+def test_pruning_is_called_worse_only_beyond_noise() -> None:
+    """An interval that includes 0 is no loss, and says which would have been detected."""
+    metric = AblationMetric("loss", "nats", 3, True, Encoded((), np.zeros(0, dtype=np.int64)), lambda _: (1.0, np.ones(10)))
+
+    def finding(low: float, high: float) -> str:
+        effect = Difference((low + high) / 2, low, high, 0.1, 0.5)
+        return pruning_findings(Pruning([], effect, 0.0, effect, effect, 2.0, (10, 8), 0.0), metric)[0]
+
+    assert "loss is 2.000, significantly worse: by 0.300 nats (0.200 to 0.400). The heads" in finding(0.2, 0.4)
+    assert (
+        "not significantly worse: by 0.100 nats (-0.100 to 0.300); 0.286 nats would have been detected with 80% power."
+        in finding(-0.1, 0.3)
     )
 
 

@@ -214,7 +214,7 @@ def test_the_command_reports_what_changed(written: Path, capsys: pytest.CaptureF
     assert run(written / "before", written / "after", *words) == 0
     output = " ".join(capsys.readouterr().err.split())
     assert "Identical to the last bit: the embedding, layer 1, layer 2." in output
-    assert "Layer 3 changed most" in output
+    assert "Layer 3 changed most on this text" in output
     assert "there (mean of 3 draws)" in output
     assert "Weights changed most in block 3" in output
     assert "the second model's loss under the first model's language head" in output

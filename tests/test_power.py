@@ -9,8 +9,18 @@ import pytest
 
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from warmstart.stats.differences import Difference
+from warmstart.stats.intervals import Estimate
 from warmstart.stats.noise import Noise
-from warmstart.stats.power import detection_power, rescaled, smallest_detectable, texts_needed
+from warmstart.stats.power import (
+    detectable_from_interval,
+    detectable_proportion,
+    detection_power,
+    rescaled,
+    smallest_detectable,
+    texts_needed,
+)
+from warmstart.stats.proportions import ProportionDifference, binomial_test, paired_proportions
+from warmstart.stats.resampling import cluster_bootstrap, jackknife
 
 
 def test_without_seed_noise_it_is_the_normal_rule() -> None:
@@ -102,3 +112,48 @@ def test_two_methods_differ_by_at_most_what_is_claimed(seeds: int) -> None:
             assert 0.77 <= np.mean(powers) <= 0.86
     print(f"{seeds} seeds: claims false in {np.mean(rates):.3f}, at most {max(rates):.3f}")
     assert np.mean(rates) <= 0.05
+
+
+def gain_of_words(chance: np.random.Generator, gain: float) -> Estimate:
+    """Two probes on 80 sentences of three words, whose difficulty differs by sentence; the first is right so much more often."""
+    right = np.repeat(chance.uniform(-0.2, 0.2, 80), 3) + np.array([0.6 + gain, 0.6])[:, None] > chance.random((2, 240))
+    return cluster_bootstrap(right[0] - right[1].astype(float), np.repeat(np.arange(80), 3))
+
+
+def gain_on_pairs(chance: np.random.Generator, gain: float) -> ProportionDifference:
+    """Two models on four groups of 60 minimal pairs."""
+    one, other = (chance.random((4, 60)) < accuracy for accuracy in (0.6 + gain, 0.6))
+    return paired_proportions([*one.astype(float)], [*other.astype(float)])
+
+
+@pytest.mark.slow
+def test_what_an_interval_can_detect_is_detected() -> None:
+    """In about 80% of repetitions: of cluster bootstraps, paired proportions, jackknives, and of one of eight comparisons."""
+    chance = np.random.default_rng(0)
+    for experiment in (gain_of_words, gain_on_pairs):
+        own = [detectable_from_interval(one.low, one.high) for one in (experiment(chance, 0.0) for _ in range(50))]
+        found = [experiment(chance, float(np.mean(own))) for _ in range(1000)]
+        signs = [one.sign if isinstance(one, ProportionDifference) else int(one.low > 0) for one in found]
+        print(f"{experiment.__name__}: {np.mean(own):.3f} is detected in {np.mean(signs):.3f}")
+        assert 0.75 <= np.mean(signs) <= 0.85
+    for count in (5, 10, 40):
+        powers = []
+        for values in chance.normal(0, 1, (100, count)):
+            left = (values.sum() - values) / (count - 1)
+            _, low, high = jackknife(np.append(values.mean(), left))
+            powers.append(detection_power(Noise(0.0, 1 / count, count), detectable_from_interval(low, high, count)))
+        print(f"a jackknife of {count} clusters: {np.mean(powers):.3f}")
+        assert 0.77 <= np.mean(powers) <= 0.86
+    of_eight = chance.normal(detectable_from_interval(-1.96, 1.96, comparisons=8), 1.0, 100_000)
+    assert (Noise(1.0, 0.0, 2).p(of_eight) < 0.05 / 8).mean() == pytest.approx(0.8, abs=0.01)
+    assert detectable_from_interval(math.nan, math.nan) == math.inf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "comparisons"), [(20, 1), (100, 10), (1000, 67)])
+def test_the_detectable_proportion_is_detected(count: int, comparisons: int) -> None:
+    """In 80% of 100,000 experiments; a handful of cases detects nothing."""
+    significant = np.array([binomial_test(successes, count) < 0.05 / comparisons for successes in range(count + 1)])
+    drawn = np.random.default_rng(count).binomial(count, detectable_proportion(count, comparisons), 100_000)
+    assert significant[drawn].mean() == pytest.approx(0.8, abs=0.005)
+    assert detectable_proportion(5) == math.inf

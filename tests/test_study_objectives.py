@@ -33,11 +33,13 @@ def test_the_best_objective_is_named_with_its_interval_over_seeds() -> None:
     one = ObjectiveMeasures("causal", [model(accuracy, previous=0.5) for accuracy in (0.80, 0.82, 0.81)], [])
     other = ObjectiveMeasures("masked", [model(0.60), model(0.62), model(0.61)], [])
     findings = objectives_findings([other, one])
-    assert findings[0].startswith("Minimal pairs: causal is best with 81.0%, +20.0 points against masked (")
+    assert findings[0].startswith("Minimal pairs: causal has the highest accuracy, 81.0%, +20.0 points against masked (")
     assert "not significant" not in findings[0]
     assert findings[1].startswith("Causal: 50% of the heads attend to the previous token")
     near = ObjectiveMeasures("masked", [model(0.86), model(0.76), model(0.80)], [])
-    assert objectives_findings([near, one])[0].endswith("over 3 seeds, not significant).")
+    assert objectives_findings([near, one])[0].endswith(
+        "over 3 seeds, not significant; 30.5 points would have been detected with 80% power)."
+    )
 
 
 def test_a_finding_names_what_most_heads_attend_to() -> None:
@@ -46,7 +48,10 @@ def test_a_finding_names_what_most_heads_attend_to() -> None:
     tie = ObjectiveMeasures("masked", [model(0.5, first=0.4, last=0.4)], [])
     findings = objectives_findings([one, tie, ObjectiveMeasures("span", [model(0.5)], [])])
     most = "Causal: 40% of the heads attend to another occurrence of the same token, more than to any other kind of token"
-    assert [sentence for sentence in findings if "heads attend" in sentence] == [f"{most} (not significant over one model)."]
+    nothing = "no difference would have been detected with 80% power"
+    assert [sentence for sentence in findings if "heads attend" in sentence] == [
+        f"{most} (not significant over one model; {nothing})."
+    ]
     several = ObjectiveMeasures("causal", [model(0.5, same=fraction) for fraction in (0.4, 0.41, 0.39)], [])
     assert f"{most}." in objectives_findings([several, ObjectiveMeasures("masked", [model(0.5)] * 3, [])])
 
@@ -55,9 +60,9 @@ def test_objectives_that_never_learned_to_predict_text_are_not_ranked_by_it() ->
     """They are named, and their cell is a dash; an objective without any other to compare is not called best."""
     spans, causal = ObjectiveMeasures("span", [model(-1.0)], []), ObjectiveMeasures("causal", [model(0.7)], [])
     result = objectives_result([spans, causal, ObjectiveMeasures("masked", [model(0.6)], [])])
-    assert (
-        result.findings[0]
-        == "Minimal pairs: causal is best with 70.0%, +10.0 points against masked (on one seed, not significant)."
+    assert result.findings[0] == (
+        "Minimal pairs: causal has the highest accuracy, 70.0%, +10.0 points against masked (on one seed, not significant; "
+        "no difference would have been detected with 80% power)."
     )
     assert "Minimal pairs: span cannot score sentences, as it learned span corruption alone." in result.findings
     assert result.summary is not None

@@ -65,7 +65,8 @@ def test_chance_is_seldom_called_significant() -> None:
     result = pairs_result("pairs", measured(groups_of([1] * 20, [0] * 20, [0.5] * 20, [1, 0] * 10)))
     assert (result.figures["groups_above_chance"], result.figures["groups_below_chance"]) == (1, 1)
     assert result.findings[1] == (
-        "1 of 4 groups are significantly above chance and 1 significantly below (exact binomial tests, Holm's correction)."
+        "1 of 4 groups are significantly above chance and 1 significantly below (exact binomial tests, Holm's correction). "
+        "In groups without a significant difference, 34.2 points from chance would have been detected with 80% power."
     )
 
 
@@ -77,8 +78,9 @@ def test_findings_are_read_as_sentences() -> None:
         == "By log-probability, the right sentence scores higher in 100.0% (72.2 to 100.0) of 10 pairs (chance is 50%)."
     )
     assert result.findings[2].startswith("The model is better than a trigram of the text, which reaches 0.0%: +100.0 points (")
-    same = pairs_result("pairs", measured(groups_of([1] * 10), groups_of([1] * 10)))
+    same = pairs_result("pairs", measured(groups_of([1, 0] * 100), groups_of([1] * 100 + [0] * 100)))
     assert same.findings[2].startswith("The model is not significantly different from a trigram of the text")
+    assert same.findings[2].endswith("; 14.0 points would have been detected with 80% power.")
 
 
 @pytest.mark.usefixtures("no_second_process")

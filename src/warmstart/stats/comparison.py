@@ -6,7 +6,7 @@ Letters: S seeds, R resamples.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from warmstart.stats.differences import Difference, MethodScores, corrected_p_va
 from warmstart.stats.formatting import p_value, percent, percent_range, percent_value, points, points_range, sentence_case
 from warmstart.stats.intervals import Interval, t_interval
 from warmstart.stats.noise import ROUNDING
-from warmstart.stats.power import POWER
+from warmstart.stats.power import POWER, detectable_from_interval
 
 SIGNIFICANT = 0.05
 
@@ -128,15 +128,36 @@ def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: b
 
 def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
     """``"2.4 points would have been detected with 80% power"``; see ``limits_of``."""
-    detectable = [found.detectable(comparisons) for found in differences]
-    sizes = _sizes(detectable) if max(detectable) < (1.0 if bounded else math.inf) else "no difference"
-    return f"{sizes} would have been detected with {percent(POWER, 0)} power"
+    return detection_text([found.detectable(comparisons) for found in differences], most=1.0 if bounded else math.inf)
 
 
-def _sizes(sizes: Sequence[float]) -> str:
+def detection_text(
+    sizes: Sequence[float], write: Callable[[float], str] = percent_value, unit: str = " points", most: float = math.inf
+) -> str:
+    """The same from the smallest detectable differences; no difference would have been if the largest is ``most`` or more.
+
+    ``detection_text([0.012, 0.031], "{:.3f}".format, " nats")`` -> ``"0.012 to 0.031 nats would have been detected with 80% …"``
+    """
+    found = _sizes(sizes, write, unit) if max(sizes) < most else "no difference"
+    return f"{found} would have been detected with {percent(POWER, 0)} power"
+
+
+def limit_clause(low: float, high: float, count: int | None = None, write: Callable[[float], str] | None = None) -> str:
+    """What would have been detected if the 95% interval of a difference includes 0: the end of a sentence.
+
+    -> ``"; 2.4 points would have been detected with 80% power"``; nothing if the interval excludes 0, or has no width. ``count`` as
+    for ``detectable_from_interval``. Without ``write``, figures are in points, and 100 points or more are no difference.
+    """
+    if low > 0 or high < 0 or low == high:
+        return ""
+    size = detectable_from_interval(low, high, count)
+    return f"; {detection_text([size], most=1.0) if write is None else detection_text([size], write, '')}"
+
+
+def _sizes(sizes: Sequence[float], write: Callable[[float], str] = percent_value, unit: str = " points") -> str:
     """``"2.0 points"`` or ``"2.0 to 3.1 points"``."""
-    low, high = percent_value(min(sizes)), percent_value(max(sizes))
-    return f"{low if low == high else f'{low} to {high}'} points"
+    low, high = write(min(sizes)), write(max(sizes))
+    return f"{low if low == high else f'{low} to {high}'}{unit}"
 
 
 def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]]) -> list[PairedComparison]:

@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 
+from warmstart.stats.intervals import t_quantile
 from warmstart.stats.noise import Noise
 
 POWER = 0.8
@@ -78,6 +79,48 @@ def smallest_detectable(noise: Noise, power: float = POWER, error_rate: float = 
     widths, error = _half_widths(true, error_rate), true.error[..., None]
     most = float((widths + 10 * error).max())
     return float(brentq(lambda gap: _power(gap, widths, error) - power, 0.0, most, rtol=1e-6))
+
+
+def detectable_from_interval(low: float, high: float, count: int | None = None, comparisons: int = 1) -> float:
+    """The smallest true difference that is significant with a probability of 80%, from the 95% interval of a near normal estimate.
+
+    A difference is significant if its interval excludes 0. With h, half the width of the interval, it is
+
+        h (z_{1 - 0.025 / comparisons} + z_{0.8}) / z_{0.975}      (Cohen 1988),
+
+    or 1.43 h for a single comparison. Of several ``comparisons``, p-values are corrected (Bonferroni), the interval is not. With
+    ``count``, the interval is Student's t for so many independent values; the difference is then ``smallest_detectable`` for noise
+    that is estimated from them. Infinite if the interval has no ends. Simulation: tests/test_power.py:
+    ``test_what_an_interval_can_detect_is_detected``.
+
+    >>> round(detectable_from_interval(-0.02, 0.02), 4), round(detectable_from_interval(-0.02, 0.02, count=5), 4)
+    (0.0286, 0.0337)
+    """
+    from scipy.special import ndtri
+
+    half = (high - low) / 2
+    if math.isnan(half):
+        return math.inf
+    if count is None:
+        return float(half * (ndtri(1 - 0.025 / comparisons) + ndtri(POWER)) / ndtri(0.975))
+    noise = Noise(0.0, (half / t_quantile(0.95, count - 1)) ** 2, count)
+    return smallest_detectable(noise, error_rate=0.05 / comparisons, estimated=True)
+
+
+def detectable_proportion(count: int, comparisons: int = 1) -> float:
+    """The smallest proportion above 1/2 that ``binomial_test`` on ``count`` cases finds with a probability of 80%.
+
+    P(Binomial(count, proportion) >= k) = 0.8 for the smallest k whose p-value is at most 0.05 / comparisons (Bonferroni), as
+    in Cohen (1988, chapter 6), but exact. Infinite if even ``count`` successes are not significant. Simulation:
+    tests/test_power.py: ``test_the_detectable_proportion_is_detected``.
+
+    >>> round(detectable_proportion(100), 3), detectable_proportion(5)
+    (0.645, inf)
+    """
+    from scipy import stats
+
+    least = int(stats.binom.isf(0.025 / comparisons, count, 0.5)) + 1
+    return float(stats.beta.ppf(POWER, least, count - least + 1)) if least <= count else math.inf
 
 
 def _power(gap: float, widths: np.ndarray, error: np.ndarray) -> np.float64:

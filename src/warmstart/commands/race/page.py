@@ -90,7 +90,11 @@ def write_tasks_page(result: TasksRaceResult, config: Config, folder: Path) -> P
         tuple((f"mean rank, {name}", f"{mean:.1f}") for name, mean in zip(names[:5], ranks.mean, strict=False)),
         (
             Section("Ranks", result.findings[2:], (figure, Table(task_header(result), task_rows(result)))),
-            Section("Wins and losses", ("On how many tasks each method is better.",), (Table(header, pairs),)),
+            Section(
+                "Wins and losses",
+                ("On how many tasks each method has the higher mean score; corrected p is that of the pair's mean ranks.",),
+                (Table(header, pairs),),
+            ),
             Section("Tasks", tuple(f"{race.task.name}: the full report is {race.task.name}/report.html." for race in result.races)),
             *closing_sections(config),
         ),
@@ -214,7 +218,8 @@ def _cost_figures(result: RaceResult) -> Iterator[Figure]:
     for name, (title, cost) in COSTS.items():
         rows = [(one.name, float(cost(one)), *_interval(result, one)) for one in methods if cost(one)]
         if rows:
-            caption = f"Score against {title}; the line joins the methods that no cheaper method beats."
+            line = "the line joins the methods whose mean is higher than that of every cheaper one, significantly or not"
+            caption = f"Score against {title}; {line}."
             yield Figure(f"score-and-{name}", caption, trade_off_chart(rows, title, result.task.metric))
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import percent, sentence_case
+from warmstart.stats.power import detectable_from_interval
 
 if TYPE_CHECKING:
     from warmstart.stats.differences import Difference
@@ -79,7 +84,7 @@ def ablation_findings(measured: AblationMeasurement) -> list[str]:
     findings.append(f"{measured.passes} passes over {texts:,} texts ({tokens:,} tokens) took {measured.seconds:.1f} s.")
     if texts < _MIN_TEXTS:
         findings.append(f"Intervals over only {texts} texts are too narrow: treat an effect that is just significant as chance.")
-    return findings + (_pruning_findings(measured.pruning, metric) if measured.pruning else [])
+    return findings + (pruning_findings(measured.pruning, metric) if measured.pruning else [])
 
 
 def _largest_effect(measured: AblationMeasurement) -> list[str]:
@@ -89,41 +94,62 @@ def _largest_effect(measured: AblationMeasurement) -> list[str]:
     most = next((one for one in measured.effects if one.harmful), None)
     if most is None:
         where = f"on {len(metric.encoded):,} texts"
-        return [f"No component has a significant effect {where}: the largest is that of {first.component.name}, {largest}. {full}"]
-    verb = "matters most" if most is first else "has the largest significant effect"
-    effect = _format_effect(metric, most.difference)
-    findings = [f"{sentence_case(most.component.name)} {verb}: without it {metric.name} is worse by {effect}. {full}"]
+        name, limit = first.component.name, sentence_case(_detected(measured, measured.effects))
+        return [f"No component has a significant effect {where}: the largest is that of {name}, {largest}. {limit}. {full}"]
+    worse = f"without it {metric.name} is worse by {_format_effect(metric, most.difference)}"
+    findings = [f"{sentence_case(most.component.name)} has the largest significant effect: {worse}. {full}"]
     if most is not first:
         findings.append(f"{sentence_case(first.component.name)} has a larger effect, {largest}, but it is not significant.")
     return findings
 
 
 def _head_findings(measured: AblationMeasurement) -> list[str]:
-    heads, metric = measured.heads, measured.metric
+    heads = measured.heads
     harmful, helpful = [one for one in heads if one.harmful], [one for one in heads if one.significant and not one.harmful]
-    median_error = float(np.median([one.difference.error for one in heads]))
     most = (harmful or heads)[0]
-    ratio = f", {most.difference.mean / most.difference.error:.1f} times its standard error" if most.difference.error else ""
+    largest = "largest significant effect" if harmful else "largest effect in this sample, which is not significant"
     better = f"; the model is significantly better without {len(helpful)} of them" if helpful else ""
     return [
         f"{len(heads) - len(harmful)} of {len(heads)} heads can be ablated one at a time without a significant loss (at the 5% "
         f"level, corrected for {len(measured.effects)} components){better}.",
-        f"The most important head is {most.component.name}: {_format_effect(metric, most.difference)}{ratio}. The median standard "
-        f"error of a head's effect over texts is {format_value(metric, median_error)}; effects of that size cannot be detected.",
+        f"Of the heads, {most.component.name} has the {largest}: {_format_effect(measured.metric, most.difference)}. "
+        f"{sentence_case(_detected(measured, heads))}.",
     ]
 
 
-def _pruning_findings(pruning: Pruning, metric: AblationMetric) -> list[str]:
+def _detected(measured: AblationMeasurement, effects: Sequence[ComponentEffect]) -> str:
+    """Which effects would have been detected, corrected for the number of all components; those without any noise are left out."""
+    metric, sizes = measured.metric, [_detectable(one.difference, len(measured.effects)) for one in effects]
+    return detection_text([size for size in sizes if size] or [math.inf], partial(format_value, metric), f" {metric.unit}")
+
+
+def _detectable(effect: Difference, comparisons: int = 1) -> float:
+    """Over draws and texts if the ablation was repeated, else over texts."""
+    if effect.claimable:
+        return effect.detectable(comparisons)
+    return detectable_from_interval(effect.low, effect.high, comparisons=comparisons)
+
+
+def _limit(metric: AblationMetric, effect: Difference) -> str:
+    """What a single effect had to be, to be detected, if it is not significant."""
+    if effect.low > 0 or effect.high < 0 or not effect.error:
+        return ""
+    return f"; {detection_text([_detectable(effect)], partial(format_value, metric), f' {metric.unit}')}"
+
+
+def pruning_findings(pruning: Pruning, metric: AblationMetric) -> list[str]:
+    """What pruning costs, and whether the effects of the heads add up."""
     (before, after), count = pruning.parameters, len(pruning.heads)
-    interaction = pruning.interaction
+    interaction, effect = pruning.interaction, pruning.effect
+    change = "significantly worse" if effect.low > 0 else "significantly better" if effect.high < 0 else "not significantly worse"
     verdict = "more than" if interaction.low > 0 else "less than" if interaction.high < 0 else "not significantly different from"
     return [
-        f"With {count} heads pruned, {metric.name} is {format_value(metric, pruning.score)}, worse by "
-        f"{_format_effect(metric, pruning.effect)}. The heads were chosen on these same texts, so other texts may show a larger "
-        "effect.",
+        f"With {count} heads pruned, {metric.name} is {format_value(metric, pruning.score)}, {change}: by "
+        f"{_format_effect(metric, effect)}{_limit(metric, effect)}. The heads were chosen on these same texts, so other texts may "
+        "show a larger effect.",
         f"Ablated together, these heads have an effect of {_format_effect(metric, pruning.together)}, {verdict} the "
         f"sum of their single effects, {format_value(metric, pruning.sum_of_single)}: the difference is "
-        f"{_format_effect(metric, interaction)}. Effects need not add up.",
+        f"{_format_effect(metric, interaction)}{_limit(metric, interaction)}. Effects need not add up.",
         f"{before - after:,} of {before:,} parameters are removed ({percent((before - after) / before)}); the pruned model "
         f"deviates from the full model with these heads at zero by {pruning.deviation:.1g} of the largest state.",
     ]

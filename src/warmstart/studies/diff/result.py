@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from warmstart.report.result import StudyResult, Summary, combine_results
+from warmstart.stats.comparison import detection_text, limit_clause
 from warmstart.stats.correlation import spearman
 from warmstart.stats.formatting import (
     figure_interval,
@@ -25,6 +26,7 @@ from warmstart.stats.formatting import (
     sentence_case,
 )
 from warmstart.stats.intervals import Estimate
+from warmstart.stats.power import detectable_from_interval
 from warmstart.stats.resampling import cluster_bootstrap, jackknife
 
 if TYPE_CHECKING:
@@ -126,20 +128,25 @@ def _state_findings(states: StateDiff, cka: np.ndarray) -> list[str]:
         return ["No layer changed: the states of all tokens are identical to the last bit."]
     most, least = int(cka[:, 0].argmin()), int(cka[:, 0].argmax())
     way, low, high = jackknife((1 - cka[most]) / (1 - random[most]))
-    gap = jackknife(cka[least] - cka[most])
-    doubt = "" if gap.low > 0 else ", which is not a significant difference"
+    gap, passages = jackknife(cka[least] - cka[most]), cka.shape[1] - 1
+    doubt = "" if gap.low > 0 else ", which is not significant" + _limit(gap, passages)
     least_changed = (
-        f"{sentence_case(layer_name(names[least]))} changed least: its CKA is {figure_interval(*_cka_interval(cka[least]))}, "
+        f"{sentence_case(layer_name(names[least]))} changed least here: its CKA is {figure_interval(*_cka_interval(cka[least]))}, "
         f"{figure_interval(*gap)} higher{doubt}."
     )
     own, with_random = (figure_interval(*_cka_interval(values[most])) for values in (cka, random))
     return [
-        f"{sentence_case(layer_name(names[most]))} changed most: its unbiased linear CKA with the same layer before is {own}. "
-        f"Random weights have {with_random} there (mean of {states.random_draws} draws), so it went {percent(way, 0)} "
+        f"{sentence_case(layer_name(names[most]))} changed most on this text: its unbiased linear CKA with the same layer before "
+        f"is {own}. Random weights have {with_random} there (mean of {states.random_draws} draws), so it went {percent(way, 0)} "
         f"({percent_range(low, high, digits=0)}) of the way to them.",
         f"Identical to the last bit: {', '.join(identical)}." if identical else least_changed,
         _halves_finding(cka),
     ]
+
+
+def _limit(gap: Estimate, count: int | None = None) -> str:
+    """Which difference would have been detected, if this one is not significant; ``count`` passages, for Student's t."""
+    return limit_clause(gap.low, gap.high, count, "{:.3f}".format)
 
 
 def _halves_finding(cka: np.ndarray) -> str:
@@ -152,8 +159,8 @@ def _halves_finding(cka: np.ndarray) -> str:
         verdict = f"Lower layers changed {'less' if gap.low > 0 else 'more'} than upper layers"
     return (
         f"{verdict}: mean CKA is {lower[0]:.3f} in the lower half and {upper[0]:.3f} in the upper half, a difference of "
-        f"{figure_interval(*gap)}. Spearman's correlation of depth and change is {rank:+.2f} over {len(cka)} layers; each layer "
-        "builds on the one below, so this describes one model and proves no rule."
+        f"{figure_interval(*gap)}{_limit(gap, cka.shape[1] - 1)}. Spearman's correlation of depth and change is {rank:+.2f} over "
+        f"{len(cka)} layers; each layer builds on the one below, so this describes one model and proves no rule."
     )
 
 
@@ -183,7 +190,7 @@ def _language_finding(language: LanguageDiff, means: Sequence[float], text_name:
     return (
         f"On {text_name} the second model's loss under {head} {verdict}: {means[0]:.3f} nats per "
         f"{'token' if language.causal else 'masked token'} before and {means[1]:.3f} after, a difference of "
-        f"{figure_interval(*gap)} over {len(counts):,} passages."
+        f"{figure_interval(*gap)} over {len(counts):,} passages{_limit(gap)}."
     )
 
 
@@ -238,8 +245,8 @@ def _attention_finding(attention: AttentionDiff, heads: pl.DataFrame, seed: int)
     most = heads.row(int(heads["divergence"].arg_max() or 0), named=True)
     largest = figure_interval(most["divergence"], most["low"], most["high"])
     return (
-        f"Attention changed by {overall} bits on average over heads and tokens (Jensen-Shannon divergence, 0 to 1), most in layer "
-        f"{most['layer']}, head {most['head']}: {largest}.{between_heads}"
+        f"Attention changed by {overall} bits on average over heads and tokens (Jensen-Shannon divergence, 0 to 1), on this text "
+        f"most in layer {most['layer']}, head {most['head']}: {largest}.{between_heads}"
     )
 
 
@@ -255,7 +262,9 @@ def _neighbour_result(measured: ModelDiff) -> StudyResult:
             shares.append(("before, other occurrences", one.space, *cluster_bootstrap(one.split_half, everyone)))
     last, findings = measured.neighbours[-1], [_neighbour_finding(one) for one in measured.neighbours]
     if order := most_changed(last):
-        findings.append(f"Words whose neighbours at {last.space} changed most: {', '.join(words[i] for i in order[:5])}.")
+        findings.append(
+            f"Words whose neighbours at {last.space} changed most on this text: {', '.join(words[i] for i in order[:5])}."
+        )
     figures = {"neighbour_overlap_last_layer": float(last.overlap.mean())}
     return StudyResult("Neighbours", findings, {"neighbours": _neighbour_table(measured)}, figures, details=shares)
 
@@ -270,7 +279,8 @@ def _neighbour_finding(neighbours: NeighbourDiff) -> str:
         by_chance = percent(neighbours.split_half.mean())
         gap = cluster_bootstrap(neighbours.overlap - neighbours.split_half, everyone)
         verdict = "fewer than" if gap.high < 0 else "more than" if gap.low > 0 else "not significantly different from"
-        finding += f", {verdict} the {by_chance} that remain if only the occurrences change ({points_interval(*gap)})"
+        interval = f"{points_interval(*gap)}{limit_clause(gap.low, gap.high)}"
+        finding += f", {verdict} the {by_chance} that remain if only the occurrences change ({interval})"
     return f"{finding}; random neighbours would agree on {percent(count / (len(everyone) - 1))}."
 
 
@@ -315,8 +325,10 @@ def _probe_finding(probe: ProbeDiff, table: pl.DataFrame) -> str:
     rows = table.filter(pl.col("task") == probe.task, pl.col("layer").is_in(probe.layers)).to_dicts()
     better, worse = sum(row["low"] > 0 for row in rows), sum(row["high"] < 0 for row in rows)
     most = max(rows, key=lambda row: abs(row["difference"]))
+    rest = [detectable_from_interval(row["low"], row["high"]) for row in rows if row["low"] <= 0 <= row["high"] != row["low"]]
+    limit = f" Where a probe did not change significantly, {detection_text(rest, most=1.0)}." if rest else ""
     return (
         f"Task '{probe.task}': of {len(rows)} probes {better} are significantly better after than before and {worse} significantly "
         f"worse (at 95% each, {0.05 * len(rows):.1f} would be by chance); the largest change is at {layer_name(most['layer'])}, "
-        f"{points_interval(most['difference'], most['low'], most['high'])}."
+        f"{points_interval(most['difference'], most['low'], most['high'])}.{limit}"
     )

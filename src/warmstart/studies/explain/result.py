@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from warmstart.report.result import StudyResult
+from warmstart.stats.comparison import limit_clause
 from warmstart.stats.formatting import percent, sentence_case
 from warmstart.stats.intervals import Interval, bootstrap_interval
 
@@ -90,7 +91,10 @@ def _faithfulness_findings(faithfulness: Mapping[str, Interval], text_count: int
     """Whether each method beats random orders, and how many texts are left out."""
     count = next(iter(faithfulness.values())).count
     texts = f"{count}" if count == text_count else f"{count} of {text_count}"
-    findings = [f"{_verdict(method, interval)} over {texts} texts." for method, interval in faithfulness.items()]
+    findings = [
+        f"{_verdict(method, interval)} over {texts} texts{limit_clause(interval.low, interval.high, write='{:.3f}'.format)}."
+        for method, interval in faithfulness.items()
+    ]
     if count < text_count:
         findings.append(f"{text_count - count} of {text_count} texts are left out: they are {_LEFT_OUT}.")
     return findings

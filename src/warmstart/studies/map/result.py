@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from warmstart.report.result import StudyResult, Summary, combine_results
+from warmstart.stats.comparison import limit_clause
 from warmstart.stats.formatting import figure_interval, layer_name, percent, percent_interval, percent_range, points_interval
 from warmstart.stats.intervals import normal_interval, percentiles
 from warmstart.stats.proportions import wilson_interval
@@ -126,10 +127,11 @@ def _context_finding(measured: MapMeasurement, one: Contexts, layers: pl.DataFra
     rows = layers.filter(pl.col("series") == self_similarity_name(one.word)).to_dicts()
     low, *_, high = sorted(rows, key=lambda row: float(row["value"]))
     here = rows[measured.inputs.layer]
+    values = {name: figure_interval(row["value"], row["low"], row["high"]) for name, row in (("low", low), ("high", high))}
     return (
         f"'{one.word}' in {len(one.texts)} contexts: at layer {measured.inputs.layer} the cosine between its occurrences is "
-        f"{figure_interval(here['value'], here['low'], here['high'])} above that of random words. It is highest at "
-        f"{layer_name(high['layer'])} ({high['value']:.2f}) and lowest at {layer_name(low['layer'])} ({low['value']:.2f})."
+        f"{figure_interval(here['value'], here['low'], here['high'])} above that of random words. In these contexts it is "
+        f"highest at {layer_name(high['layer'])}, {values['high']}, and lowest at {layer_name(low['layer'])}, {values['low']}."
     )
 
 
@@ -153,7 +155,7 @@ def _analogies(measured: MapMeasurement, answers: AnalogyAnswers, seed: int) -> 
         f"{percent_interval(*wilson_interval(accuracy, count))} of the {count:,} covered analogies (of {total:,}) are answered "
         f"correctly among {len(lexicon):,} words by the offset b - a + c.",
         f"The offset {verdict} the word nearest to the third alone, which is correct for {percent(baseline)}: "
-        f"{points_interval(*gain)}, 95% over pairs of words.",
+        f"{points_interval(*gain)}, 95% over pairs of words{limit_clause(gain.low, gain.high)}.",
         f"If the given words were not left out, they would be {percent(answers.given_word_nearest.mean(), 0)} of the answers.",
     ]
     words = {name: [one.words[i] for one in answers.questions] for i, name in enumerate("abcd")}

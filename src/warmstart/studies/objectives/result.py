@@ -13,6 +13,7 @@ import polars as pl
 from warmstart.inspection.head_attention import RELATIONS
 from warmstart.inspection.minimal_pairs import mean_accuracy
 from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.comparison import limit_clause
 from warmstart.stats.formatting import percent, percent_interval, points, points_range, sentence_case
 from warmstart.stats.intervals import t_interval
 from warmstart.studies.attention.result import PHRASES
@@ -142,8 +143,9 @@ def _pairs_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
     if others:
         gap = t_interval([a - b for a, b in zip(accuracies[first], accuracies[others[0]], strict=True)])
         over = f"{points_range(gap.low, gap.high)} over {gap.count} seeds" if gap.count > 1 else "on one seed"
-        significance = "" if gap.low > 0 else ", not significant"
-        best = f"Minimal pairs: {first} is best with {accuracy}, {points(gap.mean)} against {others[0]} ({over}{significance})."
+        significance = "" if gap.low > 0 else ", not significant" + limit_clause(gap.low, gap.high, gap.count)
+        lead = f"{points(gap.mean)} against {others[0]} ({over}{significance})"
+        best = f"Minimal pairs: {first} has the highest accuracy, {accuracy}, {lead}."
     else:
         best = f"Minimal pairs: {first} has an accuracy of {accuracy}; no other objective can score sentences."
     excluded = [one.name for one in objectives if one.name not in accuracies]
@@ -155,7 +157,7 @@ def _probe_finding(objectives: Sequence[ObjectiveMeasures], number: int) -> str:
     ranked = sorted(objectives, key=lambda one: -one.probes[number].best.validation)
     best, second = (one.probes[number].best for one in ranked[:2])
     difference, low, high = best.difference(second)
-    significance = "" if low > 0 else ", not significant"
+    significance = "" if low > 0 else ", not significant" + limit_clause(low, high)
     return (
         f"{sentence_case(ranked[0].probes[number].task.name)}: {ranked[0].name} is best on validation; its test accuracy is "
         f"{percent_interval(*best.accuracy)}, {points(difference)} against {ranked[1].name} "
@@ -171,7 +173,8 @@ def _heads_finding(objective: ObjectiveMeasures) -> str:
         return ""
     lead = t_interval([model.heads[first] - model.heads[second] for model in objective.models])
     count = f"{lead.count} models" if lead.count > 1 else "one model"
-    significance = "" if lead.low > 0 else f" (not significant over {count})"
+    limit = limit_clause(lead.low, lead.high, lead.count)
+    significance = "" if lead.low > 0 else f" (not significant over {count}{limit})"
     return (
         f"{sentence_case(objective.name)}: {percent(fractions[first], 0)} of the heads attend to {PHRASES[first]}, more than to "
         f"any other kind of token{significance}."

@@ -9,8 +9,10 @@ import polars as pl
 
 from warmstart.inspection.minimal_pairs import PairGroup, compare_groups, mean_accuracy
 from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.comparison import detection_text, limit_clause
 from warmstart.stats.formatting import percent, percent_interval, points_interval
 from warmstart.stats.multiple_testing import holm
+from warmstart.stats.power import detectable_proportion
 
 if TYPE_CHECKING:
     from warmstart.studies.pairs.measure import PairsMeasured
@@ -37,9 +39,21 @@ def pairs_result(name: str, measured: PairsMeasured) -> StudyResult:
 
 def count_significant(groups: list[PairGroup]) -> tuple[int, int]:
     """How many groups are significantly above and below chance, by exact tests with Holm's correction for the number of groups."""
-    corrected = holm([group.p_value for group in groups])
-    above = [group.accuracy.value > 0.5 for group, p in zip(groups, corrected, strict=True) if p < 0.05]
+    above = [group.accuracy.value > 0.5 for group, p in zip(groups, _corrected(groups), strict=True) if p < 0.05]
     return sum(above), len(above) - sum(above)
+
+
+def _corrected(groups: list[PairGroup]) -> list[float]:
+    return holm([group.p_value for group in groups])
+
+
+def _limit(groups: list[PairGroup]) -> str:
+    """How far from chance a group had to be, to be detected, over the groups that do not differ significantly from it."""
+    rest = [group for group, p in zip(groups, _corrected(groups), strict=True) if p >= 0.05]
+    if not rest:
+        return ""
+    sizes = [detectable_proportion(len(group.right), len(groups)) - 0.5 for group in rest]
+    return f" In groups without a significant difference, {detection_text(sizes, unit=' points from chance')}."
 
 
 def pairs_findings(measured: PairsMeasured) -> list[str]:
@@ -52,14 +66,15 @@ def pairs_findings(measured: PairsMeasured) -> list[str]:
         f"By {score}, the right sentence scores higher in {percent_interval(*mean_accuracy(groups))} of {count:,} pairs "
         f"({over}chance is 50%).",
         f"{above} of {len(groups)} groups are significantly above chance and {below} significantly below (exact binomial tests, "
-        "Holm's correction).",
+        f"Holm's correction).{_limit(groups)}",
     ]
     if measured.trigram:
         difference = compare_groups(groups, measured.trigram)
         verdict = {1: "better than", -1: "worse than", 0: "not significantly different from"}[difference.sign]
+        ends = (difference.low, difference.high)
         findings.append(
             f"The model is {verdict} a trigram of the text, which reaches {percent(mean_accuracy(measured.trigram).value)}: "
-            f"{points_interval(difference.mean, difference.low, difference.high)}."
+            f"{points_interval(difference.mean, *ends)}{limit_clause(*ends)}."
         )
     return findings
 

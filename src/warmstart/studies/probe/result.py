@@ -10,6 +10,7 @@ import polars as pl
 
 from warmstart.inspection.probe_scores import BAG, ProbeScores, best_layer
 from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.comparison import limit_clause
 from warmstart.stats.formatting import (
     layer_name,
     percent,
@@ -62,7 +63,7 @@ def probe_finding(probes: TaskProbes) -> str:
 
 def _comparison(best: ProbeScores, other: ProbeScores, name: str, note: str = "") -> str:
     difference, low, high = best.difference(other)
-    significance = "" if low > 0 or high < 0 else ", not significant"
+    significance = "" if low > 0 or high < 0 else ", not significant" + limit_clause(low, high)
     return f"{points(difference)} ({points_range(low, high)}{note}{significance}) against {name}"
 
 
