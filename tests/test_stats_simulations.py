@@ -13,6 +13,7 @@ from warmstart.stats.multiple_testing import benjamini_hochberg, holm
 from warmstart.stats.proportions import clopper_pearson_bound, paired_proportions, sign_test, wilson_interval
 from warmstart.stats.ratios import ClusteredRatio
 from warmstart.stats.resampling import cluster_bootstrap, jackknife
+from warmstart.stats.splits import share_training_texts
 
 pytestmark = pytest.mark.slow
 
@@ -184,3 +185,16 @@ def test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate() 
         perfect.append(area_under_risk_coverage(*risk_coverage(confidence, chance.random(2000) < confidence)))
     # at coverage c the mean risk is c / 2, whose mean over c is 1/4
     assert report("area of a perfect order, uniform confidence", float(np.mean(perfect))) == pytest.approx(0.25, abs=0.005)
+
+
+@pytest.mark.slow
+def test_seeds_that_share_texts_spread_less() -> None:
+    """Of the variance over training texts, seeds that draw n of N texts show the fraction 1 - n / N: half if they draw half."""
+    chance = np.random.default_rng(0)
+    for labels in (20, 50, 100, 150):
+        texts = chance.normal(0, 1, (2000, 200))
+        means = np.stack([chance.permuted(texts, axis=1)[:, :labels].mean(axis=1) for _ in range(5)], axis=1)
+        shown = float(means.var(axis=1, ddof=1).mean()) * labels
+        print(f"seeds that draw {labels} of 200 texts show {shown:.2f} of the variance")
+        assert shown == pytest.approx(1 - labels / 200, abs=0.03)
+        assert share_training_texts(labels, 200) == (labels > 100)

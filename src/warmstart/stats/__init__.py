@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "Backtest": "extrapolation",
+    "Change": "changes",
     "ClassificationScores": "scores",
     "ClusteredRatio": "ratios",
     "Difference": "differences",
@@ -34,6 +35,8 @@ _HOMES = {
     "binomial_test": "proportions",
     "bootstrap_correlation": "correlation",
     "bootstrap_interval": "intervals",
+    "calibration_error_change": "calibration",
+    "changes_of": "changes",
     "cheapest_within_noise": "differences",
     "classification_scores": "scores",
     "clopper_pearson_bound": "proportions",
@@ -41,6 +44,8 @@ _HOMES = {
     "compare_pairs": "comparison",
     "corrected_p_values": "differences",
     "correlation_q_values": "correlation",
+    "detectable_from_interval": "power",
+    "detectable_proportion": "power",
     "detection_power": "power",
     "difference_to_choice": "differences",
     "distance_from_normal": "goodness_of_fit",
@@ -65,9 +70,11 @@ _HOMES = {
     "rescaled": "power",
     "risk_coverage": "abstention",
     "score_of_choice": "differences",
+    "share_training_texts": "splits",
     "sign_test": "proportions",
     "smallest_detectable": "power",
     "t_interval": "intervals",
+    "temperature_interval": "calibration",
     "texts_needed": "power",
     "wilson_interval": "proportions",
 }
@@ -81,11 +88,15 @@ if TYPE_CHECKING:
     from warmstart.stats.abstention import find_threshold as find_threshold
     from warmstart.stats.abstention import risk_coverage as risk_coverage
     from warmstart.stats.calibration import apply_temperature as apply_temperature
+    from warmstart.stats.calibration import calibration_error_change as calibration_error_change
     from warmstart.stats.calibration import expected_calibration_error as expected_calibration_error
     from warmstart.stats.calibration import fit_temperature as fit_temperature
     from warmstart.stats.calibration import log_loss as log_loss
     from warmstart.stats.calibration import perfect_calibration_error as perfect_calibration_error
     from warmstart.stats.calibration import reliability_bins as reliability_bins
+    from warmstart.stats.calibration import temperature_interval as temperature_interval
+    from warmstart.stats.changes import Change as Change
+    from warmstart.stats.changes import changes_of as changes_of
     from warmstart.stats.coding import frequency_code_bits as frequency_code_bits
     from warmstart.stats.comparison import MethodResult as MethodResult
     from warmstart.stats.comparison import PairedComparison as PairedComparison
@@ -114,6 +125,8 @@ if TYPE_CHECKING:
     from warmstart.stats.multiple_testing import holm as holm
     from warmstart.stats.multiple_testing import max_statistic_threshold as max_statistic_threshold
     from warmstart.stats.noise import Noise as Noise
+    from warmstart.stats.power import detectable_from_interval as detectable_from_interval
+    from warmstart.stats.power import detectable_proportion as detectable_proportion
     from warmstart.stats.power import detection_power as detection_power
     from warmstart.stats.power import rescaled as rescaled
     from warmstart.stats.power import smallest_detectable as smallest_detectable
@@ -132,6 +145,7 @@ if TYPE_CHECKING:
     from warmstart.stats.resampling import resample_indices as resample_indices
     from warmstart.stats.scores import ClassificationScores as ClassificationScores
     from warmstart.stats.scores import classification_scores as classification_scores
+    from warmstart.stats.splits import share_training_texts as share_training_texts
     from warmstart.stats.task_ranks import TaskRanks as TaskRanks
     from warmstart.stats.task_ranks import rank_over_tasks as rank_over_tasks
 

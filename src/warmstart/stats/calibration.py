@@ -52,8 +52,12 @@ def temperature_interval(
     All temperatures whose log loss, summed over the N texts, exceeds the lowest one by at most t^2 / 2 (profile likelihood; t is
     Student's quantile with N - 1 degrees of freedom; with ``groups`` (N,) of texts, their number counts), times the variance of the
     loss's slope over that which the model assumes, if this is more than 1: a temperature alone does not make a network's
-    probabilities right (Kent 1982; White 1982). An end beyond ``RANGE`` is cut to it. Proved by ``tests/test_calibration.py``:
+    probabilities right (Kent 1982; White 1982). An end beyond ``RANGE`` is cut to it. Simulation: tests/test_calibration.py:
     ``test_the_interval_of_the_temperature_holds_the_truth``.
+
+    >>> overconfident, labels = np.array([[0.9, 0.1]] * 400), np.array([0, 0, 0, 1] * 100)
+    >>> [round(end, 2) for end in temperature_interval(overconfident, labels, 2.0) or ()]
+    [1.65, 2.51]
     """
     from scipy.optimize import brentq
 
@@ -173,7 +177,12 @@ def calibration_error_change(before: np.ndarray, after: np.ndarray, right: np.nd
 
     Significant: the error changes in the same direction on 97.5% of resamples of the texts, or of ``groups`` (N,). A resample looks
     less calibrated than it is, mostly where a model is well calibrated, so that the test is careful and gives no interval of the
-    change. Simulated in ``tests/test_calibration.py``: ``test_few_equal_calibration_errors_are_said_to_differ``.
+    change (the bootstrap of Efron 1979). Simulation: tests/test_calibration.py:
+    ``test_few_equal_calibration_errors_are_said_to_differ``.
+
+    >>> right = np.array([1, 1, 1, 0] * 50)
+    >>> calibration_error_change(np.full(200, 0.99), np.full(200, 0.75), right)  # 0.75 is the accuracy
+    -1
     """
     drawn = (
         expected_calibration_error(after[chosen], right[chosen]) - expected_calibration_error(before[chosen], right[chosen])

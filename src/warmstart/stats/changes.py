@@ -64,7 +64,12 @@ def changes_of(pairs: Sequence[tuple[MethodScores, MethodScores]], texts: str) -
     """The changes of (after, before), seed by seed and resample by resample; p-values corrected for their number (Holm 1979).
 
     ``texts`` names what was resampled. One seed says nothing about others: its interval is over the texts alone, and no change is
-    significant. Simulated in ``tests/test_noise.py``: ``test_few_tables_of_equal_methods_claim_a_difference``.
+    significant. Simulation: tests/test_changes.py: ``test_few_equal_scores_are_said_to_have_changed``.
+
+    >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
+    >>> after, before = (MethodScores.from_texts(name, one) for name, one in zip(("after", "before"), right, strict=True))
+    >>> [change.sign for change in changes_of([(after, before), (after, after)], "the test texts")]
+    [1, 0]
     """
     differences = [paired_difference(after, before) for after, before in pairs]
     corrected = corrected_p_values(differences)

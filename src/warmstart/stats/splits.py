@@ -17,6 +17,9 @@ def share_training_texts(labels: int, available: int) -> bool:
 
     Every seed draws ``labels`` of the ``available`` texts. Two such samples share the fraction labels / available, and the variance
     over seeds leaves out that part of the variance over training texts (the finite population correction; Cochran 1977, section
-    2.6): here, more than half. ``share_training_texts(100, 150)`` -> True.
+    2.6): here, more than half. Half is held by tests/test_stats_simulations.py: ``test_seeds_that_share_texts_spread_less``.
+
+    >>> share_training_texts(100, 150), share_training_texts(50, 150)
+    (True, False)
     """
     return 2 * labels > available
