@@ -214,7 +214,16 @@ def test_recipes(name: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_all_recipes_are_tested() -> None:
     """A new recipe must be added to the table above."""
-    assert {file.stem for file in RECIPES.glob("*.yaml")} == {*RECIPE_SIZES, "birthplace"}  # whose answers are no classes
+    assert {file.stem for file in RECIPES.glob("*.yaml")} == {*RECIPE_SIZES, "birthplace", "ewt"}  # whose targets are no classes
+
+
+@pytest.mark.data
+def test_the_tagging_recipe(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of speech: the first 2,000 training sentences, and the official development and test sentences."""
+    monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
+    task = load_task(RECIPES / "ewt.yaml")
+    assert len(task.labels) == 17
+    assert [len(split) for split in task.splits().values()] == [2000, 2001, 2077]
 
 
 @pytest.mark.data

@@ -20,9 +20,9 @@ from tyro.conf import Positional, arg
 from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
-from warmstart.data.task import Task
+from warmstart.data.task import Task, subsample
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.files import find_bundle, load_bundle
@@ -158,6 +158,11 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
     task = load_task(config.task)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
+    for labels in filter(None, config.numbers_of_labels()):
+        try:
+            subsample(task, labels, config.seed)
+        except DataError as error:
+            raise ConfigError(f"--labels {labels}: {error}") from None
     return task, list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
 
 

@@ -15,8 +15,7 @@ from warmstart.commands.curve.page import score_header, score_rows, write_curve_
 from warmstart.commands.curve.result import CurveResult
 from warmstart.config import Advanced
 from warmstart.console import console, print_table
-from warmstart.data.task import subsample
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import DataError
 from warmstart.storage import atomic_write
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
@@ -54,11 +53,6 @@ def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
         return estimate_only(config)
     sweep = open_sweep(config)
     task = sweep.task
-    for labels in (config.labels[0], config.labels[-1]):
-        try:
-            subsample(task, labels, config.seed)
-        except DataError as error:
-            raise ConfigError(f"--labels {labels}: {error}") from None
     runs = {}
     for labels in config.labels:
         console.print(f"\n{labels} labels")
