@@ -56,11 +56,20 @@ TABLES = (
         (
             f"{TREC} --labels 100 --schemes {FEW} --out runs/tables/trec-100",
             f"{TREC} --labels 500 --schemes {FEW} --out runs/tables/trec-500",
+        ),
+        races,
+        needs=("wikitext-2",),
+        minutes=55,
+    ),
+    Table(
+        "trec-all",
+        (BENCHMARKS,),
+        (
             f"{TREC} --epochs 3 --schemes full lp-ft+discriminative lora --learning-rates 5e-4 1.5e-3 --out runs/tables/trec-all",
         ),
         races,
         needs=("wikitext-2",),
-        minutes=75,
+        minutes=20,
     ),
     Table(
         "trec-curve",

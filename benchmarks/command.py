@@ -84,15 +84,21 @@ def _resumed(words: list[str], kept: dict[str, Any]) -> list[str]:
 
 
 def _made_before(words: list[str]) -> Measured | None:
-    """A model that the same command line made by hand, in the same ``--out``: its bundle says what came of it."""
+    """A model that the same command line made by hand in this ``--out``, however that was written: its bundle says what came of it."""
     if words[0] not in ("pretrain", "import"):
         return None
     out = Path(words[words.index("--out") + 1])
     for record in reversed([record for folder in (out, out / "bundle") for record in history(folder)]):
         made = record["provenance"]
-        if sorted({*shlex.split(made["command"])[1:]} - {str(out)}) == sorted({*words} - {str(out)}):
+        if _without_out(shlex.split(made["command"])[1:]) == _without_out(words):
             return Measured(record, record.get("seconds") or 0.0, made["date"], made["machine"])
     return None
+
+
+def _without_out(words: list[str]) -> list[str]:
+    """The words in an order of their own, without ``--out`` and its folder."""
+    place = words.index("--out") if "--out" in words else len(words)
+    return sorted([*words[:place], *words[place + 2 :]])
 
 
 def forget(line: str, name: str, runs: Path) -> None:
