@@ -17,9 +17,10 @@ from helpers.models import SENTENCES, make_language_model
 from warmstart.cli import main
 from warmstart.data.probing import IGNORED, ProbingSplit, ProbingTask
 from warmstart.errors import DataError
+from warmstart.inspection import probing
 from warmstart.inspection.activations import with_random_weights
 from warmstart.inspection.probe_scores import BAG, ProbedItems, ProbeScores, pool_scores
-from warmstart.inspection.probing import probe_layers, probe_splits
+from warmstart.inspection.probing import ProbeSplit, probe_layers, probe_splits
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.seeding import rng
@@ -79,6 +80,24 @@ def test_every_layer_of_a_model_is_probed(tokenizer: Tokenizer) -> None:
     assert scores[2].compression[0] != scores[2].compression[1]
 
 
+def test_a_model_reads_a_task_once_for_linear_probes_and_mlps(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the three splits; the scores are those of probes that read it themselves."""
+    bundle, calls = bundle_of(tokenizer), list[ProbingSplit]()
+    splits = probe_splits(bundle, first_word_task())
+
+    def word_split(_: Bundle, part: ProbingSplit) -> ProbeSplit:
+        calls.append(part)
+        return splits[0]
+
+    alone = probe_layers(bundle, first_word_task(), "linear", [0])
+    monkeypatch.setattr(probing, "_word_split", word_split)
+    (probes,) = probe_models({"a": bundle}, [first_word_task()], [0], mlp=True, random=False)
+    assert len(calls) == 3
+    assert set(probes.mlp) == set(probes.linear)
+    for score in alone:
+        np.testing.assert_array_equal(probes.linear[score.layer].correct, score.correct)
+
+
 def test_scores_of_several_models_count_alike() -> None:
     """Their fits are pooled, and validation is their mean."""
     first = ProbeScores("1", np.ones((2, 5)), np.zeros((2, 5)), np.arange(5), 0.5, (1.0,))
@@ -133,9 +152,7 @@ def test_every_fit_on_random_weights_draws_new_weights(tokenizer: Tokenizer, mon
     """The fit's seed draws the weights; models of one architecture share them; the finding says how many there are."""
     bundle, calls = bundle_of(tokenizer), list[tuple[float, list[int]]]()
 
-    def probe(
-        bundle: Bundle, _: ProbingTask, __: str, seeds: Sequence[int], *, with_compression: bool = False
-    ) -> list[ProbeScores]:
+    def probe(bundle: Bundle, _: ProbingTask, __: str, seeds: Sequence[int], **___: object) -> list[ProbeScores]:
         calls.append((float(bundle.model.backbone.embedding.weight.detach().abs().sum()), list(seeds)))
         return [*made_up("a").linear.values()]
 

@@ -52,14 +52,21 @@ class ProbeSplit:
 
 
 def probe_layers(
-    bundle: Bundle, task: ProbingTask, probe_type: ProbeType, seeds: Sequence[int], *, with_compression: bool = False
+    bundle: Bundle,
+    task: ProbingTask,
+    probe_type: ProbeType,
+    seeds: Sequence[int],
+    *,
+    with_compression: bool = False,
+    splits: Sequence[ProbeSplit] | None = None,
 ) -> list[ProbeScores]:
     """The scores of every representation of a model on a task: the bag, the embedding, each block and the mix, in this order.
 
     Every seed draws new control labels, an order of the online code (measured ``with_compression``, by linear probes) and the
-    initial weights of MLPs. Linear probes of the task itself are the same for every seed.
+    initial weights of MLPs. Linear probes of the task itself are the same for every seed. ``splits`` are those of ``probe_splits``,
+    for a caller that has them.
     """
-    splits = probe_splits(bundle, task)
+    splits = splits or probe_splits(bundle, task)
     train, validation, test = splits
     states = standardize(train.states, [validation.states, test.states])
     names = [BAG, *layer_names(bundle), MIX]

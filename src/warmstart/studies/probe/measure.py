@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from warmstart.data.probing import ProbingTask
 from warmstart.inspection.activations import with_random_weights
 from warmstart.inspection.probe_scores import BAG, ProbedItems, ProbeScores, best_layer, scores_by_layer
-from warmstart.inspection.probing import ProbeType, probe_layers
+from warmstart.inspection.probing import probe_layers, probe_splits
 from warmstart.model.bundle import Bundle
 
 
@@ -44,20 +44,15 @@ def probe_models(
     Random weights of one architecture and tokenizer are probed once per task, whichever models share them; every seed fits a new
     probe on newly drawn weights.
     """
-
-    def probe(
-        bundle: Bundle, task: ProbingTask, probe_type: ProbeType, *, with_compression: bool = False
-    ) -> dict[str, ProbeScores]:
-        return scores_by_layer([probe_layers(bundle, task, probe_type, seeds, with_compression=with_compression)])
-
     for task in tasks:
         by_architecture = dict[str, dict[str, ProbeScores]]()
         for name, bundle in bundles.items():
             architecture = f"{bundle.model.backbone.config} {bundle.model.causal} {bundle.tokenizer.digest}"
             if random and architecture not in by_architecture:
                 by_architecture[architecture] = scores_by_layer([probe_random_weights(bundle, task, seed) for seed in seeds])
-            of_mlp = probe(bundle, task, "mlp") if mlp else {}
-            linear = probe(bundle, task, "linear", with_compression=True)
+            splits = probe_splits(bundle, task)
+            of_mlp = scores_by_layer([probe_layers(bundle, task, "mlp", seeds, splits=splits)]) if mlp else {}
+            linear = scores_by_layer([probe_layers(bundle, task, "linear", seeds, with_compression=True, splits=splits)])
             yield TaskProbes(task, name, linear, of_mlp, by_architecture.get(architecture, {}))
 
 
