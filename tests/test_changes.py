@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -41,6 +42,18 @@ def test_one_seed_shows_nothing() -> None:
     assert one.in_percent("The score").endswith("over the test texts alone, which shows nothing about other seeds).")
     assert five.in_percent("The score").startswith("The score fell from 90.0% to 70.4% (95% interval of the change -2")
     assert five.in_percent("The score").endswith(" points, over 5 seeds and the test texts).")
+
+
+def test_several_changes_are_corrected() -> None:
+    """A change whose own interval excludes 0 is none among ten, and the corrected p-value beside it says why."""
+    chance = np.random.default_rng(0)
+    steady, lower = [0.70, 0.71, 0.69, 0.70, 0.72], [0.68, 0.70, 0.68, 0.66, 0.71]
+    pairs = [(scores(lower, chance), scores(steady, chance)), *((scores(steady, chance), scores(steady, chance)) for _ in range(9))]
+    first, *_ = changes_of(pairs, "the test texts")
+    assert first.high < 0
+    assert first.sign == 0
+    assert first.in_percent("The score").startswith("The score did not change significantly: 70.4% before, 68.6% after")
+    assert re.search(r", over 5 seeds and the test texts; corrected p 0\.\d{3}\)\.$", first.in_percent("The score"))
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def evaluation(stage: str, loss: float, probe: float, error: float, noise: float
     [
         (3.95, 0.02, True, "The held-out loss fell from 4.000 to 3.950 nats (95% interval of the change -0.070 to -0.030, over"),
         (3.8, 0.3, False, "The held-out loss did not change significantly: 4.000 nats before, 3.800 nats after (95% interval"),
-        (3.8, None, False, "less than two held-out documents can be told apart, so its noise is unknown."),
+        (3.8, None, False, "fewer than two held-out documents were scored, so its noise is unknown."),
         (4.2, 0.1, False, "The held-out loss rose from 4.000 to 4.200 nats"),
     ],
 )

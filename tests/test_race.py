@@ -82,7 +82,7 @@ def test_an_estimate_runs_and_writes_nothing(place: Path, counted: list[str], ca
     assert found.planned.total() == 3 * 2 + 2 * (2 + 1) + 2 * (4 + 1)
     assert found.seconds > 0
     assert found.memory > 4 * 4 * 1000
-    assert "Estimate: 22 trials take about" in " ".join(capsys.readouterr().err.split())
+    assert "Estimate: 22 trials on cats take about" in " ".join(capsys.readouterr().err.split())
     assert curve(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
     assert not (place / "curve").exists()
 
@@ -93,7 +93,7 @@ def test_the_time_left_follows_the_trials_that_ran() -> None:
     trials = [Trial(method=method, seed=seed) for method in (fast, slow) for seed in (0, 1)]
     places = [(method.id_over_tasks, None) for method in (fast, slow)]
     costs = {places[0]: RunCost(1.0, 4.0, 10.0), places[1]: RunCost(10.0, 0.0, 30.0)}
-    estimate = SweepEstimate(costs, Counter(places * 2), 4.0, 1)
+    estimate = SweepEstimate(costs, Counter(places * 2), 4.0, 1, "cats")
     assert (estimate.seconds, estimate.memory) == (26.0, 30.0)
     result = TrialResult(score=0.5, resampled=(), seconds=5.0, seconds_saved=3.0, validation=0.5)
     estimate.finish(trials[0], result)

@@ -18,7 +18,7 @@ from warmstart.data.task import Split, Task, resplit
 from warmstart.errors import ConfigError, DataError
 from warmstart.stats.differences import MethodScores, paired_difference, score_of_choice
 from warmstart.stats.noise import Noise
-from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT
+from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 # ---------------------------------------------------------------------------------------------------- splits
@@ -230,6 +230,38 @@ def test_more_splits_detect_more(test: int) -> None:
     print(f"{test} test texts, 5, 10, 30 splits: a lead of {np.mean(leads):.3f} is found in {powers}; widths {shorter}")
     assert powers == sorted(powers)
     assert 0.5 < widths[-1] / widths[0] < 1
+
+
+def share_false(labels: int, available: int, seeds: int, experiments: int) -> tuple[float, float]:
+    """Shares of experiments whose interval misses the expected accuracy, and in which two equal methods differ.
+
+    The texts are split once: each of the seeds draws ``labels`` of ``available`` training texts; 1,000 test texts.
+    """
+    chance = np.random.default_rng([labels, available, seeds])
+    truth, missed, claimed = true_accuracy(naive_bayes, labels, chance), 0, 0
+    for _ in range(experiments):
+        words, targets = draw_texts(chance, available)
+        trained = np.zeros((seeds, available), np.float32)
+        np.put_along_axis(trained, np.argsort(chance.random(trained.shape), axis=1)[:, :labels], 1, axis=1)
+        tested, answers = draw_texts(chance, 1000)
+        correct = right(tested, answers, naive_bayes(words, targets, trained)).astype(float)
+        resampled = correct @ chance.multinomial(1000, np.full(1000, 1 / 1000), 200).T / 1000
+        one, other = (MethodScores("", tuple(row.mean(axis=1)), drawn) for row, drawn in zip(correct, resampled, strict=True))
+        missed += not one.over_both.low <= truth <= one.over_both.high
+        claimed += paired_difference(one, other).p < 0.05
+    return missed / experiments, claimed / experiments
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "enough", "half"), [(5, 300, 100), (10, 550, 100)])
+def test_intervals_cover_other_training_texts_if_seeds_share_few(seeds: int, enough: int, half: int) -> None:
+    """Where ``share_training_texts`` is false, intervals of 50 labels miss the truth in about 5%; of half of the texts, in more."""
+    for available in (enough, half):
+        missed, claimed = share_false(50, available, seeds, 400)
+        print(f"{seeds} seeds, 50 of {available} texts: missed {missed:.3f}, claimed {claimed:.3f}")
+        error = 3 * np.sqrt(0.05 * 0.95 / 400)
+        assert share_training_texts(50, available, seeds) == (available == half)
+        assert (max(missed, claimed) <= 0.06 + error) == (available == enough)
 
 
 # ---------------------------------------------------------------------------------------------------- races

@@ -18,7 +18,7 @@ from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console, print_table
 from warmstart.errors import DataError
 from warmstart.stats.differences import paired_difference
-from warmstart.stats.formatting import file_size, percent, points_value
+from warmstart.stats.formatting import file_size, percent, percent_value
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import POWER, rescaled, smallest_detectable, texts_needed
 from warmstart.sweep.ranking import RankedMethod, rank
@@ -75,11 +75,11 @@ class PlanResult:
         now = smallest_detectable(self.noise, self.power, 0.05 / self.rivals)
         findings = [
             f"With its {self.noise.seeds} seeds and {self.texts:,} test texts, the pilot detects a difference of "
-            f"{points_value(now).lstrip('+')} points with probability {percent(self.power, 0)}, corrected for {self.rivals} "
+            f"{percent_value(now)} points with probability {percent(self.power, 0)}, corrected for {self.rivals} "
             f"comparison{'s' * (self.rivals > 1)}."
         ]
         enough = [f"{row.seeds} seeds and {row.texts:,} test texts" for row in self.rows if row.texts]
-        wanted = f"{points_value(self.see).lstrip('+')} points"
+        wanted = f"{percent_value(self.see)} points"
         if enough:
             findings.append(f"To detect {wanted}, take {', or '.join(enough)}.")
         if hidden := [f"{row.seeds}" for row in self.rows if row.texts is None]:
@@ -126,7 +126,7 @@ def plan(config: PlanConfig) -> PlanResult:
         sys.stdout.write(json.dumps(result.to_dict(), indent=1) + "\n")
         return result
     rows = [
-        (row.seeds, points_value(row.detectable).lstrip("+"), f"{row.texts:,}" if row.texts else "none", f"{row.minutes:.1f}")
+        (row.seeds, percent_value(row.detectable), f"{row.texts:,}" if row.texts else "none", f"{row.minutes:.1f}")
         for row in result.rows
     ]
     header = ("seeds", "smallest detectable, points", f"test texts for {config.see:g} points", "minutes")

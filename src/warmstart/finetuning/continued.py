@@ -43,7 +43,7 @@ from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
 from warmstart.model.model import Model, swap_head
 from warmstart.seeding import derive, rng
 from warmstart.stats.changes import Change
-from warmstart.stats.formatting import percent, points
+from warmstart.stats.formatting import percent, percent_value
 from warmstart.stats.intervals import standard_error
 from warmstart.stats.ratios import ClusteredRatio
 from warmstart.tasks import TASK_TYPES
@@ -133,14 +133,14 @@ def pretraining_texts(task: Task, training: Iterable[Any], excluded: Split | Non
 def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
     """Whether continued pretraining helps, and a sentence that says why."""
     low, high = after.loss_change or (math.nan, math.nan)
-    over = "the held-out documents" if after.loss_change else "less than two held-out documents can be told apart"
+    over = "the held-out documents" if after.loss_change else "fewer than two held-out documents were scored"
     change = Change(before.loss, after.loss, low, high, over)
     enough = change.sign < 0 and 1 - after.loss / before.loss >= MIN_GAIN
     helps = enough and after.probe_accuracy >= before.probe_accuracy - after.standard_error
     return helps, (
         f"{change.in_nats('The held-out loss')} A probe on frozen features classifies {percent(after.probe_accuracy)} of the "
         f"validation texts correctly, against {percent(before.probe_accuracy)} before (standard error of the difference: "
-        f"{points(after.standard_error).removeprefix('+')}). The {'new' if helps else 'pretrained'} weights are kept."
+        f"{percent_value(after.standard_error)} points). The {'new' if helps else 'pretrained'} weights are kept."
     )
 
 

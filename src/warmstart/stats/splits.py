@@ -12,14 +12,15 @@ NEW_SPLITS = (
 )
 
 
-def share_training_texts(labels: int, available: int) -> bool:
-    """Whether the runs of all seeds train on much the same texts, so that their spread says little about other training texts.
+def share_training_texts(labels: int, available: int, seeds: int) -> bool:
+    """Whether the runs of S ``seeds`` train on too many of the same texts for their spread to cover other training texts.
 
-    Every seed draws ``labels`` of the ``available`` texts. Two such samples share the fraction labels / available, and the variance
-    over seeds leaves out that part of the variance over training texts (the finite population correction; Cochran 1977, section
-    2.6): here, more than half. Half is held by tests/test_stats_simulations.py: ``test_seeds_that_share_texts_spread_less``.
+    Every seed draws ``labels`` of the ``available`` texts, the fraction f. Of V, what other training texts would change in a run,
+    the mean over seeds has f V + (1 - f) V / S, but its spread over seeds shows the second part only (the finite population
+    correction; Cochran 1977, section 2.6). The first is the larger one if S f > 1 - f, that is (S + 1) labels > available.
+    Simulation: tests/test_resample.py: ``test_intervals_cover_other_training_texts_if_seeds_share_few``.
 
-    >>> share_training_texts(100, 150), share_training_texts(50, 150)
+    >>> share_training_texts(100, 500, 5), share_training_texts(100, 1000, 5)
     (True, False)
     """
-    return 2 * labels > available
+    return (seeds + 1) * labels > available

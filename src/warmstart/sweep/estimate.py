@@ -35,6 +35,8 @@ class SweepEstimate:
     once: float
     """seconds of reading the texts with the frozen backbones"""
     jobs: int
+    task: str
+    """its name"""
     finished: dict[Place, list[float]] = field(default_factory=dict)
     """the seconds of the trials that have run"""
 
@@ -52,7 +54,7 @@ class SweepEstimate:
     def sentence(self) -> str:
         """Trials, minutes and memory, as a complete sentence."""
         jobs = f" with {self.jobs} jobs" if self.jobs > 1 else ""
-        return cost_sentence(f"{self.planned.total():,} trials{jobs}", self.seconds, self.memory)
+        return cost_sentence(f"{self.planned.total():,} trials on {self.task}{jobs}", self.seconds, self.memory)
 
     def skip(self, trial: Trial) -> None:
         """A trial has a result from before."""
@@ -79,9 +81,9 @@ class SweepEstimate:
 
 
 def estimate_sweep(
-    trials: Sequence[Trial], tune: FineTuneConfig, jobs: int, prepare: Callable[[Trial], tuple[Bundle, EncodedTask]]
+    trials: Sequence[Trial], tune: FineTuneConfig, jobs: int, task: str, prepare: Callable[[Trial], tuple[Bundle, EncodedTask]]
 ) -> SweepEstimate:
-    """The cost of trials, from a few measured steps of each backbone; nothing is written.
+    """The cost of trials on the task of this name, from a few measured steps of each backbone; nothing is written.
 
     ``prepare`` loads the backbone of a trial, and the texts as it reads them.
     """
@@ -94,4 +96,4 @@ def estimate_sweep(
             estimators[method.backbone] = Estimator(*prepare(trial), tune)
         costs[place] = estimators[method.backbone].run_cost(method.scheme or "full", trial.labels, trial.seed)
         once[method.backbone] = max(once.get(method.backbone, 0.0), costs[place].once)
-    return SweepEstimate(costs, Counter(map(_place, trials)), sum(once.values()), jobs)
+    return SweepEstimate(costs, Counter(map(_place, trials)), sum(once.values()), jobs, task)

@@ -134,7 +134,7 @@ def open_sweep(config: SweepConfig) -> Sweep:
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED)))
     save_settings(folder, config)
     context = _context(config, task, scoring)
-    estimate = _estimate(config, methods, context)
+    estimate = _estimate(config, task, methods, context)
     labels = config.numbers_of_labels()[0]
     methods = [with_continued_backbone(one, task, config.tune, folder, seed=config.seed, labels=labels) for one in methods]
     if config.budget:
@@ -145,7 +145,7 @@ def open_sweep(config: SweepConfig) -> Sweep:
 def estimate_only(config: SweepConfig) -> SweepEstimate:
     """What the trials will cost, printed; nothing is written."""
     task, methods = _task_and_methods(config)
-    return _estimate(config, methods, _context(config, task, ScoringRun(command="estimate")))
+    return _estimate(config, task, methods, _context(config, task, ScoringRun(command="estimate")))
 
 
 def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
@@ -166,10 +166,10 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
     return task, list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
 
 
-def _estimate(config: SweepConfig, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
+def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
     """What the trials will cost, printed."""
     trials = [trial for labels in config.numbers_of_labels() for trial in _planned(config, methods, labels)]
-    estimate = estimate_sweep(trials, config.tune, config.jobs, lambda trial: prepared(trial, context)[::2])
+    estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
     console.print(estimate.sentence, markup=False)
     return estimate
 

@@ -79,8 +79,8 @@ class AdaptResult:
 
     @property
     def one_split(self) -> bool:
-        """Whether the intervals hold for one split only, because all seeds train on much the same texts."""
-        return share_training_texts(len(self.task.train), self.available)
+        """Whether the intervals hold for one split only, because seeds share too many training texts."""
+        return share_training_texts(len(self.task.train), self.available, len(next(iter(self.runs.values()))))
 
     @property
     def findings(self) -> list[str]:
@@ -177,16 +177,15 @@ class ConfidenceResult:
         _, low, high = cluster_bootstrap(after - before, self.units)
         loss = Change(float(before.mean()), float(after.mean()), low, high, "the test texts")
         confidence, calibrated_confidence = self.confidences().values()
-        errors = [
-            f"{percent_value(expected_calibration_error(one, self.correct))} points (a perfectly calibrated model of this size "
-            f"would show {percent_value(perfect_calibration_error(one))})"
-            for one in (confidence, calibrated_confidence)
-        ]
+        both = (confidence, calibrated_confidence)
+        errors = [percent_value(expected_calibration_error(one, self.correct)) for one in both]
+        by_chance = [percent_value(perfect_calibration_error(one)) for one in both]
         sign = calibration_error_change(confidence, calibrated_confidence, self.correct, self.units)
         verb = ("did not change significantly", "rose", "fell")[sign]
         return [
             loss.in_nats("With it, the log loss on the test texts"),
-            f"The expected calibration error there {verb}: {errors[0]} before, {errors[1]} after. No predicted label changes.",
+            f"The expected calibration error there {verb}: {errors[0]} points before, {errors[1]} after; on as many texts a "
+            f"perfectly calibrated model would show {by_chance[0]} and {by_chance[1]}. No predicted label changes.",
         ]
 
     def threshold_table(self) -> list[tuple[str, str, str, str]]:

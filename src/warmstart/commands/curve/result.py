@@ -120,8 +120,9 @@ class CurveResult:
             findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(), *self._worth()]
         else:
             findings.append("An extrapolation to more labels needs at least three numbers of labels and two seeds.")
-        if share_training_texts(self.largest, len(self.task.train)):
-            findings.append(ONE_SPLIT.replace("These intervals", f"The intervals with {self.largest:,} labels"))
+        if shared := [n for n in self.rankings if share_training_texts(n, len(self.task.train), self._seeds)]:
+            intervals = f"The intervals with {list_sizes(shared, [*self.rankings])} labels"
+            findings.append(ONE_SPLIT.replace("These intervals", intervals))
         for method, sizes in self.diverged.items():
             findings.append(
                 f"{method.name} is left out: with {', '.join(map(str, sizes))} labels it diverged at every learning rate. Lower "
@@ -131,6 +132,10 @@ class CurveResult:
             counts = ", ".join(map(str, self.incomplete))
             findings.append(f"The time was too short for {counts} labels; run the same command again to continue.")
         return findings + self.ledger.findings
+
+    @property
+    def _seeds(self) -> int:
+        return len(self.at(self.pretrained, self.largest).runs)
 
     def _comparison(self, other: Method) -> list[str]:
         """Where the pretrained method is better than another, where it is worse, and where that stops."""

@@ -259,7 +259,7 @@ class RaceResult:
             findings.append(f"{seeds} seed{'s say' if seeds > 1 else ' says'} little about other seeds.")
         if self.resampled:
             findings.append(NEW_SPLITS)
-        elif share_training_texts(self.labels, len(self.task.train)):
+        elif share_training_texts(self.labels, len(self.task.train), seeds):
             findings.append(ONE_SPLIT)
         return findings
 
