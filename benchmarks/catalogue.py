@@ -64,9 +64,7 @@ TABLES = (
     Table(
         "trec-all",
         (BENCHMARKS,),
-        (
-            f"{TREC} --epochs 3 --schemes full lp-ft+discriminative lora --learning-rates 5e-4 1.5e-3 --out runs/tables/trec-all",
-        ),
+        (f"{TREC} --epochs 3 --schemes full lp-ft+discriminative lora --learning-rates 5e-4 1.5e-3 --out runs/tables/trec-all",),
         races,
         needs=("wikitext-2",),
         minutes=20,

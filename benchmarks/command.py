@@ -84,7 +84,7 @@ def _resumed(words: list[str], kept: dict[str, Any]) -> list[str]:
 
 
 def _made_before(words: list[str]) -> Measured | None:
-    """A model that the same command line made by hand in this ``--out``, however that was written: its bundle says what came of it."""
+    """A model that this command line made by hand in this ``--out``, however that was written: its bundle says what came of it."""
     if words[0] not in ("pretrain", "import"):
         return None
     out = Path(words[words.index("--out") + 1])

@@ -23,7 +23,12 @@ def score(interval: Mapping[str, float | None]) -> str:
 
 def findings(result: Result, title: str = "") -> str:
     """What a command found, as a paragraph."""
-    return paragraph(f"{f'**{title}.** ' if title else ''}{' '.join(result['findings'])}")
+    return paragraph(f"{f'**{title}.** ' if title else ''}{' '.join(lasting(result['findings']))}")
+
+
+def lasting(sentences: Sequence[str]) -> list[str]:
+    """The findings without how often this machine has scored the test split."""
+    return [sentence for sentence in sentences if not sentence.startswith("The test split has been scored")]
 
 
 def races(results: Sequence[Result]) -> str:
@@ -84,7 +89,10 @@ def printed(results: Sequence[Result]) -> str:
     for result in results:
         header, rows = result["printed"]["header"], result["printed"]["rows"]
         kept = [i for i, _ in enumerate(header) if any(str(row[i]) not in ("", "-") for row in rows)]
-        parts += [table([header[i] for i in kept], [[str(row[i]) for i in kept] for row in rows]), points(result["findings"])]
+        parts += [
+            table([header[i] for i in kept], [[str(row[i]) for i in kept] for row in rows]),
+            points(lasting(result["findings"])),
+        ]
     return "\n\n".join(parts)
 
 
@@ -97,7 +105,7 @@ def thresholds(results: Sequence[Result]) -> str:
     """An adaptation's calibration: what its thresholds do on the test texts, and what was found."""
     (result,) = results
     confidence = result["confidence"]
-    return "\n\n".join([table(confidence["header"], confidence["thresholds"]), points(confidence["findings"])])
+    return "\n\n".join([table(confidence["header"], confidence["thresholds"]), points(lasting(confidence["findings"]))])
 
 
 def costs(results: Sequence[Result]) -> str:

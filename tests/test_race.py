@@ -84,6 +84,9 @@ def test_an_estimate_runs_and_writes_nothing(place: Path, counted: list[str], ca
     assert found.memory > 4 * 4 * 1000
     assert "Estimate: 22 trials on cats take about" in " ".join(capsys.readouterr().err.split())
     assert curve(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
+    race(config)
+    (left,) = race(config.model_copy(update={"estimate": True, "seeds": config.seeds + 1}))
+    assert left.planned.total() == 3 + 2 + 2, "one more seed: the baselines, the frozen schemes, full and from scratch"
     assert not (place / "curve").exists()
 
 
@@ -98,7 +101,7 @@ def test_the_time_left_follows_the_trials_that_ran() -> None:
     result = TrialResult(score=0.5, resampled=(), seconds=5.0, seconds_saved=3.0, validation=0.5)
     estimate.finish(trials[0], result)
     assert estimate.left == "about 42 seconds left", "2 of the probe's own, and twice what was expected of the rest"
-    estimate.skip(trials[1])
+    estimate.finish(trials[1], result)
     estimate.finish(trials[2], replace(result, seconds=9.0, seconds_saved=0.0))
     assert estimate.left == "about 9 seconds left"
 

@@ -31,7 +31,7 @@ class SweepEstimate:
     costs: Mapping[Place, RunCost]
     """of one trial of every trained method"""
     planned: Counter[Place]
-    """how many trials there will be"""
+    """how many trials are still to run"""
     once: float
     """seconds of reading the texts with the frozen backbones"""
     jobs: int
@@ -56,13 +56,9 @@ class SweepEstimate:
         jobs = f" with {self.jobs} jobs" if self.jobs > 1 else ""
         return cost_sentence(f"{self.planned.total():,} trials on {self.task}{jobs}", self.seconds, self.memory)
 
-    def skip(self, trial: Trial) -> None:
-        """A trial has a result from before."""
-        self.planned[_place(trial)] -= 1
-
     def finish(self, trial: Trial, result: TrialResult) -> None:
         """A trial has run."""
-        self.skip(trial)
+        self.planned[_place(trial)] -= 1
         self.finished.setdefault(_place(trial), []).append(result.seconds - result.seconds_saved)
 
     @property

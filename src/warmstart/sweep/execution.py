@@ -46,8 +46,6 @@ _ONE_AT_A_TIME = threading.Lock()
 def run_trials(trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate) -> dict[Trial, TrialResult]:
     """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took."""
     results = {trial: found for trial in trials if (found := find_result(trial, context))}
-    for trial in results:
-        estimate.skip(trial)
     todo = [trial for trial in trials if trial not in results]
     if results:
         console.print(f"{len(results)} of {len(trials)} trials are done already")

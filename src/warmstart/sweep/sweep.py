@@ -32,7 +32,7 @@ from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
 from warmstart.sweep.execution import prepared, run_trials
 from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, choose_learning_rate, rank, validation_scores
-from warmstart.sweep.store import TRIALS, SweepContext, read_run_id
+from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id
 from warmstart.sweep.trial import Method, SweepRuns, Trial
 from warmstart.tasks.load import load_task
 
@@ -167,19 +167,23 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
 
 
 def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
-    """What the trials will cost, printed."""
-    trials = [trial for labels in config.numbers_of_labels() for trial in _planned(config, methods, labels)]
+    """What the trials without a result will cost, printed if there are any."""
+    trials = [trial for labels in config.numbers_of_labels() for trial in _planned(config, methods, labels, context)]
     estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
-    console.print(estimate.sentence, markup=False)
+    if trials:
+        console.print(estimate.sentence, markup=False)
     return estimate
 
 
-def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:
-    """The search, then a trial of each further seed, whose learning rate is not known yet."""
+def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None, context: SweepContext) -> list[Trial]:
+    """What has no result of the search, and of a trial of each further seed, whose learning rate is not known yet."""
     search = _search(config, methods, labels)
-    seeds, firsts = range(config.seed + 1, config.seed + config.seeds), {trial.method: trial for trial in search}
-    rest = [one.model_copy(update={"seed": seed}) for seed in seeds for one in firsts.values() if not one.same_for_every_seed]
-    return [*search, *rest]
+    planned = [trial for trial in search if find_result(trial, context) is None]
+    for seed in range(config.seed + 1, config.seed + config.seeds):
+        again = [trial.model_copy(update={"seed": seed}) for trial in search if not trial.same_for_every_seed]
+        done = {trial.method for trial in again if find_result(trial, context) is not None}
+        planned += {trial.method: trial for trial in again if trial.method not in done}.values()
+    return planned
 
 
 def _search(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:

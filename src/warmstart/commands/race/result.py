@@ -194,11 +194,12 @@ class RaceResult:
             findings = [f"Use {best.name}: it is the best on validation, {self._beside_cheaper()}.", reached]
         else:
             gap = self.gap_of_recommended
+            without_luck = ", without the luck of being chosen" if self._folds else ""
             findings = [
                 f"Use {chosen.name}, the cheapest method within the noise of {best.name}, which is the best on validation.",
                 reached,
                 f"{sentence_case(chosen.name)} reaches {percent(chosen.test_scores.over_seeds.mean)} in {chosen.seconds:.1f} "
-                f"seconds per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}.",
+                f"seconds per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}{without_luck}.",
             ]
             if chosen.method.family != "adapted":
                 gain = paired_difference(best.validation_scores, chosen.validation_scores)
