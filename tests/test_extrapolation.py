@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
+from helpers.learners import Population, naive_bayes, nearest_mean
 from warmstart.stats import extrapolation
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.extrapolation import PowerLaw, backtest, extrapolate, fit_power_law, labels_up_to, round_labels
@@ -106,6 +107,35 @@ def test_intervals_of_a_curve_cover(seeds: int, spread: float, pool: int) -> Non
         worth += low <= WEAKER.labels(TRUE.score(64)) <= high
     assert covered(score / draws, draws), score / draws
     assert covered(worth / draws, draws), worth / draws
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "pool"), [(5, 2000), (3, 1000)])
+def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> None:
+    """Naive Bayes and nearest means, whose curves are not power laws: 90% intervals contain the truth about as often.
+
+    This world had no part in the choice of the method, which the laws of ``experiment`` had. The figures are printed.
+    """
+    population = Population.of(40_000, seed=0, tilt=0.6)
+    strong, weak = (population.accuracies(one, (*SIZES, 1024), 300, 500) for one in (naive_bayes, nearest_mean))
+    truth = float(np.exp(np.interp(strong[2], weak, np.log((*SIZES, 1024)))))
+    chance, draws, score, worth = np.random.default_rng(3), 120, np.zeros(2), 0
+    for _ in range(draws):
+        drawn = chance.choice(len(population.labels), pool + TEXTS, replace=False)
+        test, weights = drawn[:TEXTS], resample_counts(TEXTS, chance, 300).T / TEXTS
+        subsets = [population.nested(drawn[TEXTS:], SIZES, chance) for _ in range(seeds)]
+        curves = []
+        for learner in (naive_bayes, nearest_mean):
+            right = np.array([[population.right(learner, one, test) for one in seed] for seed in subsets])  # (S, K, N)
+            scores = {n: MethodScores("", tuple(right[:, i].mean(axis=1)), right[:, i] @ weights) for i, n in enumerate(SIZES)}
+            curves.append(extrapolate(scores, pool) or pytest.fail("enough sizes"))
+        found = [one.score(1024) for one in curves]
+        score += [one.low <= true <= one.high for one, true in zip(found, (strong[-1], weak[-1]), strict=True)]
+        _, low, high = curves[0].equivalent_labels(curves[1], 64)
+        worth += low <= truth <= high
+    print(f"{seeds} seeds, pool of {pool:,}: twice the labels {score / draws}, equivalent number {worth / draws:.3f}")
+    least = 0.87 - 2 * math.sqrt(0.9 * 0.1 / draws)
+    assert min(*score / draws, worth / draws) >= least
 
 
 @pytest.mark.slow
