@@ -217,7 +217,7 @@ def test_a_stronger_penalty_keeps_closer_to_the_pretrained_weights(tokenizer: To
         moved.append(sum(float((tensor - before[name]).square().sum()) for name, tensor in model.backbone.state_dict().items()))
     assert moved[0] > moved[1] > moved[2]
     encoded = EncodedTask.of(make_task(), model, tokenizer)
-    assert finetune._length(encoded, finetune_config("l2-sp").train, make_scheme("l2-sp"))[1].weight_decay == 0
+    assert finetune.run_length(encoded, finetune_config("l2-sp").train, make_scheme("l2-sp"))[1].weight_decay == 0
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -84,6 +84,7 @@ _WANTED = {
     "finite_number": "must be a finite number",
     "too_short": "must name at least {min_length}",
     "too_long": "must name at most {max_length}",
+    "string_pattern_mismatch": "must match {pattern}",
     "string_too_short": "must have at least {min_length} characters",
     "literal_error": "must be {expected}",
     "int": "must be a whole number",

@@ -78,7 +78,7 @@ class SweepConfig(Config):
     """time for all trials, such as 30m; the same command runs the rest later"""
     estimate: bool = False
     """print how long the trials will take and how much memory, and stop"""
-    jobs: int = Field(1, gt=0)
+    jobs: Advanced[int] = Field(1, gt=0)
     """trials at once; each gets its share of the cores"""
     scratch: Advanced[bool] = True
     """also train the same network from scratch"""
