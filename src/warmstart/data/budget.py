@@ -1,0 +1,124 @@
+"""The label budget: which labelled texts a run may look at, and which of them choose its settings.
+
+    100 labels, cross-validation   100 texts of the training split; 5 folds of 20 choose, then all 100 learn
+    100 labels, holdout            80 texts of the training split learn, 20 of the validation split choose
+    all labels, holdout            the training split learns, the validation split chooses
+
+Everything labelled that anything looks at is in the budget ("true few-shot learning", Perez et al. 2021). Every seed draws its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from warmstart.data.folds import cross_validation_folds
+from warmstart.data.splits import strata, stratified_sample, stratified_split
+from warmstart.data.task import Split, Task
+from warmstart.errors import DataError
+
+SelectionName = Literal["cross-validation", "holdout", "none"]
+"""how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
+FOLDS = 5
+HOLDOUT_SHARE = 0.2
+"""the share of the labels that choose with ``holdout``"""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Some labelled texts learn, and others choose."""
+
+    learn: np.ndarray
+    """ascending indices into the training split"""
+    choose: np.ndarray
+    """ascending indices into the split ``of``"""
+    of: Literal["train", "validation"]
+
+    def task(self, task: Task) -> Task:
+        """The task of this fold: its own training and validation texts, and no test texts."""
+        chosen = task.splits()[self.of].take(self.choose)
+        return replace(task, train=task.train.take(self.learn), validation=chosen, test=task.test.take(NO_TEXTS))
+
+
+NO_TEXTS = np.array([], dtype=np.int64)
+"""indices of no text"""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBudget:
+    """The labelled texts of a task that one run may look at."""
+
+    whole: Task
+    """the task with all its texts"""
+    train: np.ndarray
+    """ascending indices into its training split: the texts that learn"""
+    validation: np.ndarray
+    """ascending indices into its validation split: texts that choose and do not learn"""
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.train) + len(self.validation)
+
+    @property
+    def cross_validated(self) -> bool:
+        """Whether the texts that choose also learn, so that a last model learns from all of them."""
+        return not len(self.validation)
+
+    @cached_property
+    def folds(self) -> tuple[Fold, ...]:
+        """Each text that can choose does so once. Raises ``DataError`` if there are too few texts for two folds."""
+        if not self.cross_validated:
+            return (Fold(self.train, self.validation, "validation"),)
+        split = self.whole.train.take(self.train)
+        chosen = cross_validation_folds(strata(split.labels), split.units, FOLDS, self.seed)
+        return tuple(Fold(np.delete(self.train, part), self.train[part], "train") for part in chosen)
+
+    @property
+    def task(self) -> Task:
+        """The task of the last model: all texts that learn, and the validation texts of the budget, often none."""
+        return replace(self.whole, train=self.whole.train.take(self.train), validation=self.whole.validation.take(self.validation))
+
+    @cached_property
+    def choosing(self) -> Split:
+        """The texts that choose, in the order of their indices."""
+        return self.whole.splits()[self.folds[0].of].take(np.sort(np.concatenate([fold.choose for fold in self.folds])))
+
+    def joined(self, predictions: Sequence[Any]) -> Any:
+        """Predictions for ``choosing``, from those of each fold for the texts that choose in it."""
+        order = np.argsort(np.concatenate([fold.choose for fold in self.folds]))
+        if isinstance(predictions[0], np.ndarray):
+            return np.concatenate(predictions)[order]
+        flat = [one for part in predictions for one in part]
+        return [flat[i] for i in order]
+
+    @property
+    def sentence(self) -> str:
+        """What the labels are for, as a complete sentence: ``"100 labels: 80 to learn, 20 to choose."``."""
+        if not self.cross_validated:
+            return f"{len(self):,} labels: {len(self.train):,} to learn, {len(self.validation):,} to choose."
+        alone = len(self.train) - len(self.choosing)
+        single = f" Of these, {alone} learn in every fold, because no other text has their class." if alone else ""
+        return f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{single}"
+
+
+def label_budget(task: Task, labels: int | None, selection: SelectionName, seed: int) -> LabelBudget:
+    """Draw ``labels`` labelled texts, stratified, at least one of each class among those that learn; None: all there are.
+
+    With ``holdout`` a fifth of them comes from the validation split, or all of that split if it is smaller. Otherwise all come from
+    the training split. Raises ``DataError`` if there are fewer labels than classes, or fewer texts than labels.
+    """
+    classes, held_out = strata(task.train.labels), NO_TEXTS
+    if labels is None:
+        all_texts = np.arange(len(task.validation)) if selection == "holdout" else NO_TEXTS
+        return LabelBudget(task, np.arange(len(task.train)), all_texts, seed)
+    if labels > len(task.train) + len(task.validation) * (selection == "holdout"):
+        raise DataError(f"the number of labels must be at most that of the labelled texts, {len(task.train)}, but is {labels}")
+    if selection == "holdout" and len(task.validation):
+        count = min(len(task.validation), max(1, round(HOLDOUT_SHARE * labels)))
+        whole = count == len(task.validation)
+        held_out = np.arange(count) if whole else stratified_split(strata(task.validation.labels), count, seed)[1]
+    return LabelBudget(task, stratified_sample(classes, labels - len(held_out), seed), held_out, seed)
