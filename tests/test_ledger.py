@@ -212,6 +212,26 @@ def test_damaged_lines_are_counted(task: Task, monkeypatch: pytest.MonkeyPatch, 
     assert found.findings[-1] == "4 lines of its ledger are damaged and may stand for more scorings."
 
 
+def test_what_was_read_before_is_read_again_only_if_it_changed(task: Task, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Appended lines, one line changed, lines taken away, a torn line completed: as in a process that reads for the first time."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("full", "lora", "probe"):
+        record(task, name)
+    ledger = Ledger.of(task)
+    assert ledger.beside is not None
+    assert ledger.state is not None
+    ledger.state.unlink()
+    one, two, three = ledger.beside.read_bytes().splitlines(keepends=True)
+    other = two.replace(b"adapt", b"other")
+    contents = (one, one + two, one + other, two, two + three[:40], two + three, one + b"\n" + three, b"", three + one)
+    for content in contents:
+        ledger.beside.write_bytes(content)
+        found = ledger.read()
+        monkeypatch.setattr("warmstart.data.test_ledger._READ", dict[object, object]())
+        assert found == ledger.read()
+        assert found.scorings == sum(content.count(line) for line in (one, two, three, other))
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["full", "lora", "probe"]), st.integers(0, 3)), max_size=12),

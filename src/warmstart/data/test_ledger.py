@@ -25,6 +25,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -190,19 +191,16 @@ class Ledger:
         """All entries of this test split, also those in the ledgers of other tasks beside the manifest."""
         others = sorted(self.beside.parent.glob(f"*{SUFFIX}")) if self.beside else []
         own = [file for file in (self.beside, self.state) if file]
-        entries, finished, unreadable, files = dict[str, LedgerEntry](), set[str](), 0, list[Path]()
+        entries, finished, unreadable, files = dict[str, LedgerEntry](), frozenset[str](), 0, list[Path]()
         for file in dict.fromkeys([*own, *others]):
-            found, damaged = _read_lines(file, self.test)
-            unreadable += damaged if file in own else 0
-            files += [file] if found else []
-            for entry in found:
-                if entry.event == "finished":
-                    finished.add(entry.seal)
-                else:
-                    entries.setdefault(entry.id, entry)
-        ordered = tuple(sorted(entries.values(), key=lambda entry: entry.time))
+            found = _read_lines(file, self.test)
+            unreadable += found.damaged if file in own else 0
+            files += [file] if found.entries or found.finished else []
+            finished |= found.finished
+            entries = entries | found.entries | entries  # the first of every id
+        ordered = tuple(sorted(entries.values(), key=attrgetter("time")))
         only_state = bool(ordered) and self.beside is not None and self.beside not in files and self.state in files
-        return LedgerSummary(ordered, frozenset(finished), unreadable, tuple(files), only_state and not _writable(self.beside))
+        return LedgerSummary(ordered, finished, unreadable, tuple(files), only_state and not _writable(self.beside))
 
     def append(self, entry: LedgerEntry) -> None:
         """Write an entry to the disk, in every place that can be written. Raises ``StorageError`` if there is none."""
@@ -247,7 +245,8 @@ class ScoringRun(Config):
     def check(self, task: ScoredTask) -> None:
         """Raise ``DataError`` if another run has sealed the test split, or has scored it and this run is sealed."""
         ledger = Ledger.of(task).read()
-        others = [entry for entry in ledger.entries if not self._owns(entry, ledger)]
+        relevant = (entry for entry in ledger.entries if self.seal or entry.seal)
+        others = [entry for entry in relevant if not self._owns(entry, ledger)]
         sealed = [entry for entry in others if entry.seal]
         advice = "choose on the validation split, or report on a new test split"
         if sealed:
@@ -317,23 +316,59 @@ def state_folder() -> Path | None:
     return base / "warmstart" / "ledgers"
 
 
-def _read_lines(file: Path, test: str) -> tuple[list[LedgerEntry], int]:
-    """The entries of a test split in a file, and the number of damaged lines."""
+class _Lines(NamedTuple):
+    """What the lines of a file say of a test split."""
+
+    text: bytes
+    """the complete lines"""
+    entries: dict[str, LedgerEntry]
+    """the first of every id; never changed"""
+    finished: frozenset[str]
+    """seals of finished runs"""
+    damaged: int
+
+    def followed_by(self, text: bytes, test: str) -> _Lines:
+        """With more lines, which alone are parsed."""
+        entries, finished, damaged = dict(self.entries), set(self.finished), self.damaged
+        for line in filter(None, map(bytes.strip, text.splitlines())):
+            try:
+                values = json.loads(line)
+                if values["test"] == test:
+                    entry = LedgerEntry.model_validate(values)
+                    if entry.event == "finished":
+                        finished.add(entry.seal)
+                    else:
+                        entries.setdefault(entry.id, entry)
+            except (ValueError, TypeError, KeyError, ValidationError):
+                damaged += 1
+        return _Lines(self.text + text, entries, frozenset(finished), damaged)
+
+
+_NOTHING = _Lines(b"", {}, frozenset(), 0)
+_READ: dict[tuple[Path, str], _Lines] = {}
+"""what was read last time, by file and test split"""
+
+
+def _read_lines(file: Path, test: str) -> _Lines:
+    """What a file says of a test split.
+
+    Every scoring reads the ledger, which only grows: if it starts with the bytes that were read last time, only what follows them
+    is parsed. A file that was changed in another way is parsed whole.
+    """
     try:
-        lines = file.read_bytes().splitlines()
+        text = file.read_bytes()
     except FileNotFoundError:
-        return [], 0
+        return _NOTHING
     except OSError:
-        return [], 1
-    found, damaged = list[LedgerEntry](), 0
-    for line in filter(None, map(bytes.strip, lines)):
-        try:
-            values = json.loads(line)
-            if values["test"] == test:
-                found.append(LedgerEntry.model_validate(values))
-        except (ValueError, TypeError, KeyError, ValidationError):
-            damaged += 1
-    return found, damaged
+        return _NOTHING._replace(damaged=1)
+    known = _READ.get((file, test), _NOTHING)
+    if not text.startswith(known.text):
+        known = _NOTHING
+    if text == known.text:
+        return known
+    complete = text.rfind(b"\n") + 1  # a torn last line may still be completed
+    _READ[file, test] = lines = known.followed_by(text[len(known.text) : complete], test)
+    return lines.followed_by(text[complete:], test) if text[complete:] else lines
 
 
 def _append(file: Path, line: bytes) -> bool:
