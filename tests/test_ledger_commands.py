@@ -60,6 +60,7 @@ TEST_FILES = {
     "commands/answers/result.py": "answers that were scored",
     "commands/evaluate.py": "labels in the order of the model's",
     "data/audit.py": "leaks",
+    "data/budget.py": "folds without any",
     "data/task.py": "digests",
     "data/test_ledger.py": "digests",
     "finetuning/continued.py": "texts that are left out",
