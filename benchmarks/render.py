@@ -23,12 +23,17 @@ def score(interval: Mapping[str, float | None]) -> str:
 
 def findings(result: Result, title: str = "") -> str:
     """What a command found, as a paragraph."""
-    return paragraph(f"{f'**{title}.** ' if title else ''}{' '.join(lasting(result['findings']))}")
+    return paragraph(f"{f'**{title}.** ' if title else ''}{' '.join(lasting(result))}")
 
 
-def lasting(sentences: Sequence[str]) -> list[str]:
-    """The findings without how often this machine has scored the test split."""
-    return [sentence for sentence in sentences if not sentence.startswith("The test split has been scored")]
+def lasting(result: Result) -> list[str]:
+    """The findings without those of the ledgers: how often this machine has scored the test split, and what is wrong with them.
+
+    Results with several test splits name the task before each finding.
+    """
+    ledgers = [result.get("test_split", {}), *result.get("test_splits", ())]
+    passing = tuple(sentence for ledger in ledgers for sentence in ledger.get("findings", ()))
+    return [sentence for sentence in result["findings"] if not sentence.endswith(passing)]
 
 
 def races(results: Sequence[Result]) -> str:
@@ -91,7 +96,7 @@ def printed(results: Sequence[Result]) -> str:
         kept = [i for i, _ in enumerate(header) if any(str(row[i]) not in ("", "-") for row in rows)]
         parts += [
             table([header[i] for i in kept], [[str(row[i]) for i in kept] for row in rows]),
-            points(lasting(result["findings"])),
+            points(lasting(result)),
         ]
     return "\n\n".join(parts)
 
@@ -105,7 +110,7 @@ def thresholds(results: Sequence[Result]) -> str:
     """An adaptation's calibration: what its thresholds do on the test texts, and what was found."""
     (result,) = results
     confidence = result["confidence"]
-    return "\n\n".join([table(confidence["header"], confidence["thresholds"]), points(lasting(confidence["findings"]))])
+    return "\n\n".join([table(confidence["header"], confidence["thresholds"]), points(confidence["findings"])])
 
 
 def costs(results: Sequence[Result]) -> str:

@@ -12,10 +12,11 @@ from benchmarks import command
 from benchmarks.__main__ import lines_of, measure_table
 from benchmarks.catalogue import TABLES
 from benchmarks.command import measure, words_of
-from benchmarks.render import Row, curve, language_models, printed, races, reproduction
+from benchmarks.render import Row, curve, language_models, lasting, printed, races, reproduction
 from benchmarks.table import DOCS, Table, blocks, shell, with_block
 
 from warmstart.cli import read_command
+from warmstart.data.test_ledger import LedgerEntry, LedgerSummary, findings_by_task
 
 PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for page in one.pages}
 MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
@@ -117,6 +118,19 @@ def test_what_a_command_prints_becomes_a_table_with_findings() -> None:
     shown = {"header": ["method", "note", "score"], "rows": [["full", "", "50.0%"], ["majority", "-", "20.0%"]]}
     text = printed([{"printed": shown, "findings": ["Full is better."]}])
     assert text == "| method | score |\n| --- | --- |\n| full | 50.0% |\n| majority | 20.0% |\n\n- Full is better."
+
+
+@pytest.mark.parametrize("seal", ["", "5ea1"])
+def test_findings_of_ledgers_are_left_out(seal: str) -> None:
+    """How often this machine scored a test split, sealed or not, damaged lines, and where the ledger lies."""
+    entry = LedgerEntry(id="a", test="b", task="trec", time="2026-11-22T08:00:00Z", command="race", run="c", seal=seal)
+    ledger = LedgerSummary((entry, entry.model_copy(update={"id": "d"})), unreadable=2, only_state=True)
+    assert len(ledger.findings) == 3
+    one = {"test_split": ledger.to_dict(), "findings": ["Full is better.", *ledger.findings]}
+    assert lasting(one) == ["Full is better."]
+    named = ["trec: Full is better.", *(f"{task}: {finding}" for task, finding in findings_by_task(["trec"], [ledger]))]
+    assert lasting({"test_splits": [ledger.to_dict()], "findings": named}) == ["trec: Full is better."]
+    assert lasting({"findings": named}) == named
 
 
 def test_a_recipe_becomes_figures_beside_those_of_the_original() -> None:

@@ -155,13 +155,14 @@ class LedgerSummary:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain values, fit for JSON."""
+        """The counts and findings as plain values, fit for JSON."""
         return {
             "scorings": self.scorings,
             "settings": self.settings,
             "since": self.entries[0].time[:10] if self.entries else None,
             "sealed": bool(self.entries) and all(entry.seal for entry in self.entries),
             "unreadable": self.unreadable,
+            "findings": self.findings,
         }
 
 
