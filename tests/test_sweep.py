@@ -305,7 +305,7 @@ def test_the_recommendation_is_made_on_validation(test: float, validation: float
     assert found.recommended.name == recommended
     assert found.findings[0].startswith(f"Use {recommended}")
     assert "Only 20 validation texts made this choice, which is few." in found.findings
-    assert "full reaches 80.0% (80.0 to 80.0), over seeds and test texts, in 9.0 seconds per run" in found.findings[1]
+    assert "full reaches 80.0% (80.0 to 80.0), over 3 seeds and the test texts, in 9.0 seconds per run" in found.findings[1]
     if recommended == "probe":
         behind = "Probe reaches 60.0% in 1.0 seconds per run, -20.0 points (-20.0 to -20.0) against full"
         assert f"{behind}, without the luck of being chosen." in found.findings
@@ -317,7 +317,7 @@ def test_the_recommendation_is_made_on_validation(test: float, validation: float
 def test_one_seed_says_nothing_of_seeds() -> None:
     """The finding names what its interval covers, and nothing is significant, however far the texts tell the methods apart."""
     trials, done = full_and_probe(0)
-    assert "over test texts, one seed" in raced(trials, done).findings[1]
+    assert "over the test texts alone" in raced(trials, done).findings[1]
     chance = np.random.default_rng(0).normal(0, 0.01, 50)
     for trial in trials:
         test = 0.9 if trial.method.name == "probe" else 0.5

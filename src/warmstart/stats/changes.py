@@ -10,7 +10,7 @@ import numpy as np
 
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference
-from warmstart.stats.formatting import p_value, percent, points_range
+from warmstart.stats.formatting import p_value, percent, points_range, sources_of_chance
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def changes_of(pairs: Sequence[tuple[MethodScores, MethodScores]], texts: str) -
     changes = []
     for (after, before), found, p in zip(pairs, differences, corrected, strict=True):
         seeds = len(after.scores)
-        over = f"{seeds} seeds and {texts}" if seeds > 1 else f"{texts} alone, which shows nothing about other seeds"
+        over = sources_of_chance(seeds, texts) + (", which shows nothing about other seeds" if seeds < 2 else "")
         if len(pairs) > 1 and found.claimable:
             over += f"; corrected p {p_value(p)}"
         first, last = (float(np.mean(one.scores)) for one in (before, after))

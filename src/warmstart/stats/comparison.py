@@ -13,7 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
-from warmstart.stats.formatting import p_value, percent, percent_range, percent_value, points, points_range, sentence_case
+from warmstart.stats.formatting import (
+    p_value,
+    percent,
+    percent_range,
+    percent_value,
+    points,
+    points_range,
+    sentence_case,
+    sources_of_chance,
+)
 from warmstart.stats.intervals import Interval, t_interval
 from warmstart.stats.noise import ROUNDING
 from warmstart.stats.power import POWER, detectable_from_interval
@@ -102,7 +111,7 @@ class PairedComparison:
         return f"{word} than {other} by {by.lstrip('+-')} (95% interval {percent_range(low, high)}"
 
     def _sources(self) -> str:
-        return f"{self.seeds} seeds and the test texts" if self.over_texts else f"{self.seeds} seeds on these test texts"
+        return sources_of_chance(self.seeds) if self.over_texts else f"{self.seeds} seeds on these test texts"
 
     def _corrected(self) -> str:
         return f"; corrected p {p_value(self.p)}" if self.comparisons > 1 else ""
@@ -111,7 +120,7 @@ class PairedComparison:
         if not self.over_texts or self.difference.error <= ROUNDING:
             return ""
         ends = points_range(self.difference.low, self.difference.high)
-        return f" about other seeds (95% interval {ends}, over the test texts alone)"
+        return f" about other seeds (95% interval {ends}, over {sources_of_chance(self.seeds)})"
 
 
 def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:

@@ -81,6 +81,11 @@ def time_span(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
+def sources_of_chance(seeds: int, texts: str = "the test texts") -> str:
+    """What an interval covers: ``"5 seeds and the test texts"``, or with one seed ``"the test texts alone"``."""
+    return f"{seeds} seeds and {texts}" if seeds > 1 else f"{texts} alone"
+
+
 def file_size(size: float) -> str:
     """Bytes for people: ``file_size(1_290_000)`` -> ``"1.3 MB"``."""
     for unit in ("B", "KB", "MB"):

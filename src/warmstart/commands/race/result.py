@@ -36,7 +36,16 @@ from warmstart.stats.differences import (
     paired_difference,
     score_of_choice,
 )
-from warmstart.stats.formatting import file_size, p_value, percent, percent_interval, points, points_interval, sentence_case
+from warmstart.stats.formatting import (
+    file_size,
+    p_value,
+    percent,
+    percent_interval,
+    points,
+    points_interval,
+    sentence_case,
+    sources_of_chance,
+)
 from warmstart.stats.intervals import FEW_SEEDS, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
@@ -113,9 +122,8 @@ class RaceResult:
     @property
     def sources(self) -> str:
         """What the intervals cover."""
-        if self.ranking.seeds < 2:
-            return "test texts, one seed"
-        return "splits and seeds" if self.resampled else "seeds and test texts"
+        seeds = self.ranking.seeds
+        return "splits and seeds" if self.resampled and seeds > 1 else sources_of_chance(seeds)
 
     def interval(self, one: RankedMethod) -> Interval:
         """The test score of a method with its interval over what ``sources`` says, cut to the range of the metric."""
