@@ -149,7 +149,7 @@ def resplit(task: Task, seed: int) -> Task:
     """The same task with its training, validation and test texts pooled and split again, at random and into equal sizes.
 
     The split is stratified like that of a manifest. Copies of a text, and the texts of a group, are on one side; where there are
-    any, sizes are only about the same. Proved by ``tests/test_resample.py``. Raises ``DataError`` if a split would be empty.
+    any, sizes are only about the same. Raises ``DataError`` if a split would be empty.
     """
     parts = task.splits()
     labels = np.concatenate([split.labels for split in parts.values()])

@@ -95,7 +95,7 @@ class Difference:
 
         The smallest margin for which both one-sided tests of equivalence reject (Schuirmann 1987): the end of the 90% interval that
         is farther from 0. The claim is of this difference alone: like an interval, it is not corrected for the number of
-        comparisons. Proved by ``tests/test_power.py``: ``test_two_methods_differ_by_at_most_what_is_claimed``.
+        comparisons. Simulation: tests/test_power.py: ``test_two_methods_differ_by_at_most_what_is_claimed``.
         """
         return abs(self.mean) + self.noise.half_width(0.10) if self.claimable else math.inf
 

@@ -101,7 +101,7 @@ class Extrapolation:
     def equivalent_labels(self, other: Extrapolation, labels: int) -> Estimate:
         """How many labels ``other`` needs for the mean score of this method with ``labels``; infinite if no number does.
 
-        Both are drawn with the same seeds and test texts, so what favours both alike cancels. Simulated in
+        Both are drawn with the same seeds and test texts, so what favours both alike cancels. Simulation:
         tests/test_extrapolation.py: ``test_intervals_of_a_curve_cover``.
         """
         scores = self.means[labels] + self.deviations[labels]

@@ -72,7 +72,7 @@ class Noise:
 
         p = E_W[2 Phi(-|difference| / sqrt(of_texts + of_seeds / W))], in the shape of ``difference``.
 
-        ``Noise(0.0001, 0.0, 5).p(0.0196)`` -> 0.05, as for a normal variable. Proved by ``tests/test_noise.py``:
+        ``Noise(0.0001, 0.0, 5).p(0.0196)`` -> 0.05, as for a normal variable. Simulation: tests/test_noise.py:
         ``test_few_tables_of_equal_methods_claim_a_difference``.
         """
         from scipy.special import ndtr
@@ -87,7 +87,7 @@ class Noise:
         """What the error stays below, either way, except with this probability: half the width of an interval. Of numbers only.
 
         Solves p(half width) = error_rate (Brent 1973). ``Noise(0.0001, 0.0, 5).half_width()`` -> 0.0196;
-        ``Noise(0.0, 0.0001, 3).half_width()`` -> 0.043, as Student's t. Proved by ``tests/test_noise.py``:
+        ``Noise(0.0, 0.0001, 3).half_width()`` -> 0.043, as Student's t. Simulation: tests/test_noise.py:
         ``test_intervals_over_seeds_and_texts_hold_the_truth``.
         """
         from scipy.optimize import brentq
