@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 from tyro.conf import arg
@@ -33,7 +33,8 @@ class FineTuneConfig(Config):
     attention_direction: Advanced[Literal["as-pretrained", "causal", "bidirectional"]] = "as-pretrained"
     """which tokens each token attends to: as in pretraining, only earlier ones, or all"""
     keep: Advanced[Literal["best", "last"]] = "best"
-    """which weights to keep: those with the best validation score, or the last ones"""
+    """which weights to keep: those with the best validation score, or the last ones; where no texts are set apart, best means that
+    cross-validation, if there is any, chooses the length of the run"""
     class_weights: Advanced[Literal["none", "balanced"]] = "none"
     """balanced: every class counts equally in the loss, however rare it is"""
     label_smoothing: Advanced[float] = Field(0.0, ge=0, lt=1)
@@ -43,3 +44,9 @@ class FineTuneConfig(Config):
     cache_features: Advanced[bool] = True
     """probe, scalar-mix: the frozen backbone reads each text once, and the head trains on its features"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
+
+    def at_learning_rate(self, rate: float) -> Self:
+        """The same settings at another learning rate of AdamW; that of Muon, if it is used, is scaled by the same factor."""
+        scale = rate / self.train.learning_rate if self.train.optimizer == "muon" else 1.0
+        rates = {"learning_rate": rate, "muon_learning_rate": self.train.muon_learning_rate * scale}
+        return self.model_copy(update={"train": self.train.model_copy(update=rates)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from warmstart.data.budget import NO_TEXTS, Fold, LabelBudget
 from warmstart.data.encode import Encoded
 from warmstart.data.splits import strata, stratified_sample
 from warmstart.data.task import Task
@@ -31,6 +32,17 @@ class EncodedTask:
         splits = (task.train, task.validation, task.test)
         train, validation, test = (task_type_of(task).encode(model, tokenizer, split.texts) for split in splits)
         return cls(task, train, validation, test, tokenizer.specials.pad)
+
+    def within(self, budget: LabelBudget) -> EncodedTask:
+        """The texts of the last model of a budget of this task, and the test texts."""
+        chosen = self.train.take(budget.train), self.validation.take(budget.validation)
+        return replace(self, task=budget.task, train=chosen[0], validation=chosen[1])
+
+    def fold(self, fold: Fold) -> EncodedTask:
+        """The texts of a fold of a budget of this task: those that learn, those that choose, and no test texts."""
+        choose = {"train": self.train, "validation": self.validation}[fold.of].take(fold.choose)
+        task = fold.task(self.task)
+        return replace(self, task=task, train=self.train.take(fold.learn), validation=choose, test=self.test.take(NO_TEXTS))
 
     def sample(self, labels: int, seed: int) -> EncodedTask:
         """The same with a stratified subset of ``labels`` training texts, which are not encoded again."""

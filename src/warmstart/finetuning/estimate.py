@@ -20,6 +20,7 @@ import torch
 from warmstart.cost.flops import flops_per_token
 from warmstart.cost.memory import training_memory
 from warmstart.cost.workload import Workload
+from warmstart.data.budget import LabelBudget
 from warmstart.data.encode import Encoded
 from warmstart.device import in_bfloat16, pick_device
 from warmstart.finetuning.apply import apply_scheme
@@ -28,6 +29,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import run_length, task_model, training_inputs
+from warmstart.finetuning.selection import SelectionSettings
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.stats.formatting import file_size, time_span
@@ -68,8 +70,20 @@ class Estimator:
 
     def run_cost(self, scheme_name: str, labels: int | None = None, seed: int = 0) -> RunCost:
         """The cost of a run with a scheme, on all training texts or on ``labels`` of them."""
+        return self._cost(scheme_name, self.encoded.sample(labels, seed) if labels else self.encoded)
+
+    def cost_within(self, scheme_name: str, budget: LabelBudget, choice: SelectionSettings) -> RunCost:
+        """The cost of ``fine_tune_within``: of the models that choose, and of the last one at its greatest length."""
+        last = self._cost(scheme_name, self.encoded.within(budget))
+        rates = 1 if choice.selection == "none" else len(choice.rates) or 1
+        if not budget.cross_validated:
+            return replace(last, seconds=rates * last.seconds)
+        chosen = choice.choose or choice.selection != "none"
+        folds = sum(self._cost(scheme_name, self.encoded.fold(fold)).seconds for fold in budget.folds) if chosen else 0.0
+        return replace(last, seconds=last.seconds + rates * folds)
+
+    def _cost(self, scheme_name: str, encoded: EncodedTask) -> RunCost:
         config = self.config.model_copy(update={"scheme": scheme_name})
-        encoded = self.encoded.sample(labels, seed) if labels else self.encoded
         scheme, model = make_scheme(scheme_name, config.options), self._model(config)
         steps, settings = run_length(encoded, config.train, scheme)
         frozen = scheme.keeps_features and config.cache_features and task_type_of(encoded.task).pooled

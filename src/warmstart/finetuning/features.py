@@ -44,6 +44,8 @@ class FeatureCache:
 
     def get(self, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
         """(N, L + 1, D): the features of every text, in order, on the model's device."""
+        if not len(encoded):
+            return torch.empty(0, model.backbone.config.depth + 1, model.backbone.config.width)
         digest = backbone_digest(model)
         if digest not in self.by_backbone:
             self.by_backbone[digest] = self._load(digest)

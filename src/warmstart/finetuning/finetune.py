@@ -6,6 +6,7 @@ Every comparison consists of such runs.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,14 +45,14 @@ class FineTuneResult:
     model: Model
     seed: int
     validation_score: float
-    """the task's metric on the validation split, with the kept weights"""
+    """the task's metric on the validation split, with the kept weights; nan without validation texts"""
     curve: tuple[tuple[int, float], ...]
     """(step, validation metric) of every evaluation"""
     training: TrainOutput
     trainable: int
     """number of parameters that trained and that the model keeps"""
     test_predictions: Any
-    """for the test split; (N, C) probabilities if each text has one label"""
+    """for the test split, None if it has no texts; (N, C) probabilities if each text has one label"""
     validation_predictions: Any
     """the same for the validation split"""
 
@@ -89,9 +90,9 @@ def fine_tune(
 ) -> FineTuneResult:
     """Train ``model`` (with its task head) on the training split, in place.
 
-    The validation split decides which weights are kept; the test split is predicted at the end, and not scored here
-    (``tasks/scoring.py`` does). ``language`` is the pretrained language head for schemes with ``lm-loss``; the model loses it
-    afterwards. Raises ``ModelError`` if such a scheme has none.
+    The validation split decides which weights are kept. If it has no texts, nothing is evaluated, and the last weights are kept.
+    The test split is predicted at the end, and not scored here (``tasks/scoring.py`` does). ``language`` is the pretrained language
+    head for schemes with ``lm-loss``; the model loses it afterwards. Raises ``ModelError`` if such a scheme has none.
     Without a ``title`` there is no progress bar.
     """
     _check_settings(encoded.task, config)
@@ -113,7 +114,7 @@ def fine_tune(
         steps,
         seed,
         title,
-        evaluate=validate,
+        evaluate=validate if len(encoded.validation) else None,
         groups=groups,
         loss=inputs.loss,
         penalty=scheme.penalty(model) if scheme.penalty else None,
@@ -125,19 +126,24 @@ def fine_tune(
     if scheme.language_weight:
         del model.language
     early_stopping.restore()
-    validation_predictions = inputs.predict_validation()
-    test_predictions = task_type.predict(model, encoded.test, encoded.pad_id)
+    validation_predictions = inputs.predict_validation() if len(encoded.validation) else None
+    test_predictions = predict_test(model, encoded)
     kept = {id(parameter) for parameter in model.parameters()}
     return FineTuneResult(
         model=model.cpu().eval(),
         seed=seed,
-        validation_score=early_stopping.kept_score,
+        validation_score=early_stopping.kept_score if early_stopping.curve else math.nan,
         curve=tuple(early_stopping.curve),
         training=output,
         trainable=sum(p.numel() for group in groups for p in group.parameters.values() if id(p) in kept),
         test_predictions=test_predictions,
         validation_predictions=validation_predictions,
     )
+
+
+def predict_test(model: Model, encoded: EncodedTask) -> Any:
+    """Predictions for the test split, without calibration, by a model on its device; None if the split has no texts."""
+    return task_type_of(encoded.task).predict(model, encoded.test, encoded.pad_id) if len(encoded.test) else None
 
 
 def training_inputs(
@@ -168,7 +174,8 @@ def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tup
 
 
 def _check_settings(task: Task, config: FineTuneConfig) -> None:
-    """Raise ``ConfigError`` for settings of the loss or the head that need one label per text, if the task has not."""
+    """Raise ``ConfigError`` for settings that need validation texts or one label per text, if the task has not."""
+    check_patience(task, config)
     if not task_type_of(task).one_label and (
         config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none"
     ):
@@ -176,3 +183,9 @@ def _check_settings(task: Task, config: FineTuneConfig) -> None:
             "--class-weights, --label-smoothing and --head-hidden are for tasks with one label per text, "
             f"but '{task.name}' is a {task.type} task; remove them"
         )
+
+
+def check_patience(task: Task, config: FineTuneConfig) -> None:
+    """Raise ``ConfigError`` if runs are to stop early, but the task has no validation texts that could tell when."""
+    if config.patience and not len(task.validation):
+        raise ConfigError("--patience needs texts that choose and do not learn; remove it, or use --selection holdout")

@@ -130,12 +130,8 @@ def write_run_id(context: SweepContext) -> None:
 
 
 def trial_settings(trial: Trial, context: SweepContext) -> FineTuneConfig:
-    """How this trial's model is fine-tuned; Muon's learning rate is scaled with AdamW's."""
-    train = context.tune.train
-    scale = trial.learning_rate / train.learning_rate if train.optimizer == "muon" else 1.0
-    rates = {"learning_rate": trial.learning_rate, "muon_learning_rate": train.muon_learning_rate * scale}
-    changes = {"scheme": trial.method.scheme or "full", "train": train.model_copy(update=rates)}
-    return context.tune.model_copy(update=changes)
+    """How this trial's model is fine-tuned."""
+    return context.tune.at_learning_rate(trial.learning_rate).model_copy(update={"scheme": trial.method.scheme or "full"})
 
 
 def write_runs_table(sweeps: Iterable[tuple[int, Ranking, SweepRuns]], folder: Path) -> None:

@@ -1,0 +1,229 @@
+"""Fine-tuning within a label budget: what is chosen (the learning rate, the length of the run) is chosen by labels of the budget.
+
+    cross-validation   each learning rate trains a model per fold, which predicts the texts of its fold; the rate with the best
+                       out-of-fold score wins, and a last model learns from all texts, for as long as was best in the folds
+    holdout            each learning rate trains one model, whose best weights on the texts set apart are kept; the best model wins
+    none               one model with the settings as they are
+
+A fold's model predicts with its last weights, because the best ones on the texts that are scored would flatter the score. The test
+texts are read once, by the last model.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from warmstart.data.budget import LabelBudget, SelectionName
+from warmstart.device import pick_device
+from warmstart.errors import ConfigError, DivergedError
+from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.finetune import FineTuneResult, check_patience, fine_tune, predict_test, run_length, task_model
+from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.model.bundle import Bundle
+from warmstart.tasks import task_type_of
+from warmstart.training.config import TrainConfig
+
+Curve = tuple[tuple[int, float], ...]
+"""(step, score) of every evaluation"""
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """What chooses, and among which learning rates."""
+
+    selection: SelectionName = "holdout"
+    rates: tuple[float, ...] = ()
+    """learning rates of AdamW; empty, or with ``none``: the configured one"""
+    choose: bool = False
+    """with ``none``: the texts are predicted out of fold all the same, to choose between methods"""
+    title: str = ""
+    """of the progress bars; empty: there are none"""
+
+
+@dataclass(frozen=True)
+class BudgetedRun:
+    """A model that was fine-tuned within a label budget, and what chose its settings."""
+
+    final: FineTuneResult
+    """the last model, with its predictions for the test split"""
+    choosing: Any
+    """predictions for ``budget.choosing``: out of fold, or of the last model for texts set apart; None if nothing was to choose"""
+    learning_rate: float
+    """the chosen one"""
+    tried: Mapping[float, float]
+    """learning rate -> the metric on ``budget.choosing``"""
+    diverged: tuple[float, ...]
+    """learning rates at which the loss of some fold diverged"""
+    epochs: float
+    """passes of the last model over its texts"""
+    selection_seconds: float
+    """wall time of all but the last model"""
+    curve: Curve
+    """the metric on the texts that choose at every evaluation; with folds, their mean"""
+
+    @property
+    def seed(self) -> int:
+        """Of the last model, and of the budget."""
+        return self.final.seed
+
+    @property
+    def validation_score(self) -> float:
+        """The metric on ``budget.choosing`` at the chosen learning rate; nan if nothing was to choose."""
+        return self.tried.get(self.learning_rate, math.nan)
+
+
+def fine_tune_within(
+    bundle: Bundle,
+    encoded: EncodedTask,
+    budget: LabelBudget,
+    config: FineTuneConfig,
+    choice: SelectionSettings = SelectionSettings(),
+    *,
+    scratch: bool = False,
+) -> BudgetedRun:
+    """Choose the settings and train the last model, all within the budget and by its seed; ``encoded`` is the whole task.
+
+    Nothing is encoded again, and features of a frozen backbone are shared. Raises ``DivergedError`` if the loss diverges at every
+    learning rate, ``ConfigError`` if the selection does not fit the budget, ``DataError`` if there are too few texts for folds.
+    """
+    if choice.selection == "holdout" and budget.cross_validated:
+        raise ConfigError(
+            f"selection by holdout needs validation texts, but '{encoded.task.name}' has none; use cross-validation or none"
+        )
+    assert choice.selection == "holdout" or budget.cross_validated, "a budget with texts set apart is for selection by holdout"
+    check_patience(budget.task, config)
+    return _Selection(bundle, encoded, budget, config, choice, scratch).run()
+
+
+def best_rate(tried: Mapping[float, float], default_rate: float) -> float:
+    """The learning rate with the highest score; of equals, the one nearest to ``default_rate``, by their ratio."""
+    return max(tried, key=lambda rate: (tried[rate], -abs(math.log(rate / default_rate))))
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What one learning rate gives on the texts that choose."""
+
+    choosing: Any
+    score: float
+    curves: tuple[Curve, ...]
+    """of each fold"""
+    last: FineTuneResult
+    """of the last fold"""
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """One call of ``fine_tune_within``."""
+
+    bundle: Bundle
+    encoded: EncodedTask
+    budget: LabelBudget
+    config: FineTuneConfig
+    choice: SelectionSettings
+    scratch: bool
+
+    def run(self) -> BudgetedRun:
+        """Choose, then train the last model; a model that kept its best weights on texts set apart is the last model."""
+        started, default_rate = time.perf_counter(), self.config.train.learning_rate
+        tried, diverged, best, seconds = dict[float, float](), list[float](), None, 0.0
+        for rate in self._rates():
+            began = time.perf_counter()
+            try:
+                found = self._try(rate)
+            except DivergedError:
+                diverged.append(rate)
+                continue
+            tried[rate] = found.score
+            if best_rate(tried, default_rate) == rate:
+                best, seconds = found, time.perf_counter() - began
+        if diverged and best is None:
+            rates = ", ".join(f"{rate:g}" for rate in diverged)
+            raise DivergedError(f"the loss must stay finite at one learning rate at least, but diverged at {rates}; try lower ones")
+        rate = best_rate(tried, default_rate) if tried else default_rate
+        spent = time.perf_counter() - started
+        if best is not None and not self.budget.cross_validated:
+            final, spent = self._with_test(best.last), spent - seconds
+        else:
+            final = self._fit(self.encoded.within(self.budget), self._last_config(rate, best), "")
+        return BudgetedRun(
+            final=final,
+            choosing=best.choosing if best else None,
+            learning_rate=rate,
+            tried=tried,
+            diverged=tuple(diverged),
+            epochs=final.training.steps * self.config.train.accumulate / -(-len(self.budget.train) // self.config.train.batch),
+            selection_seconds=spent,
+            curve=_mean_curve(best.curves) if best else (),
+        )
+
+    def _rates(self) -> tuple[float, ...]:
+        """Those to try."""
+        if self.choice.selection != "none":
+            return self.choice.rates or (self.config.train.learning_rate,)
+        return (self.config.train.learning_rate,) if self.choice.choose else ()
+
+    @property
+    def _chooses_length(self) -> bool:
+        """Whether the folds choose how long the last model trains."""
+        return self.choice.selection == "cross-validation" and self.config.keep == "best"
+
+    def _try(self, rate: float) -> _Tried:
+        """Train a model per fold. Raises ``DivergedError`` as soon as one diverges."""
+        config, folds = self.config.at_learning_rate(rate), self.budget.folds
+        if self.budget.cross_validated:
+            every = config.train.evaluate_every if self._chooses_length else NEVER
+            train = config.train.model_copy(update={"evaluate_every": every})
+            config = config.model_copy(update={"keep": "last", "train": train})
+        predictions, curves = list[Any](), list[Curve]()
+        for number, fold in enumerate(folds, 1):
+            name = f", learning rate {rate:g}" * (len(self._rates()) > 1) + f", fold {number} of {len(folds)}" * (len(folds) > 1)
+            last = self._fit(self.encoded.fold(fold), config, name)
+            predictions.append(last.validation_predictions)
+            curves.append(last.curve)
+        task, choosing = self.budget.task, self.budget.joined(predictions)
+        score = task_type_of(task).scores(self.budget.choosing, choosing, task).score(task.metric)
+        return _Tried(choosing, score, tuple(curves), last)
+
+    def _fit(self, part: EncodedTask, config: FineTuneConfig, name: str) -> FineTuneResult:
+        seed, title = self.budget.seed, self.choice.title
+        model = task_model(self.bundle, part.task, config, seed, scratch=self.scratch)
+        return fine_tune(model, part, config, seed, title and title + name, LanguageTask.of(self.bundle))
+
+    def _last_config(self, rate: float, best: _Tried | None) -> FineTuneConfig:
+        """The settings of the last model: as long as the best evaluations of the folds say, of equals the later one."""
+        config = self.config.at_learning_rate(rate)
+        if best is None or not self._chooses_length:
+            return config
+        ends = [max(curve, key=lambda one: (one[1], one[0]))[0] / curve[-1][0] for curve in best.curves]
+        scheme = make_scheme(config.scheme, config.options)
+        steps, _ = run_length(self.encoded.within(self.budget), config.train, scheme)
+        return config.model_copy(update={"train": _shortened(config.train, steps, float(np.mean(ends)))})
+
+    def _with_test(self, run: FineTuneResult) -> FineTuneResult:
+        predictions = predict_test(run.model.to(pick_device()), self.encoded)
+        return replace(run, model=run.model.cpu(), test_predictions=predictions)
+
+
+NEVER = 1 << 30
+"""steps between evaluations of a run that is evaluated at its end only"""
+
+
+def _shortened(train: TrainConfig, steps: int | None, fraction: float) -> TrainConfig:
+    """A fraction of the run of ``steps`` steps, or of its minutes."""
+    if steps is None:
+        return train.model_copy(update={"minutes": (train.minutes or 0.0) * fraction})
+    return train.model_copy(update={"steps": max(1, round(fraction * steps)), "tokens": None, "epochs": None})
+
+
+def _mean_curve(curves: tuple[Curve, ...]) -> Curve:
+    """The mean over folds of each evaluation that all folds have, at the steps of the first."""
+    return tuple((points[0][0], float(np.mean([score for _, score in points]))) for points in zip(*curves, strict=False))
