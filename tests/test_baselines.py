@@ -1,17 +1,19 @@
-"""Baselines: every one predicts for every task type that it serves, and TF-IDF is no straw man."""
+"""Baselines: each one lives through every budget, chooses within it, and TF-IDF is no straw man."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from warmstart.baselines import BASELINES, baselines_for
-from warmstart.baselines.baseline import BaselineResult
-from warmstart.baselines.tfidf import STRENGTHS
+from warmstart.baselines.choice import BaselineRun, run_baseline
+from warmstart.baselines.linear import MARGINS, STRENGTHS
+from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, DataError
 from warmstart.seeding import rng
 from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.load import load_task
@@ -21,14 +23,14 @@ TFIDF = "TF-IDF + logistic regression"
 
 
 CLASSIFIERS = [name for name, baseline in BASELINES.items() if not baseline.types or "classification" in baseline.types]
+WORDS = [["cat", "dog", "cow"], ["red", "blue", "green"], ["sun", "rain", "snow"]]
 
 
 def made_up(count: int, seed: int, classes: tuple[int, ...] = (0, 2)) -> Split:
     """Texts of words that lean towards their class; class 1 of three is never seen."""
     chance = rng(seed, "made up")
     labels = chance.choice(classes, count)
-    words = [["cat", "dog", "cow"], ["red", "blue", "green"], ["sun", "rain", "snow"]]
-    texts = [" ".join(chance.choice([*words[label] * 2, "the", "a"], 6)) for label in labels]
+    texts = [" ".join(chance.choice([*WORDS[label] * 2, "the", "a"], 6)) for label in labels]
     return Split(tuple(texts), labels.astype(np.int64))
 
 
@@ -36,22 +38,129 @@ def unlabelled(*texts: str) -> Split:
     return Split(texts, np.zeros(len(texts), dtype=np.int64))
 
 
-def run(name: str, train: Split, validation: Split, test: Split) -> BaselineResult:
-    """A baseline on a task with three labels."""
-    return BASELINES[name].predict(Task("t", ("a", "b", "c"), train, validation, test))
+def task_of(train: Split, validation: Split, test: Split) -> Task:
+    """A task with three labels."""
+    return Task("t", ("a", "b", "c"), train, validation, test)
+
+
+def run(name: str, train: Split, validation: Split, test: Split) -> BaselineRun:
+    """A baseline with all labels and a holdout."""
+    return run_with(name, label_budget(task_of(train, validation, test), None, "holdout", 0))
+
+
+POOL = (*made_up(40, 9).texts, "", "zzz", "the snow")
+
+
+def run_with(name: str, budget: LabelBudget, pool: tuple[str, ...] = POOL) -> BaselineRun:
+    return run_baseline(BASELINES[name], budget, pool, vectors)
+
+
+def vectors(inputs: tuple[object, ...]) -> np.ndarray:
+    """(N, 12) counts of words and their squares: what a backbone might make of texts."""
+    words = [word for row in WORDS for word in row][:6]
+    counts = np.array([[str(text).count(word) for word in words] for text in inputs], dtype=float).reshape(-1, len(words))
+    return np.concatenate([counts, counts**2], axis=1)
+
+
+def rare(count: int, seed: int) -> Split:
+    """Texts of three classes, of which one has a single text."""
+    common = made_up(count - 1, seed)
+    return Split((*common.texts, "red blue"), np.append(common.labels, 1))
+
+
+def pairs(split: Split) -> Split:
+    return Split(tuple((text, f"{text} ?") for text in split.texts), split.labels)
+
+
+LIVES: dict[str, tuple[Task, int | None, SelectionName]] = {
+    "few labels": (task_of(made_up(60, 0), made_up(20, 1), made_up(30, 2)), 12, "cross-validation"),
+    "few labels, holdout": (task_of(made_up(60, 0), made_up(20, 1), made_up(30, 2)), 12, "holdout"),
+    "two texts of a class": (task_of(made_up(60, 0), made_up(20, 1), made_up(30, 2)), 3, "cross-validation"),
+    "all labels": (task_of(made_up(60, 0), made_up(20, 1), made_up(30, 2)), None, "holdout"),
+    "a class with one text": (task_of(rare(30, 0), made_up(20, 1), rare(30, 2)), 20, "cross-validation"),
+    "pairs of texts": (task_of(*(pairs(made_up(40, seed)) for seed in range(3))), 20, "cross-validation"),
+    "some texts without words": (
+        task_of(replace(made_up(30, 0), texts=("", " ", *made_up(30, 0).texts[2:])), made_up(9, 1), unlabelled("", "qqq", "日本")),
+        20,
+        "cross-validation",
+    ),
+    "one text, again and again": (task_of(*[Split(("a red cat",) * 20, np.arange(20) % 2)] * 3), None, "holdout"),
+    "one class": (task_of(made_up(20, 0, (2,)), made_up(9, 1), made_up(9, 2)), 12, "cross-validation"),
+}
+
+
+@pytest.mark.parametrize("pool", [POOL, ()], ids=["pool", "no pool"])
+@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_contract(name: str, life: str, pool: tuple[str, ...]) -> None:
+    """Probabilities of all classes sum to one, unseen classes get nothing, the note says what was chosen, and a repeat is equal."""
+    task, labels, selection = LIVES[life]
+    budget = label_budget(task, labels, selection, 1)
+    result, again = run_with(name, budget, pool), run_with(name, budget, pool)
+    for predictions, split in ((result.test, task.test), (result.choosing, budget.choosing)):
+        assert predictions.shape == (len(split), 3)
+        assert predictions.sum(axis=1) == pytest.approx(np.ones(len(split)))
+        assert (predictions >= 0).all()
+        assert (predictions[:, [label for label in range(3) if label not in budget.task.train.labels]] == 0).all()
+    assert (result.test == again.test).all()
+    assert (result.choosing == again.choosing).all()
+    assert result.note == again.note != ""
+    baseline = BASELINES[name]
+    assert {*result.tried} == {*baseline.candidates}
+    assert baseline.reads_pool == (f"read {len(pool)} texts without labels" in result.note)
+    if result.setting is not None:
+        score = task_type_of(task).scores(budget.choosing, result.choosing, task).score("accuracy")
+        assert score == result.tried[result.setting] == max(result.tried.values())
+        assert result.setting == next(setting for setting, found in result.tried.items() if found == score)
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "majority"])
+def test_words_that_give_a_class_away_are_found(name: str) -> None:
+    budget = label_budget(task_of(made_up(80, 3), made_up(20, 4), made_up(60, 5)), 40, "cross-validation", 0)
+    result = run_with(name, budget)
+    for predictions, split in ((result.test, budget.whole.test), (result.choosing, budget.choosing)):
+        assert (predictions.argmax(axis=1) == split.labels).mean() > 0.9
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_contract(name: str) -> None:
-    """Probabilities of all classes sum to one, unseen classes get nothing, the note says what was chosen, and a repeat is equal."""
-    splits = made_up(60, 0), made_up(20, 1), made_up(30, 2)
-    result, again = run(name, *splits), run(name, *splits)
-    assert result.predictions.shape == (30, 3)
-    assert result.predictions.sum(axis=1) == pytest.approx(np.ones(30))
-    assert (result.predictions[:, 1] == 0).all()
-    assert result.note
-    assert (again.predictions == result.predictions).all()
-    assert again.note == result.note
+def test_no_text_is_predicted_by_what_learned_its_label(name: str) -> None:
+    """Out-of-fold predictions of a text do not change with its label, at the same setting."""
+    task = task_of(made_up(20, 0), made_up(5, 1), made_up(5, 2))
+    budget = label_budget(task, None, "cross-validation", 0)
+    fixed = replace(BASELINES[name], candidates=BASELINES[name].candidates[:1])
+    first = run_baseline(fixed, budget, POOL, vectors).choosing
+    for fold in budget.folds:
+        labels = task.train.labels.copy()
+        labels[fold.choose] = 2 - labels[fold.choose]
+        changed = replace(budget, whole=replace(task, train=replace(task.train, labels=labels)))
+        vars(changed)["folds"] = budget.folds
+        assert np.allclose(run_baseline(fixed, changed, POOL, vectors).choosing[fold.choose], first[fold.choose])
+
+
+def test_all_labels_with_a_holdout_are_tfidf_as_it_was() -> None:
+    """A plain loop over scikit-learn's models, scored on validation, chooses and predicts the same."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    train, validation, test = made_up(60, 0), made_up(20, 1), made_up(30, 2)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
+    rows = vectorizer.fit_transform(train.texts)
+    models = {
+        TFIDF: [LogisticRegression(C=c, max_iter=2000).fit(rows, train.labels) for c in STRENGTHS],
+        "TF-IDF + linear SVM": [LinearSVC(C=c).fit(rows, train.labels) for c in MARGINS],
+    }
+    for name, fitted in models.items():
+        scores = [model.score(vectorizer.transform(validation.texts), validation.labels) for model in fitted]
+        expected = fitted[int(np.argmax(scores))].predict(vectorizer.transform(test.texts))
+        result = run(name, train, validation, test)
+        assert (result.test.argmax(axis=1) == expected).all()
+        assert [*result.tried.values()] == pytest.approx(scores)
+
+
+def test_without_two_texts_of_a_class_there_is_no_choice() -> None:
+    with pytest.raises(DataError, match="use more labels"):
+        run_with(TFIDF, label_budget(task_of(made_up(9, 0), made_up(9, 1), made_up(9, 2)), 2, "cross-validation", 0))
 
 
 @pytest.mark.parametrize("type_name", TASK_TYPES)
@@ -65,14 +174,7 @@ def test_every_task_type_has_a_constant_baseline(type_name: str) -> None:
 def test_majority_predicts_the_frequencies() -> None:
     """The most frequent training label, with the training frequencies as probabilities."""
     train = Split(("a", "b", "c", "d"), np.array([2, 2, 2, 0]))
-    assert run("majority", train, train, unlabelled("x", "")).predictions.tolist() == [[0.25, 0.0, 0.75]] * 2
-
-
-def test_tfidf_learns() -> None:
-    """Words that give a class away are found."""
-    test = made_up(60, 5)
-    result = run(TFIDF, made_up(80, 3), made_up(20, 4), test)
-    assert (result.predictions.argmax(axis=1) == test.labels).mean() > 0.95
+    assert run("majority", train, train, unlabelled("x", "")).test.tolist() == [[0.25, 0.0, 0.75]] * 2
 
 
 def test_validation_texts_are_not_trained_on() -> None:
@@ -82,13 +184,8 @@ def test_validation_texts_are_not_trained_on() -> None:
     parts = [Split((word,) * 4, np.full(4, 1)) for word in ("cat", "zzz")]
     first, second = (run(TFIDF, train, part, test) for part in parts)
     assert first.note == second.note == f"C = {STRENGTHS[0]:g}, chosen on validation"
-    assert (first.predictions == second.predictions).all()
-    assert (first.predictions[:, 1] == 0).all()
-
-
-def test_unknown_texts_get_a_prediction() -> None:
-    """An empty text and one of unknown words get probabilities like any other."""
-    assert np.isfinite(run(TFIDF, made_up(60, 0), made_up(20, 1), unlabelled("", "qqq", "日本")).predictions).all()
+    assert (first.test == second.test).all()
+    assert (first.test[:, 1] == 0).all()
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -96,7 +193,7 @@ def test_texts_without_words_leave_the_majority(name: str) -> None:
     """If no training text has a word, the frequencies of the labels are predicted, and the note says why."""
     train = Split(("", " ", "\n", ""), np.array([2, 2, 2, 0]))
     result = run(name, train, train, unlabelled("x", ""))
-    assert result.predictions.tolist() == [[0.25, 0.0, 0.75]] * 2
+    assert result.test.tolist() == [[0.25, 0.0, 0.75]] * 2
     assert name == "majority" or result.note == "the training texts have no words; always the most frequent label"
 
 
@@ -111,4 +208,5 @@ def test_trec(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all its labels, TF-IDF errs on at most 12 % of TREC's test questions, without a warning."""
     monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
     task = load_task(RECIPES / "trec.yaml")
-    assert task_type_of(task).scores(task.test, BASELINES[TFIDF].predict(task).predictions, task).score("accuracy") >= 0.88
+    result = run_with(TFIDF, label_budget(task, None, "holdout", 0))
+    assert task_type_of(task).scores(task.test, result.test, task).score("accuracy") >= 0.88

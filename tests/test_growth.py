@@ -19,7 +19,7 @@ import warmstart
 from helpers.bundles import language_bundle, make_task
 from helpers.models import make_backbone
 from warmstart.baselines import BASELINES
-from warmstart.baselines.baseline import Baseline
+from warmstart.baselines.baseline import Baseline, inputs_themselves
 from warmstart.cli import main, overview
 from warmstart.commands import COMMANDS, Command
 from warmstart.cost.parameters import count_parameters
@@ -386,15 +386,13 @@ BASELINE = '''
 
 import numpy as np
 
-from warmstart.baselines.baseline import BaselineResult
-from warmstart.data.task import Task
+from warmstart.baselines.baseline import Predict, Sample
 
 
-def last_label(task: Task) -> BaselineResult:
+def last_label(sample: Sample, setting: float) -> Predict:
     """Always the label of the last training text."""
-    predictions = np.zeros((len(task.test), len(task.labels)))
-    predictions[:, task.train.labels[-1]] = 1
-    return BaselineResult(predictions, "the label of the last training text")
+    one = np.eye(len(sample.task.labels))[sample.labels[-1]]
+    return lambda rows: np.tile(one, (len(rows), 1))
 '''
 
 
@@ -402,10 +400,10 @@ def last_label(task: Task) -> BaselineResult:
 def test_a_new_baseline_is_compared_with_the_others(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``adapt`` runs it for the task types that it serves; report and model card name it. One for races only is left out."""
     add_module("baselines", "last_label", BASELINE, tmp_path / "baselines", monkeypatch)
-    predict = importlib.import_module("warmstart.baselines.last_label").last_label
-    add_row(BASELINES, "last label", Baseline(predict, ("classification",)), monkeypatch)
-    add_row(BASELINES, "only in races", Baseline(predict, race_only=True), monkeypatch)
-    add_row(BASELINES, "for other tasks", Baseline(predict, ("regression",)), monkeypatch)
+    fit = importlib.import_module("warmstart.baselines.last_label").last_label
+    add_row(BASELINES, "last label", Baseline(inputs_themselves, fit, ("classification",), note="the last label"), monkeypatch)
+    add_row(BASELINES, "only in races", Baseline(inputs_themselves, fit, race_only=True), monkeypatch)
+    add_row(BASELINES, "for other tasks", Baseline(inputs_themselves, fit, ("regression",)), monkeypatch)
     language = str(save(language_bundle(tokenizer), tmp_path / "language"))
     flags = ["--seeds", "1", "--steps", "4", "--out", str(tmp_path / "run")]
     assert main(["adapt", language, str(save_task(make_task(), tmp_path / "task")), *flags]) == 0

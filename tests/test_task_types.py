@@ -20,11 +20,13 @@ from helpers.bundles import language_bundle
 from helpers.models import make_backbone
 from helpers.tasks import rows_of, tune, write_task
 from warmstart.baselines import baselines_for
+from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed, constant_score
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.data.audit import audit, drop_leaks
+from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode, encode_pieces
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
@@ -108,8 +110,8 @@ def test_baselines_audit_and_samples(name: str, tokenizer: Tokenizer, tmp_path: 
     """Baselines give scores and name their settings; the audit counts; leaks go; a smaller sample is a smaller task."""
     task = load_task(write_task(tmp_path / name, name))
     for baseline in baselines_for(task).values():
-        result = baseline.predict(task)
-        predictions = result.predictions
+        result = run_baseline(baseline, label_budget(task, None, "holdout", 0))
+        predictions = result.test
         assert TASK_TYPES[name].scores(task.test, predictions, task).score(task.metric) >= -1
         assert result.note
         for metric in TASK_TYPES[name].metrics:
@@ -134,9 +136,10 @@ def test_baselines_do_without_words(name: str, text: Any, tmp_path: Path) -> Non
     """Training texts that are all empty leave what takes no learning, and the note says why."""
     task = load_task(write_task(tmp_path / name, name))
     task = task.with_train(Split((text,) * len(task.train), task.train.labels))
-    first, *others = (baseline.predict(task) for baseline in baselines_for(task).values())
+    budget = label_budget(task, None, "holdout", 0)
+    first, *others = (run_baseline(baseline, budget) for baseline in baselines_for(task).values())
     for other in others:
-        assert np.array_equal(other.predictions, first.predictions)
+        assert np.array_equal(other.test, first.test)
         assert other.note == f"the training texts have no words; {first.note}"
 
 

@@ -1,38 +1,120 @@
-"""What a baseline is: predictions for a task's test split, made without a pretrained network."""
+"""What a baseline is: how it reads texts, which needs no labels, and how it learns from those of them that have labels.
+
+    read(texts that learn, pool)     ->  a function from inputs to rows, and the rows of the pool     once
+    fit(rows, labels, setting)       ->  a function from rows to predictions                          once per fold and setting
+
+Rows are anything that numpy can index: a sparse matrix, an array of vectors, or the inputs themselves. ``choice.py`` runs a
+baseline.
+
+Letters: N texts, M texts of the pool, D width of vectors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from warmstart.data.task import Split, Task, plain_text
+import numpy as np
+
+from warmstart.data.task import Task, plain_text
 
 NO_WORDS = "the training texts have no words"
+Vectors = Callable[[Sequence[Any]], np.ndarray]
+"""inputs -> (N, D) vectors of a frozen backbone"""
+Predict = Callable[[Any], Any]
+"""rows -> predictions in the form that the task type scores"""
+
+
+class NoWordsError(Exception):
+    """The texts that learn have no words, so that nothing but their labels is left to learn from."""
 
 
 @dataclass(frozen=True)
-class BaselineResult:
-    """Predictions for the test split."""
+class Readable:
+    """What a baseline may read: no labels, no validation and no test texts."""
 
-    predictions: Any
-    """in the form that the task type scores"""
-    note: str
-    """what the baseline does, or the settings that it chose"""
+    task: Task
+    """for its type and the names of its labels"""
+    inputs: tuple[Any, ...]
+    """the inputs of all texts that learn"""
+    pool: tuple[str, ...] = ()
+    """texts without labels"""
+    vectors: Vectors | None = None
+    """the frozen backbone; None if there is none"""
+    seed: int = 0
+
+    def words_of(self) -> list[str]:
+        """The inputs as plain strings. Raises ``NoWordsError`` if all are empty."""
+        texts = plain_texts(self.inputs)
+        if not any(text.strip() for text in texts):
+            raise NoWordsError
+        return texts
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How inputs become rows."""
+
+    rows: Callable[[Sequence[Any]], Any]
+    """inputs -> their rows"""
+    pool: Any = None
+    """(M, ·) the rows of the pool; None if the baseline does not read it, or if it is empty"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a baseline learns from."""
+
+    rows: Any
+    """(N, ·)"""
+    labels: np.ndarray
+    """(N, ·) as in a ``Split``"""
+    pool: Any
+    """(M, ·) rows without labels, or None"""
+    task: Task
+    """for its type and the names of its labels"""
+    seed: int
 
 
 @dataclass(frozen=True)
 class Baseline:
     """One baseline. A new one is a function in a file, and one row in ``BASELINES``."""
 
-    predict: Callable[[Task], BaselineResult]
-    """learns from the training split, chooses settings on the validation split, and predicts the test split"""
+    read: Callable[[Readable], Reading]
+    """how it reads; raises ``NoWordsError`` if there is nothing to read"""
+    fit: Callable[[Sample, float], Predict]
+    """how it learns, with one value of its setting"""
     types: tuple[str, ...] | None = None
     """names of the task types that it serves; None: all"""
+    setting: str = ""
+    """the name of what is chosen"""
+    candidates: tuple[float, ...] = ()
+    """its values that are tried; empty: nothing is chosen"""
+    multilabel_candidates: tuple[float, ...] = ()
+    """those with several labels per text, if they are others"""
+    note: str = ""
+    """what it does, if nothing is chosen; empty: what the task type's constant prediction does"""
     race_only: bool = False
     """a race runs it, but an adaptation leaves it out"""
+    reads_pool: bool = False
+    """it reads texts without labels"""
+    needs_vectors: bool = False
+    """it reads vectors of a frozen backbone"""
 
 
-def plain_texts(split: Split) -> list[str]:
-    """The inputs of a split as plain strings."""
-    return [plain_text(text) for text in split.texts]
+def inputs_themselves(readable: Readable) -> Reading:
+    """Rows are the inputs: (N,) objects."""
+    return Reading(as_objects)
+
+
+def as_objects(inputs: Sequence[Any]) -> np.ndarray:
+    """(N,) objects, also if the inputs are equally long tuples."""
+    rows = np.empty(len(inputs), dtype=object)
+    rows[:] = [*inputs]
+    return rows
+
+
+def plain_texts(inputs: Sequence[Any]) -> list[str]:
+    """Inputs as plain strings."""
+    return [*map(plain_text, inputs)]

@@ -5,8 +5,8 @@ A run that scores no better has learned nothing.
 
 from __future__ import annotations
 
-from warmstart.baselines.baseline import BaselineResult
-from warmstart.data.task import Task
+from warmstart.baselines.baseline import Baseline, Predict, Sample, inputs_themselves
+from warmstart.data.task import Split, Task
 from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
 
@@ -14,10 +14,14 @@ COLLAPSE_MARGIN = 0.01
 """a run that beats the constant prediction by less has collapsed"""
 
 
-def majority(task: Task) -> BaselineResult:
-    """The constant prediction of the task type, fitted to the training split."""
-    task_type = task_type_of(task)
-    return BaselineResult(task_type.constant(task.train, task.test.texts, task), task_type.constant_rule)
+def most_frequent(sample: Sample, setting: float) -> Predict:
+    """The constant prediction of the task type, fitted to the texts that learn."""
+    fitted = Split(tuple(sample.rows), sample.labels)
+    return lambda rows: task_type_of(sample.task).constant(fitted, rows, sample.task)
+
+
+MAJORITY = Baseline(inputs_themselves, most_frequent)
+"""the row of the registry, and what is left to others if there are no words"""
 
 
 def constant_score(task: Task) -> float:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from warmstart.baselines.baseline import NO_WORDS, BaselineResult
-from warmstart.baselines.majority import majority
-from warmstart.data.task import Task
+from warmstart.baselines.baseline import NoWordsError, Predict, Readable, Reading, Sample
 
 
-def tfidf_overlap(task: Task) -> BaselineResult:
-    """The cosine of the text's TF-IDF and that of each alternative. Only the weights of words are learned."""
+def tfidf_overlap(readable: Readable) -> Reading:
+    """Rows are (N, A) cosines of the text's TF-IDF and that of each alternative. Only the weights of words are learned."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer, parts = TfidfVectorizer(sublinear_tf=True), [part for text in task.train.texts for part in text]
+    vectorizer, parts = TfidfVectorizer(sublinear_tf=True), [part for text in readable.inputs for part in text]
     if not any(map(vectorizer.build_analyzer(), parts)):
-        constant = majority(task)
-        return BaselineResult(constant.predictions, f"{NO_WORDS}; {constant.note}")
+        raise NoWordsError
     vectorizer.fit(parts)
-    cosines = np.zeros((len(task.test), len(task.test.texts[0]) - 1))
-    for index, text in enumerate(task.test.texts):
-        rows = vectorizer.transform(text)
-        cosines[index] = (rows[1:] @ rows[0].T).toarray()[:, 0]
-    return BaselineResult(cosines, "most words in common; no label is used")
+
+    def cosines(inputs: Sequence[Any]) -> np.ndarray:
+        found = np.zeros((len(inputs), len(readable.inputs[0]) - 1))
+        for index, text in enumerate(inputs):
+            rows = vectorizer.transform(text)
+            found[index] = (rows[1:] @ rows[0].T).toarray()[:, 0]
+        return found
+
+    return Reading(cosines)
+
+
+def rows_themselves(sample: Sample, setting: float) -> Predict:
+    """Predictions are the rows: nothing is learned from labels."""
+    return lambda rows: rows

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from warmstart.baselines.baseline import BaselineResult
-from warmstart.data.task import Task
+from warmstart.baselines.baseline import Predict, Sample
 from warmstart.tasks.tagging import certain_tags
 
 
-def most_frequent_tags(task: Task) -> BaselineResult:
+def most_frequent_tags(sample: Sample, setting: float) -> Predict:
     """The most frequent tag of each word; an unknown word gets the most frequent tag of all."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)
-    for words, tags in zip(task.train.texts, task.train.labels, strict=True):
+    for words, tags in zip(sample.rows, sample.labels, strict=True):
         for word, tag in zip(words, tags, strict=True):
             counts[word][int(tag)] += 1
     (default, _), *_ = sum(counts.values(), Counter()).most_common(1)
     best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
-    tags = [[best.get(word, default) for word in words] for words in task.test.texts]
-    return BaselineResult(certain_tags(tags, len(task.labels)), "unknown words get the most frequent tag of all")
+    return lambda rows: certain_tags([[best.get(word, default) for word in words] for words in rows], len(sample.task.labels))

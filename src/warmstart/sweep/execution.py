@@ -16,9 +16,11 @@ import numpy as np
 import torch
 
 from warmstart.baselines import BASELINES, baselines_for
+from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.console import console
-from warmstart.data.task import Split, Task, resplit, subsample
+from warmstart.data.budget import label_budget
+from warmstart.data.task import Task, resplit, subsample
 from warmstart.device import pick_device
 from warmstart.errors import DataError, DivergedError, ModelError
 from warmstart.finetuning.encoded_task import EncodedTask
@@ -36,7 +38,6 @@ from warmstart.sweep.trial import Method, Trial, TrialResult
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.scoring import ScoredPredictions, score_test
-from warmstart.tasks.task_type import take_predictions
 from warmstart.training.peak_memory import track_peak_memory
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -109,19 +110,15 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     if trial.labels:
         task = subsample(task, trial.labels, trial.seed)
     started = time.perf_counter()
-    both = Split(task.validation.texts + task.test.texts, np.concatenate([task.validation.labels, task.test.labels]))
-    result = BASELINES[trial.method.name].predict(replace(task, test=both))
+    result = run_baseline(BASELINES[trial.method.name], label_budget(task, None, "holdout", trial.seed))
     seconds = time.perf_counter() - started
-    count = len(task.validation)
-    validation = take_predictions(result.predictions, np.arange(count))
-    test = take_predictions(result.predictions, np.arange(count, len(both)))
-    scored = _scored(task, test, named_as or trial, context)
+    scored = _scored(task, result.test, named_as or trial, context)
     return TrialResult(
         score=scored.score,
         resampled=_rounded(scored.resampled),
         seconds=seconds,
-        validation=_score(task, validation),
-        resampled_validation=_resampled(task, validation),
+        validation=_score(task, result.choosing),
+        resampled_validation=_resampled(task, result.choosing),
         note=result.note,
     )
 

@@ -11,13 +11,14 @@ from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
-from warmstart.baselines.baseline import BaselineResult
+from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, head_swap_lines
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
+from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
@@ -109,7 +110,7 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, scoring: Sc
     seeds = range(config.seed, config.seed + config.seeds)
     swapped = swap_head(bundle.model, head_config_for(task, config.tune), config.seed)
     full = EncodedTask.of(task, swapped, bundle.tokenizer)
-    encoded: dict[int | None, EncodedTask] = {seed: full.sample(labels, seed) if labels else full for seed in seeds}
+    encoded = {seed: full.sample(labels, seed) if labels else full for seed in seeds}
     first = encoded[config.seed].task
     findings = _audit(first, bundle, config.model)
     for line in _head_swap(bundle.model, swapped):
@@ -130,9 +131,9 @@ def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, scoring: Sc
         method = scoring.method(described, [families[name], origin, tune.to_dict(), labels])
         runs[name], scored[name] = zip(*(_run(name, bundle, encoded[seed], tune, (seed, method)) for seed in seeds), strict=True)
     rows = [_trained_row(name, results, scored[name], task) for name, results in runs.items()]
-    for name, predicted in _baselines(first, encoded if labels else {None: full}).items() if config.baselines else ():
+    for name, predicted in _baselines(first, encoded if labels else {config.seed: full}).items() if config.baselines else ():
         method = scoring.method(f"{name}{_with_labels(labels)}", ["baseline", name, labels])
-        scored[name] = tuple(score_test(task, one.predictions, method, seed) for seed, one in predicted.items())
+        scored[name] = tuple(score_test(task, one.test, method, seed if labels else None) for seed, one in predicted.items())
         rows.append(replace(_row(name, scored[name], task), note="; ".join(dict.fromkeys(one.note for one in predicted.values()))))
     scores = {name: tuple(one.scores for one in found) for name, found in scored.items()}
     return AdaptResult(
@@ -195,10 +196,11 @@ def _trained_row(name: str, runs: Sequence[FineTuneResult], scored: Sequence[Sco
     return replace(row, seconds=seconds, trainable=runs[0].trainable, note=note)
 
 
-def _baselines(task: Task, encoded: Mapping[int | None, EncodedTask]) -> dict[str, dict[int | None, BaselineResult]]:
-    """What each baseline predicts for the test split, by the seed that drew its training texts."""
+def _baselines(task: Task, encoded: Mapping[int, EncodedTask]) -> dict[str, dict[int, BaselineRun]]:
+    """What each baseline predicts, by the seed that drew its training texts."""
+    budgets = {seed: label_budget(one.task, None, "holdout", seed) for seed, one in encoded.items()}
     chosen = {name: baseline for name, baseline in baselines_for(task).items() if not baseline.race_only}
-    return {name: {seed: baseline.predict(one.task) for seed, one in encoded.items()} for name, baseline in chosen.items()}
+    return {name: {seed: run_baseline(one, budget) for seed, budget in budgets.items()} for name, one in chosen.items()}
 
 
 def _row(name: str, scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:

@@ -1,0 +1,96 @@
+"""Running a baseline within a label budget: the texts that choose pick its setting, then it predicts the test split.
+
+With cross-validation the last fit learns from all labels, with the setting whose out-of-fold predictions score best. With a holdout
+the model that was scored is the last one. The texts without their labels are read once, whatever the folds. Of equal settings the
+first is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from warmstart.baselines.baseline import NO_WORDS, Baseline, NoWordsError, Predict, Readable, Reading, Sample, Vectors
+from warmstart.baselines.majority import MAJORITY
+from warmstart.data.budget import LabelBudget
+from warmstart.tasks import task_type_of
+
+NOTHING_TO_CHOOSE = (0.0,)
+
+
+@dataclass(frozen=True)
+class BaselineRun:
+    """What a baseline predicts within a label budget."""
+
+    test: Any
+    """predictions for the test split, in the form that the task type scores"""
+    choosing: Any
+    """predictions for ``budget.choosing``, by models that did not learn from those texts"""
+    setting: float | None
+    """the setting that was chosen; None if there is nothing to choose"""
+    tried: dict[float, float]
+    """setting -> the task's metric on ``budget.choosing``; empty if there is nothing to choose"""
+    note: str
+    """what the baseline does or chose, and what else it read"""
+
+
+def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = (), vectors: Vectors | None = None) -> BaselineRun:
+    """Choose the setting of a baseline within the budget, learn from its labels, and predict the test split of ``budget.whole``.
+
+    ``pool`` holds texts without labels, which only baselines with ``reads_pool`` read; ``vectors`` gives (N, D) vectors of inputs,
+    for those with ``needs_vectors``. Raises ``DataError`` if there are too few labels for two folds.
+    """
+    task, kept = budget.whole, tuple(pool) if baseline.reads_pool else ()
+    readable = Readable(task, budget.task.train.texts, kept, vectors if baseline.needs_vectors else None, budget.seed)
+    try:
+        reading = baseline.read(readable)
+    except NoWordsError:
+        constant = run_baseline(MAJORITY, budget)
+        return replace(constant, note=f"{NO_WORDS}; {constant.note}")
+    learner = _Learner(baseline, budget, reading)
+    several = () if task.single_label else baseline.multilabel_candidates
+    candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
+    found = {setting: learner.choose(setting) for setting in candidates}
+    scored = task_type_of(task).scores
+    tried = {}
+    if len(candidates) > 1:
+        tried = {setting: scored(budget.choosing, made, task).score(task.metric) for setting, (made, _) in found.items()}
+    best = max(candidates, key=lambda setting: tried.get(setting, 0.0))
+    predict = learner.fit(np.arange(len(budget.train)), best) if budget.cross_validated else found[best][1]
+    test = predict(reading.rows(task.test.texts))
+    return BaselineRun(test, found[best][0], best if tried else None, tried, _note(baseline, budget, best if tried else None, kept))
+
+
+class _Learner:
+    """Fits a baseline to some of the labelled texts, which are read once."""
+
+    def __init__(self, baseline: Baseline, budget: LabelBudget, reading: Reading) -> None:
+        self.baseline, self.budget, self.reading = baseline, budget, reading
+        self.train = budget.whole.train.take(budget.train)
+        self.rows = reading.rows(self.train.texts)
+        self.held_out = None if budget.cross_validated else reading.rows(budget.choosing.texts)
+
+    def fit(self, indices: np.ndarray, setting: float) -> Predict:
+        """Learn from the texts at ``indices`` of those of the budget that learn."""
+        labels, pool = self.train.labels[indices], self.reading.pool
+        return self.baseline.fit(Sample(self.rows[indices], labels, pool, self.budget.whole, self.budget.seed), setting)
+
+    def choose(self, setting: float) -> tuple[Any, Predict]:
+        """Predictions for the texts that choose, and the model of the last fold."""
+        parts = []
+        for fold in self.budget.folds:
+            predict = self.fit(np.searchsorted(self.budget.train, fold.learn), setting)
+            chosen = self.rows[np.searchsorted(self.budget.train, fold.choose)] if self.held_out is None else self.held_out
+            parts.append(predict(chosen))
+        return self.budget.joined(parts), predict
+
+
+def _note(baseline: Baseline, budget: LabelBudget, setting: float | None, pool: Sequence[str]) -> str:
+    """What the baseline does or chose, and how many texts without labels it read."""
+    by = f"by {len(budget.folds)}-fold cross-validation" if budget.cross_validated else "on validation"
+    what = baseline.note or task_type_of(budget.whole).constant_rule
+    done = [what if setting is None else f"{baseline.setting} = {setting:g}, chosen {by}"]
+    return "; ".join(done + [f"read {len(pool):,} texts without labels"] * baseline.reads_pool)
