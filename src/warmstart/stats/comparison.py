@@ -28,6 +28,8 @@ from warmstart.stats.noise import ROUNDING
 from warmstart.stats.power import POWER, detectable_from_interval
 
 SIGNIFICANT = 0.05
+USEFUL = 0.5
+"""a detectable difference of a score between 0 and 1 is not worth printing from here on: it is half of the range"""
 
 
 @dataclass(frozen=True)
@@ -126,28 +128,35 @@ class PairedComparison:
 def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
     """How large differences without significance may be, and how large they had to be, to be detected: a complete sentence.
 
-    Of several differences, from the smallest to the largest. Of ``bounded`` scores, what lies beyond 100 points is left out.
+    Of several differences, from the smallest to the largest. Of ``bounded`` scores, 50 points or more are left out, and seeds are
+    said to be too few.
 
     -> ``"They differ by at most 2.0 points (5% level); 2.4 points would have been detected with 80% power."``
     """
     at_most = [found.at_most for found in differences]
-    claim = f"They differ by at most {_sizes(at_most)} (5% level); " if max(at_most) < (1.0 if bounded else math.inf) else ""
+    claim = f"They differ by at most {_sizes(at_most)} (5% level); " if max(at_most) < (USEFUL if bounded else math.inf) else ""
     return sentence_case(f"{claim}{detection_limit(differences, comparisons, bounded=bounded)}.")
 
 
 def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
     """``"2.4 points would have been detected with 80% power"``; see ``limits_of``."""
-    return detection_text([found.detectable(comparisons) for found in differences], most=1.0 if bounded else math.inf)
+    sizes, seeds = [found.detectable(comparisons) for found in differences], differences[0].noise.seeds
+    if bounded and max(sizes) >= USEFUL:
+        seeds_are = "1 seed is" if seeds == 1 else f"{seeds} seeds are"
+        return f"{seeds_are} too few to detect a difference under {percent_value(USEFUL, 0)} points with {percent(POWER, 0)} power"
+    return detection_text(sizes)
 
 
 def detection_text(
     sizes: Sequence[float], write: Callable[[float], str] = percent_value, unit: str = " points", most: float = math.inf
 ) -> str:
-    """The same from the smallest detectable differences; no difference would have been if the largest is ``most`` or more.
+    """The same from the smallest detectable differences; no difference under ``most`` would have been if the largest is not.
 
     ``detection_text([0.012, 0.031], "{:.3f}".format, " nats")`` -> ``"0.012 to 0.031 nats would have been detected with 80% …"``
     """
-    found = _sizes(sizes, write, unit) if max(sizes) < most else "no difference"
+    found = "no difference" if math.isinf(max(sizes)) else f"no difference under {write(most)}{unit}"
+    if max(sizes) < most:
+        found = _sizes(sizes, write, unit)
     return f"{found} would have been detected with {percent(POWER, 0)} power"
 
 
@@ -155,12 +164,12 @@ def limit_clause(low: float, high: float, count: int | None = None, write: Calla
     """What would have been detected if the 95% interval of a difference includes 0: the end of a sentence.
 
     -> ``"; 2.4 points would have been detected with 80% power"``; nothing if the interval excludes 0, or has no width. ``count`` as
-    for ``detectable_from_interval``. Without ``write``, figures are in points, and 100 points or more are no difference.
+    for ``detectable_from_interval``. Without ``write``, figures are in points, and 50 points or more are not printed.
     """
     if low > 0 or high < 0 or low == high:
         return ""
     size = detectable_from_interval(low, high, count)
-    return f"; {detection_text([size], most=1.0) if write is None else detection_text([size], write, '')}"
+    return f"; {detection_text([size], most=USEFUL) if write is None else detection_text([size], write, '')}"
 
 
 def _sizes(sizes: Sequence[float], write: Callable[[float], str] = percent_value, unit: str = " points") -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from warmstart.report.result import StudyResult, Summary, combine_results
-from warmstart.stats.comparison import detection_text, limit_clause
+from warmstart.stats.comparison import USEFUL, detection_text, limit_clause
 from warmstart.stats.correlation import spearman
 from warmstart.stats.formatting import (
     figure_interval,
@@ -326,7 +326,7 @@ def _probe_finding(probe: ProbeDiff, table: pl.DataFrame) -> str:
     better, worse = sum(row["low"] > 0 for row in rows), sum(row["high"] < 0 for row in rows)
     most = max(rows, key=lambda row: abs(row["difference"]))
     rest = [detectable_from_interval(row["low"], row["high"]) for row in rows if row["low"] <= 0 <= row["high"] != row["low"]]
-    limit = f" Where a probe did not change significantly, {detection_text(rest, most=1.0)}." if rest else ""
+    limit = f" Where a probe did not change significantly, {detection_text(rest, most=USEFUL)}." if rest else ""
     return (
         f"Task '{probe.task}': of {len(rows)} probes {better} are significantly better after than before and {worse} significantly "
         f"worse (at 95% each, {0.05 * len(rows):.1f} would be by chance); the largest change is at {layer_name(most['layer'])}, "
