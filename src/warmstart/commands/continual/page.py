@@ -18,7 +18,11 @@ from warmstart.stats.formatting import percent
 METRICS = (
     "Right after learning: mean over tasks of the score when each had just been learned. Backward transfer: mean over all but the "
     "last task of (score at the end - score right after learning). Forgetting: mean over them of (best score before the end - "
-    "score at the end)."
+    "score at the end). Intervals are 95%, over seeds and test texts."
+)
+TESTED = (
+    "Scores at the end and right after learning, strategies against the first one, and the language-model loss at the end and "
+    "before the first task; significance is corrected for the number of each kind (Holm)."
 )
 
 
@@ -29,9 +33,13 @@ def write_continual_page(result: ContinualResult, config: Config, folder: Path) 
     report = Report(
         f"Continual learning: {' → '.join(result.tasks)}",
         findings[0],
-        tuple((f"average at the end, {strategy}", percent(result.metric(strategy, "average").mean)) for strategy in result.runs),
+        tuple(
+            (f"average at the end, {strategy}", percent(result.metric(strategy, "average").over_both.mean))
+            for strategy in result.runs
+        ),
         (
             Section("What was forgotten", (*findings, METRICS), (Table(result.HEADER, result.table()),)),
+            Section("Everything that was tested", (TESTED,), (Table(result.TESTED_HEADER, result.tested()),)),
             *(_strategy_section(result, strategy) for strategy in result.runs),
             *closing_sections(config),
         ),
@@ -48,7 +56,7 @@ def _strategy_section(result: ContinualResult, strategy: str) -> Section:
     table = [(result.tasks[stage], *(str(scores[stage, task]) if task <= stage else "" for task in stages)) for stage in stages]
     losses = " → ".join(f"{loss:.3f}" for loss in result.language_losses(strategy))
     text = [f"Language-model loss at the start and after each task, mean over seeds: {losses} nats."] if losses else []
-    caption = "Test score of each task after every stage; mean and 95% interval over seeds."
+    caption = "Test score of each task after every stage; mean and 95% interval over seeds and test texts."
     figure = Figure(f"continual-{strategy}", caption, continual_chart(rows, result.tasks, "score"))
     return Section(f"Strategy: {strategy}", text, (figure, Table(("after learning", *result.tasks), table)))
 

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.data.test_ledger import LedgerSummary, findings_by_task
-from warmstart.stats.changes import changes_of
-from warmstart.stats.comparison import MethodResult, compare_pairs
+from warmstart.stats.changes import Change, changes_of
+from warmstart.stats.comparison import MethodResult, PairedComparison, compare_pairs
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.intervals import Interval, t_interval
+from warmstart.stats.formatting import percent, points_range
+from warmstart.stats.intervals import Interval
 
 COMPARED = {"average": "Average over tasks at the end", "after_learning": "Score on each new task"}
 """metrics between 0 and 1, on which strategies are compared; the others lie between -1 and 1"""
@@ -53,18 +54,24 @@ class ContinualResult:
     """how often the test split of each task was scored"""
 
     HEADER: ClassVar = (
-        "strategy", "average at the end", "right after learning", "backward transfer", "forgetting", "seconds",
+        "strategy", "average at the end (95% over seeds and texts)", "over seeds", "right after learning", "backward transfer",
+        "forgetting", "seconds",
     )  # fmt: skip
     """names the columns of ``table``"""
+    TESTED_HEADER: ClassVar = (
+        "strategy", "figure", "value", "compared with", "value there", "95% interval of the difference", "significant",
+    )  # fmt: skip
+    """names the columns of ``tested``"""
 
     def score(self, strategy: str, stage: int, task: int) -> Interval:
-        """Test score on a task after a stage, over seeds."""
-        return t_interval([run.scores[stage][task] for run in self.runs[strategy]]).within(0, 1)
+        """Test score on a task after a stage, over seeds and test texts."""
+        return self._score(strategy, stage, task).over_both.within(0, 1)
 
-    def metric(self, strategy: str, name: str) -> Interval:
-        """One of the metrics, over seeds."""
-        values = [getattr(run.metrics, name) for run in self.runs[strategy]]
-        return t_interval(values).within(0 if name in COMPARED else -1, 1)
+    def metric(self, strategy: str, name: str) -> MethodScores:
+        """One of the metrics of every seed, with its resamples."""
+        runs = self.runs[strategy]
+        resampled = np.array([_metrics(run.resampled)[name] for run in runs])
+        return MethodScores(_named(strategy), tuple(getattr(run.metrics, name) for run in runs), resampled)
 
     def language_losses(self, strategy: str) -> list[float]:
         """Language-model loss at the start and after each task, mean over seeds; empty without a text."""
@@ -73,32 +80,58 @@ class ContinualResult:
 
     @property
     def findings(self) -> list[str]:
-        """What was forgotten, and what each strategy brings."""
-        findings = self._forgotten()
-        base, *others = list(self.runs)
-        pairs = [(other, name) for other in others for name in COMPARED]
-        compared = compare_pairs([(self._method(other, name), self._method(base, name)) for other, name in pairs])
-        findings += [f"{COMPARED[name]}: {one.sentence}" for (_, name), one in zip(pairs, compared, strict=True)]
-        if self.language_losses(base):
-            pairs_of_losses = [(self._loss(strategy, -1), self._loss(strategy, 0)) for strategy in self.runs]
-            changes = changes_of(pairs_of_losses, "the text's documents")
-            findings += [
-                change.in_nats(f"With {_named(strategy)}, the language-model loss")
-                for strategy, change in zip(self.runs, changes, strict=True)
-            ]
+        """What the first strategy forgets, and what each other one brings; ``tested`` has the rest."""
+        base = next(iter(self.runs))
+        findings = [
+            change.in_percent(f"With {_named(strategy)}, by the end, the score on {self.tasks[task]}")
+            for (strategy, task), change in self._forgotten().items()
+            if strategy == base
+        ]
+        findings += [f"{COMPARED[name]}: {one.sentence}" for (_, name), one in self._compared().items() if name == "average"]
+        findings += [
+            change.in_nats(f"With {_named(strategy)}, the language-model loss")
+            for strategy, change in self._language_changes().items()
+            if strategy == base
+        ]
         return findings + [f"{task}: {finding}" for task, finding in findings_by_task(self.tasks, self.ledgers)]
 
-    def _forgotten(self) -> list[str]:
-        """Each task but the last, right after it was learned and at the end; corrected for their number."""
+    def tested(self) -> list[tuple[str, ...]]:
+        """Every change and comparison under ``TESTED_HEADER``; each kind is corrected for its number."""
+        base, rows = next(iter(self.runs)), list[tuple[str, ...]]()
+        for (strategy, task), one in self._forgotten().items():
+            before, after = (percent(score) for score in (one.before, one.after))
+            ends = f"{points_range(one.low, one.high)} points"
+            rows.append((strategy, f"score on {self.tasks[task]}", after, "right after learning", before, ends, _yes(one.sign)))
+        for (strategy, name), found in self._compared().items():
+            there, here = (percent(self._interval(each, name).mean) for each in (base, strategy))
+            ends = f"{points_range(found.difference.low, found.difference.high)} points"
+            rows.append((strategy, COMPARED[name].lower(), here, _named(base), there, ends, _yes(found.significant)))
+        for strategy, one in self._language_changes().items():
+            before, after = (f"{loss:.3f}" for loss in (one.before, one.after))
+            ends = f"{one.low:+.3f} to {one.high:+.3f} nats"
+            rows.append((strategy, "language-model loss", after, "the pretrained model", before, ends, _yes(one.sign)))
+        return rows
+
+    def _forgotten(self) -> dict[tuple[str, int], Change]:
+        """(strategy, task) -> each task but the last, right after it was learned and at the end; corrected for their number."""
         stages = [(strategy, task) for strategy in self.runs for task in range(len(self.tasks) - 1)]
         end = len(self.tasks) - 1
-        changes = changes_of(
-            [(self._score(name, end, task), self._score(name, task, task)) for name, task in stages], "the test texts"
+        pairs = [(self._score(strategy, end, task), self._score(strategy, task, task)) for strategy, task in stages]
+        return dict(zip(stages, changes_of(pairs, "the test texts"), strict=True))
+
+    def _compared(self) -> dict[tuple[str, str], PairedComparison]:
+        """(strategy, metric) -> each strategy but the first against it; corrected for their number."""
+        base, *others = list(self.runs)
+        pairs = [(other, name) for other in others for name in COMPARED]
+        return dict(
+            zip(pairs, compare_pairs([(self._method(other, name), self._method(base, name)) for other, name in pairs]), strict=True)
         )
-        return [
-            change.in_percent(f"With {_named(strategy)}, by the end, the score on {self.tasks[task]}")
-            for (strategy, task), change in zip(stages, changes, strict=True)
-        ]
+
+    def _language_changes(self) -> dict[str, Change]:
+        """Strategy -> the language-model loss before the first task and at the end; corrected for their number."""
+        measured = [strategy for strategy in self.runs if self.language_losses(strategy)]
+        pairs = [(self._loss(strategy, -1), self._loss(strategy, 0)) for strategy in measured]
+        return dict(zip(measured, changes_of(pairs, "the text's documents"), strict=True))
 
     def _score(self, strategy: str, stage: int, task: int) -> MethodScores:
         """Test scores on a task after a stage, of every seed."""
@@ -114,20 +147,22 @@ class ContinualResult:
         return MethodScores(strategy, losses, np.array([run.resampled_losses[stage] for run in runs]))
 
     def _method(self, strategy: str, name: str) -> MethodResult:
-        """A metric that is a mean over tasks, with its resamples: at the end, or right after each task was learned."""
-        runs, tasks = self.runs[strategy], range(len(self.tasks))
-        stages = [tasks[-1] if name == "average" else task for task in tasks]
-        resampled = [
-            np.mean([run.resampled[stage][task] for stage, task in zip(stages, tasks, strict=True)], axis=0) for run in runs
-        ]
-        return MethodResult(_named(strategy), tuple(getattr(run.metrics, name) for run in runs), resampled=np.array(resampled))
+        """A metric between 0 and 1, with its resamples."""
+        found = self.metric(strategy, name)
+        return MethodResult(found.name, found.scores, resampled=found.resampled)
+
+    def _interval(self, strategy: str, name: str) -> Interval:
+        """A metric over seeds and test texts, cut to its range."""
+        return self.metric(strategy, name).over_both.within(0 if name in COMPARED else -1, 1)
 
     def table(self) -> list[tuple[str, ...]]:
         """One row per strategy."""
         return [
             (
                 strategy,
-                *(str(self.metric(strategy, name)) for name in ("average", "after_learning", "backward_transfer", "forgetting")),
+                str(self._interval(strategy, "average")),
+                self._method(strategy, "average").over_seeds.ends,
+                *(str(self._interval(strategy, name)) for name in ("after_learning", "backward_transfer", "forgetting")),
                 f"{np.mean([run.seconds for run in runs]):.1f}",
             )
             for strategy, runs in self.runs.items()
@@ -141,7 +176,11 @@ class ContinualResult:
             for strategy, runs in self.runs.items()
         }
         ledgers = [ledger.to_dict() for ledger in self.ledgers]
-        return {"tasks": self.tasks, "findings": self.findings, "runs": runs, "test_splits": ledgers}
+        return {"tasks": self.tasks, "findings": self.findings, "tested": self.tested(), "runs": runs, "test_splits": ledgers}
+
+
+def _yes(significant: int) -> str:
+    return "yes" if significant else "no"
 
 
 def _named(strategy: str) -> str:
@@ -169,12 +208,19 @@ def forgetting_metrics(scores: Sequence[Sequence[float]]) -> ForgettingMetrics:
     Average and backward transfer: Lopez-Paz and Ranzato 2017, equations 2 and 3; forgetting: Chaudhry et al. 2018, equation 3.
     """
     assert all(len(row) == k + 1 for k, row in enumerate(scores)), "one score for every task learned so far"
+    return ForgettingMetrics(
+        **{name: float(value) for name, value in _metrics([list(map(np.asarray, row)) for row in scores]).items()}
+    )
+
+
+def _metrics(scores: Sequence[Sequence[np.ndarray]]) -> dict[str, np.ndarray]:
+    """The same by name, of arrays of one shape."""
     last, earlier = scores[-1], range(len(scores) - 1)
     backward = [last[j] - scores[j][j] for j in earlier]
-    lost = [max(scores[k][j] for k in range(j, len(scores) - 1)) - last[j] for j in earlier]
-    return ForgettingMetrics(
-        float(np.mean(last)),
-        float(np.mean([row[-1] for row in scores])),
-        float(np.mean(backward)) if backward else 0.0,
-        float(np.mean(lost)) if lost else 0.0,
-    )
+    lost = [np.max([scores[k][j] for k in range(j, len(scores) - 1)], axis=0) - last[j] for j in earlier]
+    return {
+        "average": np.mean(last, axis=0),
+        "after_learning": np.mean([row[-1] for row in scores], axis=0),
+        "backward_transfer": np.mean(backward or [0 * last[0]], axis=0),
+        "forgetting": np.mean(lost or [0 * last[0]], axis=0),
+    }
