@@ -195,7 +195,7 @@ def calibration_error_change(before: np.ndarray, after: np.ndarray, right: np.nd
 def perfect_calibration_error(confidence: np.ndarray, draws: int = 200) -> float:
     """The mean expected calibration error of a perfectly calibrated model with these confidences (N,): that of chance, 0 to 1.
 
-    Whether each text is right is drawn with its confidence as the probability (the consistency resampling of Broecker and Smith
+    Whether each text is right is drawn with its confidence as the probability (the consistency resampling of Bröcker and Smith
     2007). Simulation: tests/test_calibration.py: ``test_a_perfect_model_shows_the_error_of_chance``.
 
     >>> round(perfect_calibration_error(np.full(500, 0.75)), 2)

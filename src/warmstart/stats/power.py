@@ -111,7 +111,7 @@ def detectable_proportion(count: int, comparisons: int = 1) -> float:
     """The smallest proportion above 1/2 that ``binomial_test`` on ``count`` cases finds with a probability of 80%.
 
     P(Binomial(count, proportion) >= k) = 0.8 for the smallest k whose p-value is at most 0.05 / comparisons (Bonferroni), as
-    in Cohen (1988, chapter 6), but exact. Infinite if even ``count`` successes are not significant. Simulation:
+    in Cohen (1988, chapter 5), but exact. Infinite if even ``count`` successes are not significant. Simulation:
     tests/test_power.py: ``test_the_detectable_proportion_is_detected``.
 
     >>> round(detectable_proportion(100), 3), detectable_proportion(5)

@@ -46,7 +46,7 @@ class TaskRanks:
 def rank_over_tasks(scores: Sequence[Sequence[float]], seed: int = 0) -> TaskRanks:
     """The ranks of K methods on N tasks from ``scores`` (N, K), higher is better; NaN counts as worst.
 
-    Friedman's test and Nemenyi's critical difference (Demšar 2006, sections 3.2.2 and 3.2.3), by permutation instead of their
+    Friedman's test and Nemenyi's critical difference (Demšar 2006, section 3.2.2), by permutation instead of their
     approximations for large N, so that the level holds for a few tasks and for ties: if all methods are equally good, every order
     of a task's ranks is equally likely. With R = 10,000 permutations of the ranks within tasks,
 
