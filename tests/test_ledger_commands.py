@@ -42,8 +42,8 @@ SCORING_FILES = {
     "tasks/task_type.py": "scores of resamples are scores",
     "tasks/classification.py": "how this type is scored",
     "baselines/majority.py": "the score of a constant prediction, which says how the labels are distributed",
-    "baselines/tfidf.py": "validation",
     "finetuning/finetune.py": "validation",
+    "finetuning/selection.py": "texts that choose",
     "finetuning/multitask_training.py": "validation",
     "finetuning/answering.py": "validation and calibration questions",
     "sweep/execution.py": "validation",
@@ -54,7 +54,6 @@ SCORING_FILES = {
 TEST_FILES = {
     "tasks/scoring.py": "the gate",
     "baselines/majority.py": "the distribution of labels",
-    "baselines/tfidf.py": "texts",
     "commands/adapt/command.py": "the confidence of predictions that were scored",
     "commands/answers/command.py": "answers that were scored",
     "commands/answers/result.py": "answers that were scored",
