@@ -110,7 +110,7 @@ def race(validation: Scores, test: Scores) -> RaceResult:
             TrialResult(test[0][m, s], tuple(test[1][m, s]), m + 1.0, validation[0][m, s], tuple(validation[1][m, s]))
             for s in range(seeds)
         )
-        ranked.append(RankedMethod(method, runs, tuple(range(seeds)), 1e-3, {1e-3: 0.0}, (), 1, 0.0))
+        ranked.append(RankedMethod(method, runs, tuple(range(seeds))))
     return RaceResult(cats(), 60, Ranking(tuple(ranked), (), (), seeds), audit(cats()), 0.5)
 
 

@@ -23,7 +23,7 @@ def ranked(name: str, family: str, mean: float, spread: np.ndarray) -> RankedMet
     runs = tuple(
         TrialResult(float(score), tuple(score + chance), 1.0, float(score), tuple(score + chance)) for score in mean + spread
     )
-    return RankedMethod(Method(name=name, family=family), runs, tuple(range(5)), 1e-3, {1e-3: mean}, (), 1, 0.0)  # type: ignore[arg-type]
+    return RankedMethod(Method(name=name, family=family), runs, tuple(range(5)))  # type: ignore[arg-type]
 
 
 def curve_of(*rows: tuple[int, float, float], names: tuple[str, ...] = ("",)) -> CurveResult:

@@ -46,7 +46,7 @@ SCORING_FILES = {
     "finetuning/selection.py": "texts that choose",
     "finetuning/multitask_training.py": "validation",
     "finetuning/answering.py": "validation and calibration questions",
-    "sweep/execution.py": "validation",
+    "sweep/execution.py": "texts that choose",
     "studies/ablate/measure.py": "test: a model and its ablations are one scoring, which the command records",
     "commands/curve/result.py": "another method of this name: the scores of a trial",
 }
@@ -70,7 +70,7 @@ TEST_FILES = {
     "inspection/probing.py": "a probing task in the format of SentEval, which is no task with a manifest",
     "model/card.py": "a record",
     "studies/ablate/measure.py": "a model and its ablations, which the command records",
-    "sweep/execution.py": "labels, which baselines get beside the texts",
+    "sweep/execution.py": "predictions for it",
     "tasks/answers.py": "digests and reading",
     "tasks/load.py": "reading",
 }
@@ -196,7 +196,7 @@ def test_sealed_refuses_before_training(place: Path, capsys: pytest.CaptureFixtu
     assert main(["adapt", model, task, "--sealed", *quick, out]) == 0
     assert "The test split is sealed: one run has scored it" in (place / "run" / "report.html").read_text()
     monkeypatch.setattr("warmstart.commands.adapt.command.fine_tune", lambda *_, **__: pytest.fail("trained"))
-    monkeypatch.setattr(execution, "fine_tune", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(execution, "fine_tune_within", lambda *_, **__: pytest.fail("trained"))
     before = ledger(place / "cats").scorings
     for command in (
         ["adapt", model, task, "--sealed", *quick, str(place / "two")],
@@ -260,10 +260,10 @@ def test_a_resumed_race_counts_each_trial_once(racing: Path, monkeypatch: pytest
     """Killed after a scoring and before its result is kept, then run to the end, then run again: one scoring per trial."""
     config, saved = race_config(racing, seeds=1, learning_rates=[5e-3], scratch=False), execution.save_result
 
-    def stop(trial: Any, context: Any, result: Any) -> None:
+    def stop(trial: Any, *rest: Any) -> None:
         if trial.method.name == "full":
             raise KeyboardInterrupt
-        saved(trial, context, result)
+        saved(trial, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(execution, "save_result", stop)

@@ -26,11 +26,10 @@ from warmstart.stats.formatting import file_size
 from warmstart.sweep import execution
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.methods import learning_rates_for
-from warmstart.sweep.ranking import choose_learning_rate, rank_method
 from warmstart.sweep.store import SweepContext, find_result, result_file
 from warmstart.sweep.sweep import duration_seconds
-from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
-from warmstart.tasks.load import save_task
+from warmstart.sweep.trial import Method, Trial, TrialResult
+from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -53,12 +52,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     """Every method has scores and costs; the tidy table has a row per run; the page and the figures are there."""
     found = race(race_config(place, labels=40))
-    assert {s.name for s in found.ranking.methods} == {*baselines_for(found.task), "probe", "scalar-mix", "full", "from scratch"}
+    trained = {"probe", "scalar-mix", "full", "from scratch"}
+    assert {s.name for s in found.ranking.methods} == {*baselines_for(found.task), *trained, "stack"}
     assert found.ranking.seeds == 2
     assert all(len(s.runs) == 2 for s in found.ranking.methods)
     table = polars.read_csv(place / "race" / "runs.csv")
-    assert len(table) == len(counted) == 3 * 2 + 2 * (2 + 1) + 2 * (4 + 1)  # frozen ones try twice as many rates
-    assert table.filter(polars.col("chosen")).group_by("method").len()["len"].to_list() == [2] * 7
+    count = len(found.ranking.methods)
+    assert len(table) == 2 * count
+    assert len(counted) == 2 * (count - 1), "a stack is no run of its own"
     by_name = {s.name: s.runs[0] for s in found.ranking.methods}
     assert by_name["probe"].trainable == by_name["probe"].new < by_name["scalar-mix"].new < by_name["full"].trainable
     assert by_name["probe"].disk == 4 * by_name["probe"].new
@@ -68,8 +69,8 @@ def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     assert (place / "race" / "figures" / "restarts.svg").exists()
     saved = json.loads((place / "race" / "race.json").read_text())
     assert saved["best"] == found.best.name
-    assert len(saved["against_best"]) == 6
-    assert {name: len(table) for name, table in found.tables.items()} == {"methods": 7, "differences": 6}
+    assert len(saved["against_best"]) == count - 1
+    assert {name: len(table) for name, table in found.tables.items()} == {"methods": count, "differences": count - 1}
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
 
 
@@ -79,10 +80,10 @@ def test_an_estimate_runs_and_writes_nothing(place: Path, counted: list[str], ca
     (found,) = race(config.model_copy(update={"estimate": True}))
     assert counted == []
     assert not (place / "race").exists()
-    assert found.planned.total() == 3 * 2 + 2 * (2 + 1) + 2 * (4 + 1)
+    assert found.planned.total() == 2 * (len(baselines_for(load_task(config.task))) + 4)
     assert found.seconds > 0
     assert found.memory > 4 * 4 * 1000
-    assert "Estimate: 22 trials on cats take about" in " ".join(capsys.readouterr().err.split())
+    assert f"Estimate: {found.planned.total()} trials on cats take about" in " ".join(capsys.readouterr().err.split())
     assert curve(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
     race(config)
     (left,) = race(config.model_copy(update={"estimate": True, "seeds": config.seeds + 1}))
@@ -94,7 +95,7 @@ def test_the_time_left_follows_the_trials_that_ran() -> None:
     """Before any trial the cost model speaks; then a method's own seconds, and the model corrected by how wrong it was."""
     fast, slow = (Method(name=name, family="adapted", backbone="lm", scheme=name) for name in ("probe", "full"))
     trials = [Trial(method=method, seed=seed) for method in (fast, slow) for seed in (0, 1)]
-    places = [(method.id_over_tasks, None) for method in (fast, slow)]
+    places = [(method.id_over_tasks, None, 0) for method in (fast, slow)]
     costs = {places[0]: RunCost(1.0, 4.0, 10.0), places[1]: RunCost(10.0, 0.0, 30.0)}
     estimate = SweepEstimate(costs, Counter(places * 2), 4.0, 1, "cats")
     assert (estimate.seconds, estimate.memory) == (26.0, 30.0)
@@ -117,11 +118,12 @@ def test_a_race_over_several_tasks(place: Path, counted: list[str], capsys: pyte
     ran = len(counted)
     assert race(config).to_dict() == found.to_dict()
     assert len(counted) == ran
-    assert found.ranks.ranks.shape == (3, len(found.names)) == (3, 6)
+    assert found.ranks.ranks.shape == (3, len(found.names))
+    assert {"probe", "full", "stack", "majority"} <= {*found.names.values()}
     assert found.ranks.mean.tolist() == sorted(found.ranks.mean)
     assert [finding.split(":")[0] for finding in found.findings[-3:]] == ["cats", "cats-1", "cats-2"]
     assert "mean ranks over 3 tasks" in capsys.readouterr().err
-    assert len(found.tables["pairs"]) == 15
+    assert len(found.tables["pairs"]) == len(found.names) * (len(found.names) - 1) / 2
     assert all(row["wins"] + row["ties"] + row["losses"] == 3 for row in found.tables["pairs"].to_dicts())
     saved = json.loads((place / "race" / "race.json").read_text())
     assert [task["task"]["name"] for task in saved["tasks"]] == ["cats", "cats-1", "cats-2"]
@@ -156,11 +158,12 @@ def test_a_race_continues_where_it_stopped(place: Path, counted: list[str]) -> N
 def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Path, tokenizer: Tokenizer) -> None:
     """A result is found only under all that it depends on; not what the method is called, nor where files are."""
     context = SweepContext.of(cats(), "task", place, FineTuneConfig(), drop_leaks=False)
-    trial = Trial(method=Method(name="full", family="adapted", backbone_digest="a", scheme="full"), seed=0, learning_rate=1e-3)
+    trial = Trial(method=Method(name="full", family="adapted", backbone_digest="a", scheme="full"), seed=0, learning_rates=(1e-3,))
     others = [
         (trial.model_copy(update={"seed": 1}), context),
-        (trial.model_copy(update={"learning_rate": 2e-3}), context),
+        (trial.model_copy(update={"learning_rates": (2e-3,)}), context),
         (trial.model_copy(update={"labels": 20}), context),
+        (trial.model_copy(update={"selection": "none"}), context),
         (trial.model_copy(update={"method": trial.method.model_copy(update={"backbone_digest": "b"})}), context),
         (trial.model_copy(update={"method": trial.method.model_copy(update={"scheme": "lora"})}), context),
         (trial.model_copy(update={"method": trial.method.model_copy(update={"family": "scratch"})}), context),
@@ -177,29 +180,33 @@ def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Pa
 
 
 def test_a_frozen_backbone_also_tries_larger_learning_rates() -> None:
-    """Ten times each, nearest to the usual rate first; all others the same rates; baselines none."""
+    """Ten times each, nearest to ten times the usual rate first; all others the same rates; baselines none."""
     made = {name: Method(name=name, family="adapted", scheme=name) for name in ("probe", "scalar-mix", "full", "lora+scalar-mix")}
     rates = {name: learning_rates_for(method, (1e-4, 1e-3), 5e-4) for name, method in made.items()}
-    assert rates["probe"] == rates["scalar-mix"] == [1e-3, 1e-4, 1e-2]
-    assert learning_rates_for(made["probe"], (3e-4, 3e-3), 5e-4) == [3e-4, 3e-3, 3e-2]  # ten times the first is the second, exactly
-    assert rates["full"] == rates["lora+scalar-mix"] == [1e-3, 1e-4]
-    assert learning_rates_for(Method(name="majority", family="baseline"), (1e-4,), 5e-4) == [0.0]
-    assert learning_rates_for(Method(name="from scratch", family="scratch"), (1e-4,), 5e-4) == [1e-4]
+    assert rates["probe"] == rates["scalar-mix"] == (1e-2, 1e-3, 1e-4)
+    assert learning_rates_for(made["probe"], (3e-4, 3e-3), 5e-4) == (3e-3, 3e-2, 3e-4)  # ten times the first is the second, exactly
+    assert rates["full"] == rates["lora+scalar-mix"] == (1e-3, 1e-4)
+    assert learning_rates_for(Method(name="majority", family="baseline"), (1e-4,), 5e-4) == ()
+    assert learning_rates_for(Method(name="from scratch", family="scratch"), (1e-4,), 5e-4) == (1e-4,)
 
 
-def test_the_learning_rate_is_chosen_on_validation_alone() -> None:
-    """The highest validation score wins, whatever the test says; of equals, the one nearest to the usual rate."""
-    method = Method(name="full", family="adapted")
-    trials = [Trial(method=method, seed=seed, learning_rate=rate) for seed, rate in ((0, 1e-4), (0, 1e-3), (1, 1e-3))]
-    results = {
-        trial: TrialResult(score=test, resampled=(test, test), seconds=2.0, validation=valid)
-        for trial, test, valid in zip(trials, (0.9, 0.5, 0.6), (0.7, 0.8, 0.8), strict=True)
-    }
-    found = rank_method(method, SweepRuns(tuple(trials), results), 5e-4)
-    assert found
-    assert (found.learning_rate, found.test_scores.scores, found.search_seconds) == (1e-3, (0.5, 0.6), 2.0)
-    assert "at the edge of those tried" in found.note
-    assert choose_learning_rate({1e-4: 0.8, 6e-4: 0.8, 1e-2: 0.8}, 5e-4) == 6e-4
+def test_with_all_labels_the_first_seed_chooses_the_learning_rate(place: Path) -> None:
+    """Its own validation score decides; every later seed uses what it chose."""
+    full = next(one for one in race(race_config(place, seeds=3)).ranking.methods if one.name == "full")
+    first, *later = full.runs
+    assert len(first.tried) == 2
+    assert dict(first.tried)[first.learning_rate] == max(score for _, score in first.tried)
+    assert {run.learning_rate for run in later} == {first.learning_rate}
+    assert "at the edge of those tried" in full.note
+
+
+def test_with_a_number_of_labels_every_seed_chooses_within_its_own(place: Path) -> None:
+    """Each seed draws its labels, tries every learning rate by cross-validation on them, and looks at no other label."""
+    found = race(race_config(place, labels=20, selection="cross-validation"))
+    full = next(one for one in found.ranking.methods if one.name == "full")
+    assert [len(run.tried) for run in full.runs] == [2, 2]
+    assert {run.budget for run in full.runs} == {"20 labels: all of them learn, and 5-fold cross-validation on them chooses."}
+    assert found.ranking.drawn
 
 
 def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +236,7 @@ def test_workers_change_no_result(place: Path) -> None:
     alone = race(race_config(place, out=str(place / "alone")))
     shared = race(race_config(place, out=str(place / "shared"), jobs=2))
     one, two = (
-        [(s.name, s.test_scores.scores, s.learning_rate, s.validation) for s in found.ranking.methods] for found in (alone, shared)
+        [(s.name, s.test_scores.scores, s.learning_rates, s.validation) for s in found.ranking.methods] for found in (alone, shared)
     )
     assert one == two
 
@@ -273,17 +280,19 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
     config = curve_config(place, learning_rates=[5e-3], labels=[4, 8, 16, 32], schemes=["probe"], target=0.9)
     found = curve(config)
     assert list(found.rankings) == [4, 8, 16, 32]
-    assert {method.name for method in found.methods} == {
+    assert {method.name for method in found.methods} == {*baselines_for(found.task)} - {"majority"} | {
         "probe",
         "from scratch",
-        "TF-IDF + logistic regression",
-        "TF-IDF + linear SVM",
+        "stack",
     }
     findings = " ".join(found.findings)
     assert "between probe and from scratch" in findings
     assert "90.0%" in findings
     assert "Predicted from the smaller numbers of labels alone" in findings
-    assert {name: len(table) for name, table in found.tables.items()} == {"scores": 4 * 4, "laws": 4}
+    assert {name: len(table) for name, table in found.tables.items()} == {
+        "scores": 4 * len(found.methods),
+        "laws": len(found.methods),
+    }
     assert (place / "curve" / "figures" / "curve.svg").exists()
     assert len(polars.read_csv(place / "curve" / "runs.csv")["labels"].unique()) == 4
     assert curve(config).to_dict() == found.to_dict()
@@ -322,7 +331,7 @@ def test_a_cluster_changes_no_result(place: Path) -> None:
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
     with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
         spread = race(race_config(place, out=str(place / "spread"), jobs=2))
-    scores = [{s.name: (s.test_scores.scores, s.learning_rate) for s in found.ranking.methods} for found in (alone, spread)]
+    scores = [{s.name: (s.test_scores.scores, s.learning_rates) for s in found.ranking.methods} for found in (alone, spread)]
     assert scores[0] == scores[1]
 
 

@@ -116,7 +116,7 @@ def plan(config: PlanConfig) -> PlanResult:
     if settings.resample:
         raise DataError(f"a pilot must be a race on one split, but {folder} drew a split for each seed; run it without --resample")
     runs = read_runs(folder, settings.labels)
-    methods = rank(list(dict.fromkeys(trial.method for trial in runs.trials)), runs, settings.tune.train.learning_rate).methods
+    methods = rank(list(dict.fromkeys(trial.method for trial in runs.trials)), runs).methods
     best = next(one for one in methods if one.method.id == race["best_id"])
     others = [one for one in methods if one is not best]
     if len(best.runs) < 2:
@@ -142,8 +142,10 @@ def make_plan(best: RankedMethod, others: Sequence[RankedMethod], texts: int, co
     of_texts, of_seeds = (float(np.mean(one)) for one in zip(*((noise.of_texts, noise.of_seeds) for noise in noises), strict=True))
     noise = Noise(of_texts, of_seeds, len(best.runs))
     see, error_rate = config.see / 100, 0.05 / len(others)
-    search = sum(one.search_seconds + one.method.continued_pretraining_seconds for one in (best, *others))
-    per_seed = sum(one.seconds for one in (best, *others))
+    run = [one for one in (best, *others) if one.method.family != "stack"]  # a stack only combines what others predicted
+    again = sum(float(np.mean([trial.search_seconds for trial in one.runs[1:] or one.runs])) for one in run)
+    search = sum(one.runs[0].search_seconds + one.method.continued_pretraining_seconds for one in run) - again
+    per_seed = sum(one.seconds for one in run) + again
     rows = []
     for seeds in config.seeds:
         own = rescaled(noise, seeds, 1.0)

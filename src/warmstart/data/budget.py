@@ -19,11 +19,11 @@ import numpy as np
 from warmstart.data.folds import cross_validation_folds
 from warmstart.data.splits import strata, stratified_sample, stratified_split
 from warmstart.data.task import Split, Task
-from warmstart.errors import DataError
 
 SelectionName = Literal["cross-validation", "holdout", "none"]
 """how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
 FOLDS = 5
+FEW_LABELS = 300
 HOLDOUT_SHARE = 0.2
 """the share of the labels that choose with ``holdout``"""
 
@@ -105,6 +105,13 @@ class LabelBudget:
         return f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{single}"
 
 
+def default_selection(labels: int | None) -> SelectionName:
+    """How settings are chosen if nobody says: with few labels fixed settings lose less than a choice on so few texts."""
+    if labels is None:
+        return "holdout"
+    return "none" if labels < FEW_LABELS else "cross-validation"
+
+
 def label_budget(task: Task, labels: int | None, selection: SelectionName, seed: int) -> LabelBudget:
     """Draw ``labels`` labelled texts, stratified, at least one of each class among those that learn; None: all there are.
 
@@ -115,8 +122,6 @@ def label_budget(task: Task, labels: int | None, selection: SelectionName, seed:
     if labels is None:
         all_texts = np.arange(len(task.validation)) if selection == "holdout" else NO_TEXTS
         return LabelBudget(task, np.arange(len(task.train)), all_texts, seed)
-    if labels > len(task.train) + len(task.validation) * (selection == "holdout"):
-        raise DataError(f"the number of labels must be at most that of the labelled texts, {len(task.train)}, but is {labels}")
     if selection == "holdout" and len(task.validation):
         count = min(len(task.validation), max(1, round(HOLDOUT_SHARE * labels)))
         whole = count == len(task.validation)

@@ -9,19 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.estimate import Estimator, RunCost, cost_sentence
 from warmstart.model.bundle import Bundle
 from warmstart.stats.formatting import time_span
+from warmstart.sweep.store import selection_settings
 from warmstart.sweep.trial import Trial, TrialResult
 
-Place = tuple[str, int | None]
-"""a method, by what identifies it before and after continued pretraining, and a number of labels"""
+Place = tuple[str, int | None, int]
+"""a method, by what identifies it before and after continued pretraining, a number of labels, and one of learning rates"""
 
 
 def _place(trial: Trial) -> Place:
-    return trial.method.id_over_tasks, trial.labels
+    return trial.method.id_over_tasks, trial.labels, len(trial.learning_rates)
 
 
 @dataclass
@@ -59,7 +61,7 @@ class SweepEstimate:
     def finish(self, trial: Trial, result: TrialResult) -> None:
         """A trial has run."""
         self.planned[_place(trial)] -= 1
-        self.finished.setdefault(_place(trial), []).append(result.seconds - result.seconds_saved)
+        self.finished.setdefault(_place(trial), []).append(result.search_seconds + result.seconds - result.seconds_saved)
 
     @property
     def left(self) -> str:
@@ -86,10 +88,12 @@ def estimate_sweep(
     estimators, costs, once = dict[str, Estimator](), dict[Place, RunCost](), dict[str, float]()
     for trial in trials:
         method, place = trial.method, _place(trial)
-        if method.family == "baseline" or place in costs:
+        if not method.fine_tunes or place in costs:
             continue
         if method.backbone not in estimators:
             estimators[method.backbone] = Estimator(*prepare(trial), tune)
-        costs[place] = estimators[method.backbone].run_cost(method.scheme or "full", trial.labels, trial.seed)
+        estimator = estimators[method.backbone]
+        budget = label_budget(estimator.encoded.task, trial.labels, trial.selection, trial.seed)
+        costs[place] = estimator.cost_within(method.scheme or "full", budget, selection_settings(trial))
         once[method.backbone] = max(once.get(method.backbone, 0.0), costs[place].once)
     return SweepEstimate(costs, Counter(map(_place, trials)), sum(once.values()), jobs, task)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,32 @@ from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.console import console
-from warmstart.data.budget import label_budget
-from warmstart.data.task import Task, resplit, subsample
+from warmstart.data.budget import LabelBudget, label_budget
+from warmstart.data.task import Task, resplit
 from warmstart.device import pick_device
 from warmstart.errors import DataError, DivergedError, ModelError
+from warmstart.finetuning.continued import pretraining_texts
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
-from warmstart.finetuning.finetune import FineTuneResult, fine_tune, head_config_for, task_model
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.finetune import FineTuneResult, head_config_for
+from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.model import swap_head
 from warmstart.stats.formatting import percent
 from warmstart.sweep.estimate import SweepEstimate
-from warmstart.sweep.ranking import diverged_at
-from warmstart.sweep.store import SweepContext, find_result, save_result, scored_method, trial_settings, write_run_id
+from warmstart.sweep.stack import MEMBERS, average, best_member
+from warmstart.sweep.store import (
+    SweepContext,
+    TrialPredictions,
+    find_result,
+    read_predictions,
+    save_result,
+    scored_method,
+    selection_settings,
+    trial_settings,
+    write_run_id,
+)
 from warmstart.sweep.trial import Method, Trial, TrialResult
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
@@ -93,54 +105,107 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
         if context.threads:
             torch.set_num_threads(context.threads)
         try:
-            result = _run_baseline(trial, context) if trial.method.family == "baseline" else _fine_tune(trial, context)
+            result, predictions = _fine_tune(trial, context) if trial.method.fine_tunes else _run_baseline(trial, context)
         except DivergedError:
-            result = _diverged(trial, context)
+            result, predictions = _diverged(trial, context)
         except ModelError as error:
             raise ModelError(f"{trial}: {error}") from None
+    return _saved(trial, context, result, predictions)
+
+
+def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: SweepContext) -> TrialResult | None:
+    """The result of combining the best of ``members`` with a backbone and the best without, on the same labels.
+
+    Both are the best on the texts that choose. None if there is no such pair.
+    """
+    chosen = [best_member(members, families) for families in MEMBERS]
+    predictions = [read_predictions(one, context) for one in chosen if one]
+    found = [one for one in predictions if one]
+    if len(found) < len(MEMBERS):
+        return None
+    budget, runs = _budget(trial, context), [members[one] for one in chosen if one]
+    stacked = TrialPredictions(*average(found, budget.choosing.labels))
+    scored = _scored(budget.task, stacked.test, trial, context)
+    result = TrialResult(
+        score=scored.score,
+        resampled=_rounded(scored.resampled),
+        seconds=sum(run.seconds for run in runs),
+        search_seconds=sum(run.search_seconds for run in runs),
+        memory=max((run.memory for run in runs if run.memory is not None), default=None),
+        trainable=sum(run.trainable for run in runs),
+        new=sum(run.new for run in runs),
+        disk=sum(run.disk for run in runs),
+        note=f"average of {' and '.join(one.method.name for one in chosen if one)}",
+        **_chosen(budget, stacked.choosing),
+    )
+    return _saved(trial, context, result, stacked)
+
+
+def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> TrialResult:
+    """The result with what is common to all of this process, written."""
     sizes = tuple(map(len, _task(trial, context).splits().values())) if trial.resample else ()
     result = replace(result, threads=torch.get_num_threads(), jobs=context.jobs, split_sizes=sizes)
-    save_result(trial, context, result)
+    save_result(trial, context, result, predictions)
     return result
 
 
-def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = None) -> TrialResult:
-    """The result of a baseline; the ledger calls it ``named_as`` if it stands for another trial."""
-    task = _task(trial, context)
-    if trial.labels:
-        task = subsample(task, trial.labels, trial.seed)
+def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = None) -> tuple[TrialResult, TrialPredictions]:
+    """The result of a baseline, or of a classifier on a frozen backbone's vectors; the ledger calls it ``named_as``, if given."""
+    budget, baseline = _budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
     started = time.perf_counter()
-    result = run_baseline(BASELINES[trial.method.name], label_budget(task, None, "holdout", trial.seed))
-    seconds = time.perf_counter() - started
-    scored = _scored(task, result.test, named_as or trial, context)
-    return TrialResult(
+    vectors = _vectors_of(trial, context) if trial.method.family == "frozen" else None
+    run = run_baseline(baseline, budget, _pool_texts(trial, context) if baseline.reads_pool else (), vectors)
+    scored = _scored(budget.task, run.test, named_as or trial, context)
+    result = TrialResult(
         score=scored.score,
         resampled=_rounded(scored.resampled),
-        seconds=seconds,
-        validation=_score(task, result.choosing),
-        resampled_validation=_resampled(task, result.choosing),
-        note=result.note,
+        seconds=time.perf_counter() - started,
+        note=run.note,
+        **_chosen(budget, run.choosing),
     )
+    return result, TrialPredictions(run.choosing, run.test)
 
 
-def _diverged(trial: Trial, context: SweepContext) -> TrialResult:
+def _diverged(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPredictions]:
     constant = Method(name=next(iter(baselines_for(_task(trial, context)))), family="baseline")
-    result = _run_baseline(trial.model_copy(update={"method": constant}), context, named_as=trial)
-    return replace(result, collapsed=True, diverged=True, note=diverged_at(trial.learning_rate))
+    result, predictions = _run_baseline(trial.model_copy(update={"method": constant}), context, named_as=trial)
+    return replace(result, collapsed=True, diverged=True, diverged_rates=trial.learning_rates), predictions
 
 
-def _fine_tune(trial: Trial, context: SweepContext) -> TrialResult:
+def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPredictions]:
     bundle, shared, encoded = prepared(trial, context)
-    encoded = encoded.sample(trial.labels, trial.seed) if trial.labels else encoded
-    config, features = trial_settings(trial, context), encoded.features
+    budget, features = _budget(trial, context), encoded.features
+    choice, config = selection_settings(trial), trial_settings(trial, context)
     with track_peak_memory(pick_device()) as peak:
         started, saved = time.perf_counter(), features.seconds_saved
-        model = task_model(bundle, encoded.task, config, trial.seed, scratch=trial.method.family == "scratch")
-        done = fine_tune(model, encoded, config, trial.seed, "", LanguageTask.of(bundle))
+        scratch = trial.method.family == "scratch"
+        done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved - saved
-    test = _scored(encoded.task, done.test_predictions, trial, context)
-    result = _result(done, test, encoded.task, shared)
-    return replace(result, seconds=seconds + saved, seconds_saved=saved, memory=peak.bytes)
+    test = _scored(budget.task, done.final.test_predictions, trial, context, done.learning_rate)
+    result = replace(_result(done.final, test, budget.task, shared), **_chosen(budget, done.choosing))
+    result = replace(
+        result,
+        seconds=seconds + saved - done.selection_seconds,
+        seconds_saved=saved,
+        search_seconds=done.selection_seconds,
+        memory=peak.bytes,
+        learning_rate=done.learning_rate,
+        tried=tuple(done.tried.items()),
+        diverged_rates=done.diverged,
+    )
+    return result, TrialPredictions(done.choosing, done.final.test_predictions)
+
+
+def _chosen(budget: LabelBudget, predictions: Any) -> dict[str, Any]:
+    """The fields of a result that say how the texts that choose were predicted."""
+    task_type = task_type_of(budget.task)
+    scores = task_type.scores(budget.choosing, predictions, budget.task)
+    resampled = task_type.resampled_scores(budget.choosing, predictions, budget.task)
+    return {
+        "validation": scores.score(budget.task.metric),
+        "resampled_validation": _rounded(resampled),
+        "budget": budget.sentence,
+    }
 
 
 def _result(done: FineTuneResult, test: ScoredPredictions, task: Task, shared: Bundle) -> TrialResult:
@@ -153,8 +218,7 @@ def _result(done: FineTuneResult, test: ScoredPredictions, task: Task, shared: B
         score=test.score,
         resampled=_rounded(test.resampled),
         seconds=0.0,
-        validation=_score(task, done.validation_predictions),
-        resampled_validation=_resampled(task, done.validation_predictions),
+        validation=math.nan,
         trainable=done.trainable,
         new=sum(tensor.numel() for tensor in new.values()),
         disk=sum(tensor.numel() * tensor.element_size() for tensor in (*new.values(), *changed)),
@@ -162,18 +226,10 @@ def _result(done: FineTuneResult, test: ScoredPredictions, task: Task, shared: B
     )
 
 
-def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext) -> ScoredPredictions:
+def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> ScoredPredictions:
     """The test scores of a trial; a split that its seed drew counts for the task's own, whose texts are in it or in training."""
-    return score_test(task, predictions, scored_method(trial, context), trial.seed, counted=_read_task(context, None))
-
-
-def _score(task: Task, predictions: Any) -> float:
-    """The metric on the validation split."""
-    return task_type_of(task).scores(task.validation, predictions, task).score(task.metric)
-
-
-def _resampled(task: Task, predictions: Any) -> tuple[float, ...]:
-    return _rounded(task_type_of(task).resampled_scores(task.validation, predictions, task))
+    method = scored_method(trial, context, learning_rate)
+    return score_test(task, predictions, method, trial.seed, counted=_read_task(context, None))
 
 
 def _rounded(resampled: np.ndarray) -> tuple[float, ...]:
@@ -182,6 +238,29 @@ def _rounded(resampled: np.ndarray) -> tuple[float, ...]:
 
 def _task(trial: Trial, context: SweepContext) -> Task:
     return _read_task(context, trial.seed if trial.resample else None)
+
+
+def _budget(trial: Trial, context: SweepContext) -> LabelBudget:
+    return label_budget(_task(trial, context), trial.labels, trial.selection, trial.seed)
+
+
+def _pool_texts(trial: Trial, context: SweepContext) -> tuple[str, ...]:
+    """The pool of a trial: the task's text without labels."""
+    task, budget = _task(trial, context), _budget(trial, context)
+    rest = task.train.take(np.setdiff1d(np.arange(len(task.train)), budget.train)).texts if context.pool == "rest" else ()
+    return tuple(pretraining_texts(task, rest)[0])
+
+
+def _vectors_of(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any]], np.ndarray]:
+    """Inputs -> (N, D), their vectors by the frozen backbone of a trial, which reads each text once."""
+    bundle, _, encoded = prepared(trial, context)
+    model, task_type = swap_head(bundle.model, head_config_for(encoded.task, context.tune), 0), task_type_of(encoded.task)
+
+    def vectors(inputs: Sequence[Any]) -> np.ndarray:
+        rows = task_type.encode(model, bundle.tokenizer, inputs)
+        return encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu().numpy()
+
+    return vectors
 
 
 @functools.lru_cache(maxsize=2)

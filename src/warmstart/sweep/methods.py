@@ -20,7 +20,9 @@ from warmstart.interop.load import load_model
 from warmstart.model.files import find_bundle, load_bundle, model_digest, save
 from warmstart.model.history import ContinuedPretrainingRecord
 from warmstart.storage import sha256
+from warmstart.sweep.stack import STACK
 from warmstart.sweep.trial import Method
+from warmstart.tasks import task_type_of
 
 CONTINUED = "dapt"
 """folder of the backbones after continued pretraining, in the folder of the run"""
@@ -30,24 +32,34 @@ def list_methods(
     task: Task, backbones: Sequence[str], schemes: Sequence[str], tune: FineTuneConfig, *, scratch: bool
 ) -> list[Method]:
     """All methods, cheapest first. Raises ``ModelError`` or ``ConfigError`` if a scheme does not fit a backbone."""
-    methods = [Method(name=name, family="baseline") for name in baselines_for(task)]
+    baselines = baselines_for(task)
+    methods = [Method(name=name, family="baseline") for name, baseline in baselines.items() if not baseline.needs_vectors]
     for path, suffix in zip(backbones, _suffixes(backbones), strict=True):
-        bundle, digest = load_model(path), bundle_digest(path)
+        bundle, own = load_model(path), {"backbone": path, "backbone_digest": bundle_digest(path)}
+        for name in (name for name, baseline in baselines.items() if baseline.needs_vectors):
+            methods.append(Method(name=f"{name}{suffix}", family="frozen", scheme=name, **own))
         for scheme in dict.fromkeys(schemes):
             check_scheme(bundle, tune.model_copy(update={"scheme": scheme}))
-            methods.append(Method(name=f"{scheme}{suffix}", family="adapted", backbone=path, backbone_digest=digest, scheme=scheme))
+            methods.append(Method(name=f"{scheme}{suffix}", family="adapted", scheme=scheme, **own))
         if scratch:
-            methods.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", backbone=path, backbone_digest=digest))
+            methods.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
+    if task.single_label and task_type_of(task).probabilistic:
+        combined = sha256(json.dumps([method.id for method in methods]).encode())
+        methods.append(Method(name=STACK, family="stack", backbone_digest=combined))
     return methods
 
 
-def learning_rates_for(method: Method, rates: Sequence[float], default_rate: float) -> list[float]:
-    """The learning rates that a method tries, nearest to ``default_rate`` first; with a frozen backbone also ten times each."""
-    if method.family == "baseline":
-        return [0.0]
+def learning_rates_for(method: Method, rates: Sequence[float], default_rate: float) -> tuple[float, ...]:
+    """The learning rates that a method tries, the one nearest to its default first; with a frozen backbone also ten times each.
+
+    The default is ``default_rate``, and ten times that with a frozen backbone.
+    """
+    if not method.fine_tunes:
+        return ()
     frozen = method.family == "adapted" and make_scheme(method.scheme).keeps_features
-    larger = (float(f"{10 * rate:.6g}") for rate in rates if frozen)
-    return sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default_rate)))
+    larger = [float(f"{10 * rate:.6g}") for rate in rates if frozen]
+    default = 10 * default_rate if frozen else default_rate
+    return tuple(sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default))))
 
 
 def with_continued_backbone(

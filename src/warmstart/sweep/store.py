@@ -6,12 +6,15 @@ setting of the trial. So the same command continues where it stopped, and one wi
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
+import numpy as np
 import polars
 
 from warmstart.config import Config
@@ -20,11 +23,11 @@ from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.selection import SelectionSettings
 from warmstart.storage import atomic_write, sha256
-from warmstart.sweep.ranking import Ranking
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
-VERSION = 3
+VERSION = 4
 """counted up when old results mean something else, or are written in another form"""
 TRIALS = "trials"
 """folder of the results, in the folder of the run"""
@@ -45,6 +48,8 @@ class SweepContext(Config):
     """how a model is fine-tuned"""
     scoring: ScoringRun = ScoringRun(command="sweep")
     """the run that scores the test split"""
+    pool: str = "rest"
+    """the task's text without labels: ``rest``, ``none`` or a file"""
     drop_leaks: bool = False
     """without training texts that are also in validation or test"""
     drop_near_leaks: bool = False
@@ -85,36 +90,60 @@ def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         trial = Trial.build(values.pop("trial"), str(file))
-        values.setdefault("split_sizes", ())  # results from before splits could be drawn
-        lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes")}
-        return trial, TrialResult(**values | lists)
+        lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes", "diverged_rates")}
+        return trial, TrialResult(**values | lists | {"tried": tuple(map(tuple, values["tried"]))})
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
 
 
-def save_result(trial: Trial, context: SweepContext, result: TrialResult) -> None:
-    """Write the result of a trial to where ``find_result`` looks for it."""
+class TrialPredictions(NamedTuple):
+    """What a trial predicts, in the form that the task type scores."""
+
+    choosing: Any
+    """for the texts that choose"""
+    test: Any
+    """for the test texts"""
+
+
+def save_result(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> None:
+    """Write the result of a trial to where ``find_result`` looks for it; before it, its predictions, if they are arrays."""
     file = result_file(trial, context)
     file.parent.mkdir(parents=True, exist_ok=True)
+    if all(isinstance(one, np.ndarray) for one in predictions):
+        content = io.BytesIO()
+        np.savez_compressed(content, **{name: one.astype(np.float32) for name, one in predictions._asdict().items()})
+        atomic_write(file.with_suffix(".npz"), content.getvalue(), "the predictions of a trial")
     atomic_write(file, json.dumps({"trial": trial.to_dict()} | asdict(result)).encode(), "the result of a trial")
+
+
+def read_predictions(trial: Trial, context: SweepContext) -> TrialPredictions | None:
+    """The predictions of a trial that was run before; None if they are no arrays, or their file is damaged."""
+    try:
+        with np.load(result_file(trial, context).with_suffix(".npz"), allow_pickle=False) as arrays:
+            return TrialPredictions(arrays["choosing"], arrays["test"])
+    except (OSError, ValueError, KeyError, BadZipFile):
+        return None
 
 
 def result_file(trial: Trial, context: SweepContext) -> Path:
     """The file of a trial's result, named by all that it depends on: not by a method's display name, nor by where files are."""
-    trained = trial.method.family != "baseline"
-    settings = trial_settings(trial, context).to_dict() if trained else None
-    method = trial.method.family if trained else trial.method.name
-    key = [VERSION, method, trial.seed, trial.labels, context.digest, trial.method.backbone_digest, settings]
-    key += ["resample"] if trial.resample else []
+    key = [VERSION, *_identity(trial, context), list(trial.learning_rates), trial.seed, context.digest]
     return Path(context.folder) / f"{sha256(json.dumps(key, sort_keys=True).encode())[:24]}.json"
 
 
-def scored_method(trial: Trial, context: SweepContext) -> ScoredMethod:
-    """What the ledger calls a trial: everything but its seed."""
-    own = [trial.method.family, trial.method.backbone_digest, trial_settings(trial, context).to_dict(), trial.labels]
-    baseline = ["baseline", trial.method.name, trial.labels]
-    settings = [*(baseline if trial.method.family == "baseline" else own), *["resample"] * trial.resample]
-    return context.scoring.method(trial.settings, settings)
+def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> ScoredMethod:
+    """What the ledger calls a trial that chose this learning rate: everything but its seed."""
+    rate = f" at learning rate {learning_rate:g}" if learning_rate else ""
+    return context.scoring.method(f"{trial.settings}{rate}", [*_identity(trial, context), learning_rate])
+
+
+def _identity(trial: Trial, context: SweepContext) -> list[Any]:
+    """All that a trial's result depends on but learning rates, its seed and the texts of the task."""
+    method = trial.method
+    own: Any = [method.name, context.pool]
+    if method.fine_tunes:
+        own = context.tune.model_copy(update={"scheme": method.scheme or "full"}).to_dict()
+    return [method.family, method.backbone_digest, own, trial.labels, trial.selection, *["resample"] * trial.resample]
 
 
 def read_run_id(folder: Path) -> str:
@@ -129,19 +158,24 @@ def write_run_id(context: SweepContext) -> None:
     atomic_write(Path(context.folder) / RUN_ID, context.scoring.id.encode())
 
 
+def selection_settings(trial: Trial) -> SelectionSettings:
+    """How this trial's settings are chosen; its method is compared with others, so the texts that choose are always predicted."""
+    return SelectionSettings(trial.selection, trial.learning_rates, choose=True)
+
+
 def trial_settings(trial: Trial, context: SweepContext) -> FineTuneConfig:
-    """How this trial's model is fine-tuned."""
-    return context.tune.at_learning_rate(trial.learning_rate).model_copy(update={"scheme": trial.method.scheme or "full"})
+    """How this trial's model is fine-tuned; of several learning rates, at the first."""
+    scheme = {"scheme": trial.method.scheme or "full"}
+    return context.tune.at_learning_rate(trial.learning_rates[0]).model_copy(update=scheme)
 
 
-def write_runs_table(sweeps: Iterable[tuple[int, Ranking, SweepRuns]], folder: Path) -> None:
-    """Write all finished trials as one tidy table, ``runs.csv``, from (labels, ranking, runs): one row per trial."""
-    rows = [row for labels, ranking, runs in sweeps for row in _rows(labels, ranking, runs)]
+def write_runs_table(sweeps: Iterable[tuple[int, SweepRuns]], folder: Path) -> None:
+    """Write all finished trials as one tidy table, ``runs.csv``, from (labels, runs): one row per trial."""
+    rows = [row for labels, runs in sweeps for row in _rows(labels, runs)]
     atomic_write(folder / "runs.csv", polars.DataFrame(rows, infer_schema_length=None).write_csv().encode())
 
 
-def _rows(labels: int, ranking: Ranking, runs: SweepRuns) -> Iterator[dict[str, Any]]:
-    chosen = {ranked.method: ranked.learning_rate for ranked in ranking.methods}
+def _rows(labels: int, runs: SweepRuns) -> Iterator[dict[str, Any]]:
     for trial in runs.trials:
         if result := runs.results.get(trial):
             yield {
@@ -152,11 +186,13 @@ def _rows(labels: int, ranking: Ranking, runs: SweepRuns) -> Iterator[dict[str, 
                 "labels": labels,
                 "seed": trial.seed,
                 "resample": trial.resample,
-                "learning_rate": trial.learning_rate or None,
-                "chosen": chosen.get(trial.method) == trial.learning_rate,
+                "selection": trial.selection,
+                "learning_rate": result.learning_rate or None,
+                "tried": " ".join(f"{rate:g}:{score:.4f}" for rate, score in result.tried),
                 "validation": result.validation,
                 "score": result.score,
                 "seconds": round(result.seconds, 3),
+                "search_seconds": round(result.search_seconds, 3),
                 "memory_bytes": result.memory,
                 "trained_parameters": result.trainable,
                 "new_parameters": result.new,

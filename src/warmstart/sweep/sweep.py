@@ -1,15 +1,16 @@
 """A sweep: its settings, the methods and seeds, and the order of the trials. ``race`` and ``curve`` are sweeps.
 
-The learning rate of each method is chosen on the validation split with the first seed; the other seeds run at the chosen rate. All
-methods try the same rates; those with a frozen backbone also try ten times each, because a head alone tolerates larger steps and
-its trials take seconds.
+With a number of labels, each seed draws its own, and every method chooses its settings within them: a seed is a user of its own.
+With all labels, the first seed chooses the learning rate of each method on the validation split, and the others use it. All methods
+try the same rates; those with a frozen backbone also try ten times each, because a head alone tolerates larger steps and its trials
+take seconds.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -20,7 +21,8 @@ from tyro.conf import Positional, arg
 from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
-from warmstart.data.task import Task, subsample
+from warmstart.data.budget import SelectionName, default_selection, label_budget
+from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.compose import known_scheme, make_scheme
@@ -29,11 +31,12 @@ from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.run import open_run, save_settings
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
-from warmstart.sweep.execution import prepared, run_trials
+from warmstart.sweep.execution import prepared, run_stack, run_trials
 from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, with_continued_backbone
-from warmstart.sweep.ranking import Ranking, choose_learning_rate, rank, validation_scores
-from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id
-from warmstart.sweep.trial import Method, SweepRuns, Trial
+from warmstart.sweep.ranking import Ranking, rank
+from warmstart.sweep.stack import STACK
+from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id, result_file
+from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks.load import load_task
 
 
@@ -68,8 +71,12 @@ class SweepConfig(Config):
     out: str = "runs/sweep"
     """folder of the run; with the folder of an earlier run, continue it"""
     learning_rates: Annotated[tuple[LearningRate, ...], Field(min_length=1)] = (2e-4, 5e-4, 1.5e-3)
-    """learning rates that each method chooses from, on the validation split with the first seed; probe and scalar-mix also try ten
-    times each"""
+    """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
+    selection: SelectionName | None = None
+    """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings); default:
+    holdout with all labels, none below 300, otherwise cross-validation"""
+    pool: str = "rest"
+    """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
     seeds: int = Field(5, gt=0)
     """number of seeds; fewer than three give wide intervals"""
     seed: Advanced[int] = Field(0, ge=0)
@@ -118,12 +125,7 @@ class Sweep:
 
     def rank(self, runs: SweepRuns) -> Ranking:
         """All methods, best first."""
-        return rank(self.methods, runs, self.default_rate)
-
-    @property
-    def default_rate(self) -> float:
-        """Of equally good learning rates, the one nearest to this is chosen."""
-        return self.config.tune.train.learning_rate
+        return rank(self.methods, runs)
 
 
 def open_sweep(config: SweepConfig) -> Sweep:
@@ -160,7 +162,7 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
         task = drop_leaks(task, near=config.drop_near_leaks)
     for labels in filter(None, config.numbers_of_labels()):
         try:
-            subsample(task, labels, config.seed)
+            label_budget(task, labels, selection_for(config, labels), config.seed).folds  # noqa: B018
         except DataError as error:
             raise ConfigError(f"--labels {labels}: {error}") from None
     return task, list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
@@ -176,49 +178,73 @@ def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], contex
 
 
 def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None, context: SweepContext) -> list[Trial]:
-    """What has no result of the search, and of a trial of each further seed, whose learning rate is not known yet."""
-    search = _search(config, methods, labels)
-    planned = [trial for trial in search if find_result(trial, context) is None]
-    for seed in range(config.seed + 1, config.seed + config.seeds):
-        again = [trial.model_copy(update={"seed": seed}) for trial in search if not trial.same_for_every_seed]
-        done = {trial.method for trial in again if find_result(trial, context) is not None}
-        planned += {trial.method: trial for trial in again if trial.method not in done}.values()
-    return planned
+    """The trials without a result, as far as they are known before the first one has run."""
+    first = [_trial(config, method, labels) for method in methods if method.family != STACK]
+    seeds = range(config.seed + 1, config.seed + config.seeds)
+    rest = [_at_seed(trial, seed, None) for seed in seeds for trial in first if not trial.same_for_every_seed]
+    return [trial for trial in (*first, *rest) if not result_file(trial, context).is_file()]
 
 
-def _search(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:
-    """Every learning rate of every method, with the first seed."""
-    return [
-        Trial(method=method, seed=config.seed, learning_rate=rate, labels=labels, resample=config.resamples())
-        for method in methods
-        for rate in learning_rates_for(method, config.learning_rates, config.tune.train.learning_rate)
-    ]
+def _trial(config: SweepConfig, method: Method, labels: int | None) -> Trial:
+    """The trial of a method with the first seed."""
+    selection = selection_for(config, labels)
+    rates = learning_rates_for(method, config.learning_rates, config.tune.train.learning_rate)
+    if selection == "none":
+        rates = rates[:1]
+    return Trial(
+        method=method, seed=config.seed, learning_rates=rates, labels=labels, selection=selection, resample=config.resamples()
+    )
+
+
+def _at_seed(trial: Trial, seed: int, first: TrialResult | None) -> Trial:
+    """The same with another seed. With all labels it uses the learning rate that the first seed chose."""
+    rates = trial.learning_rates
+    if trial.labels is None and rates:
+        rates = (first.learning_rate if first else rates[0],)
+    return trial.model_copy(update={"seed": seed, "learning_rates": rates})
+
+
+def selection_for(config: SweepConfig, labels: int | None) -> SelectionName:
+    """As the setting says, or the default for this number of labels."""
+    return config.selection or default_selection(labels)
 
 
 def _context(config: SweepConfig, task: Task, scoring: ScoringRun) -> SweepContext:
     leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
     context = SweepContext.of(task, config.task, Path(config.out), config.tune, **leaks)
-    return context.model_copy(update={"scoring": scoring})
+    return context.model_copy(update={"scoring": scoring, "pool": config.pool})
 
 
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
-    """Run the trials that have no result yet: first the learning-rate search, on the first seed; then seed after seed.
+    """Run the trials that have no result yet, seed after seed.
 
     So all methods have the same number of seeds whenever the budget runs out.
     """
-    config, first = sweep.config, sweep.config.seed
-    search = _search(config, sweep.methods, labels)
-    results = run_trials(search, sweep.context, sweep.estimate)
-    rest = list[Trial]()
-    for seed in range(first + 1, first + config.seeds):
-        for method in sweep.methods:
-            own = [trial for trial in search if trial.method == method]
-            if own[0].same_for_every_seed:
-                continue
-            if tried := validation_scores(own, results):
-                rate = choose_learning_rate(tried, sweep.default_rate)
-                rest.append(own[0].model_copy(update={"seed": seed, "learning_rate": rate}))
-    return SweepRuns((*search, *rest), results | run_trials(rest, sweep.context, sweep.estimate))
+    config = sweep.config
+    trials = [_trial(config, method, labels) for method in sweep.methods if method.family != STACK]
+    results = run_trials(trials, sweep.context, sweep.estimate)
+    first = [(trial, results[trial]) for trial in trials if trial in results and not trial.same_for_every_seed]
+    alive = [(trial, result) for trial, result in first if labels is not None or not result.diverged]
+    seeds = range(config.seed + 1, config.seed + config.seeds)
+    rest = [_at_seed(trial, seed, result) for seed in seeds for trial, result in alive]
+    results = results | run_trials(rest, sweep.context, sweep.estimate)
+    stacks = _stacks(sweep, (*trials, *rest), results)
+    return SweepRuns((*trials, *rest, *stacks), results | stacks)
+
+
+def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[Trial, TrialResult]:
+    """The combination of two methods for each seed with which all of them have a result."""
+    found = dict[Trial, TrialResult]()
+    for method in [method for method in sweep.methods if method.family == STACK]:
+        for seed in sorted({trial.seed for trial in trials}):
+            members = [trial for trial in trials if trial.seed == seed or trial.same_for_every_seed]
+            trial = members[0].model_copy(update={"method": method, "seed": seed, "learning_rates": ()})
+            if all(one in results for one in members):
+                result = find_result(trial, sweep.context) or run_stack(
+                    trial, {one: results[one] for one in members}, sweep.context
+                )
+                found |= {trial: result} if result else {}
+    return found
 
 
 def _audit(task: Task, backbones: tuple[str, ...]) -> Audit:

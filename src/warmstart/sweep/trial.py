@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from warmstart.config import Config
+from warmstart.data.budget import SelectionName
 
 
 class Method(Config):
@@ -14,8 +15,9 @@ class Method(Config):
 
     name: str
     """what tables call it; two methods may share a name"""
-    family: Literal["baseline", "adapted", "scratch"]
-    """needs no backbone, starts from a pretrained one, or from a fresh one of the same shape"""
+    family: Literal["baseline", "frozen", "adapted", "scratch", "stack"]
+    """needs no backbone; reads a pretrained one's vectors; adapts a pretrained one; trains a fresh one of the same shape; or
+    combines two others"""
     backbone: str = ""
     """a bundle, or a run's folder"""
     backbone_digest: str = ""
@@ -30,44 +32,53 @@ class Method(Config):
     @property
     def id(self) -> str:
         """Identifies the method in files, whatever it is called: ``adapted/lora/1f5a...``."""
-        own = self.name if self.family == "baseline" else self.scheme
-        return "/".join(part for part in (self.family, own, self.backbone_digest[:16]) if part)
+        return "/".join(part for part in (self.family, self._own, self.backbone_digest[:16]) if part)
 
     @property
     def id_over_tasks(self) -> str:
         """The same for every task, although continued pretraining makes a backbone of its own for each."""
-        own = self.name if self.family == "baseline" else self.scheme
-        return "/".join(part for part in (self.family, own, self.shared_backbone or self.backbone) if part)
+        return "/".join(part for part in (self.family, self._own, self.shared_backbone or self.backbone) if part)
+
+    @property
+    def _own(self) -> str:
+        return self.name if self.family == "baseline" else self.scheme
+
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether a network trains."""
+        return self.family in ("adapted", "scratch")
 
 
 class Trial(Config):
-    """One training run of one method."""
+    """One user with a number of labels: a method chooses its settings within them, is fitted, and predicts the test split once."""
 
     method: Method
     seed: int
-    learning_rate: float = 0.0
-    """0 if the method has none"""
+    learning_rates: tuple[float, ...] = ()
+    """those that the method chooses from; none if it trains no network"""
     labels: int | None = None
-    """training texts, drawn by the seed; None: all"""
+    """labelled texts, drawn by the seed: everything that anything looks at; None: all"""
+    selection: SelectionName = "holdout"
+    """how settings are chosen within these labels"""
     resample: bool = False
     """on a split into training, validation and test texts that the seed draws"""
 
     @property
     def same_for_every_seed(self) -> bool:
-        """Whether nothing in it depends on the seed: a baseline on all training texts of the task's own split."""
-        return self.method.family == "baseline" and not self.labels and not self.resample
+        """Whether nothing in it depends on the seed: no network, and all texts of the task's own splits."""
+        return (
+            self.method.family in ("baseline", "frozen") and not self.labels and not self.resample and self.selection == "holdout"
+        )
 
     @property
     def settings(self) -> str:
         """Everything but the seed, for people."""
-        rate = f" at learning rate {self.learning_rate:g}" if self.learning_rate else ""
         labels = f", {self.labels} labels" if self.labels else ""
-        return f"{self.method.name}{rate}{labels}{', splits of its seeds' * self.resample}"
+        return f"{self.method.name}{labels}{', splits of its seeds' * self.resample}"
 
     def __str__(self) -> str:
-        rate = f" at learning rate {self.learning_rate:g}" if self.learning_rate else ""
         labels = f", {self.labels} labels" if self.labels else ""
-        return f"{self.method.name}{rate}{labels}, seed {self.seed}{' and its split' * self.resample}"
+        return f"{self.method.name}{labels}, seed {self.seed}{' and its split' * self.resample}"
 
 
 @dataclass(frozen=True)
@@ -79,11 +90,21 @@ class TrialResult:
     resampled: tuple[float, ...]
     """(R,) the same on resamples of it"""
     seconds: float
-    """wall time, with evaluations and with the time that cached features saved"""
+    """wall time of the last fit, with evaluations and with the time that cached features saved"""
     validation: float
-    """the metric on the validation split, at the kept weights"""
+    """the metric on the texts that choose, of models that did not learn from them"""
     resampled_validation: tuple[float, ...] = ()
-    """(R,) the same on resamples of it"""
+    """(R,) the same on resamples of them"""
+    learning_rate: float = 0.0
+    """the one that was chosen; 0 if the method has none"""
+    tried: tuple[tuple[float, float], ...] = ()
+    """each learning rate that did not diverge, with its score on the texts that choose"""
+    diverged_rates: tuple[float, ...] = ()
+    """learning rates at which the loss became NaN or infinite"""
+    search_seconds: float = 0.0
+    """spent on choosing, beside the last fit"""
+    budget: str = ""
+    """what the labels were for, as a complete sentence"""
     memory: int | None = None
     """peak bytes, on top of the program, the backbone and the texts"""
     trainable: int = 0
@@ -95,7 +116,7 @@ class TrialResult:
     collapsed: bool = False
     """it learned nothing"""
     diverged: bool = False
-    """its loss became NaN or infinite: the figures are those of the constant prediction"""
+    """its loss became NaN or infinite at every learning rate: the figures are those of the constant prediction"""
     note: str = ""
     """settings that the method chose for itself"""
     seconds_saved: float = 0.0

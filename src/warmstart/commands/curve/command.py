@@ -1,7 +1,7 @@
 """``warmstart curve``: scores by number of labels, what more labels would give, and where pretraining stops paying.
 
 Every seed draws its own stratified subset of each size, the same for all methods, so that intervals also cover other choices of
-texts. The number of labels counts training texts; the validation split, which chooses epochs and learning rates, is used in full.
+texts. The number of labels counts everything labelled that anything looks at: settings are chosen within it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CurveConfig(SweepConfig):
     out: str = "runs/curve"
     """folder of the run; with the folder of an earlier run, continue it"""
     labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (16, 32, 64, 128, 256, 512)
-    """numbers of labelled training texts, increasing"""
+    """numbers of labelled texts, increasing: everything labelled that anything looks at"""
     target: Advanced[float | None] = Field(None, gt=0, lt=1)
     """a score to reach; default: half the error of the best method at the largest number of labels"""
 
@@ -68,7 +68,7 @@ def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
     print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", score_rows(result), score_header(result))
     for sentence in result.findings:
         console.print(sentence, markup=False)
-    write_runs_table([(labels, ranking, runs[labels]) for labels, ranking in complete.items()], sweep.folder)
+    write_runs_table([(labels, runs[labels]) for labels in complete], sweep.folder)
     atomic_write(sweep.folder / "curve.json", json.dumps(result.to_dict(), indent=1).encode())
     page = write_curve_page(result, config, sweep.folder)
     console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}", markup=False)

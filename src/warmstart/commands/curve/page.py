@@ -74,12 +74,22 @@ def _extrapolation_section(result: CurveResult) -> Section:
 
 def _costs_section(result: CurveResult) -> Section:
     rows = [
-        (f"{labels:,}", one.name, f"{one.learning_rate:g}" if one.learning_rate else "-", f"{one.seconds:.1f}", str(one.collapsed))
+        (
+            f"{labels:,}",
+            one.name,
+            ", ".join(f"{rate:g}" for rate in one.learning_rates) or "-",
+            f"{one.seconds:.1f}",
+            f"{one.search_seconds / len(one.runs):.1f}",
+            str(one.collapsed),
+        )
         for labels, ranked in result.rankings.items()
         for one in ranked
         if one.method in result.methods
     ]
-    return Section("Costs", items=(Table(("labels", "method", "learning rate", "seconds per run", "collapsed runs"), rows),))
+    return Section(
+        "Costs",
+        items=(Table(("labels", "method", "learning rates", "seconds per run", "seconds of choosing", "collapsed runs"), rows),),
+    )
 
 
 def learning_curve(

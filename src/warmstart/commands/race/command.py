@@ -21,7 +21,6 @@ from warmstart.commands.race.page import (
 )
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.console import console, print_table
-from warmstart.data.task import subsample
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError, ModelError
 from warmstart.run import open_run, save_settings
@@ -45,7 +44,7 @@ class RaceConfig(SweepConfig):
     out: str = "runs/race"
     """folder of the run; with the folder of an earlier run, continue it"""
     labels: int | None = Field(None, gt=1)
-    """number of training texts, a new stratified sample for each seed; default: all"""
+    """number of labelled texts, drawn anew for each seed: everything labelled that anything looks at; default: all"""
 
     resample: bool = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
@@ -103,7 +102,7 @@ def race_task(config: RaceConfig) -> RaceResult:
     """The race on one task."""
     sweep = open_sweep(_with_frozen(config, config.task))
     task = sweep.task
-    labels = len(subsample(task, config.labels, config.seed).train) if config.labels else len(task.train)
+    labels = config.labels or len(task.train)
     runs = run_sweep(sweep, config.labels)
     ranking = sweep.rank(runs)
     if not ranking.methods and ranking.diverged:
@@ -116,7 +115,7 @@ def race_task(config: RaceConfig) -> RaceResult:
     print_table(title, terminal_rows(result), terminal_header(result))
     for sentence in result.findings:
         console.print(sentence, markup=False)
-    write_runs_table([(labels, ranking, runs)], sweep.folder)
+    write_runs_table([(labels, runs)], sweep.folder)
     atomic_write(sweep.folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
     page = write_race_page(result, config, sweep.folder)
     console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}", markup=False)

@@ -227,17 +227,21 @@ def _learning_rates_section(result: RaceResult) -> Section:
     trained = [one for one in result.ranking.methods if one.tried]
     rates = sorted({rate for one in trained for rate in (*one.tried, *one.diverged)})
     rows = [
-        (one.name, *(_validation_at(one, rate) for rate in rates), f"{one.learning_rate:g}", f"{one.search_seconds:.1f}")
+        (one.name, *(_validation_at(one, rate) for rate in rates), _rates(one.learning_rates), f"{one.search_seconds:.1f}")
         for one in trained
     ]
-    total = sum(one.search_seconds for one in trained)
+    total = sum(one.search_seconds for one in result.ranking.methods)
+    of = "mean over seeds, each of which chose for itself" if result.ranking.drawn else "first seed"
     text = (
-        f"{result.task.metric} on the {len(result.task.validation):,} validation texts at each learning rate, first seed. The "
-        f"learning rates that were not chosen cost {total:.0f} seconds in all. A scheme scales the learning rate for its parts, so "
-        "one learning rate means the same for all."
+        f"{result.task.metric} at each learning rate on the texts that choose, {of}. Choosing settings and methods cost "
+        f"{total:.0f} seconds in all. A scheme scales the learning rate for its parts, so one learning rate means the same for all."
     )
-    header = ("method", *(f"{rate:g}" for rate in rates), "chosen", "seconds spent on the others")
+    header = ("method", *(f"{rate:g}" for rate in rates), "chosen", "seconds spent on choosing")
     return Section("Learning rates", (text,), (Table(header, rows),))
+
+
+def _rates(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:g}" for rate in rates)
 
 
 def _validation_at(ranked: RankedMethod, learning_rate: float) -> str:

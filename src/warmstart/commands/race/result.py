@@ -2,11 +2,10 @@
 
 The recommendation (``RaceResult.recommended``) is made on the validation split; test scores are reported and choose nothing:
 
-1. Methods with an incomplete learning-rate search are excluded.
-2. The best method is the trained one with the highest mean validation score.
-3. A method is within the noise of the best if its mean validation score falls short by at most one standard error of the paired
+1. The best method is the trained one with the highest mean validation score.
+2. A method is within the noise of the best if its mean validation score falls short by at most one standard error of the paired
    difference, over seeds and validation texts (the one-standard-error rule of Breiman et al. 1984).
-4. Of the methods within the noise, baselines included, the cheapest is recommended: the fewest seconds per run, with those of
+3. Of the methods within the noise, baselines included, the cheapest is recommended: the fewest seconds per run, with those of
    continued pretraining.
 
 This decides; a claim needs more. "Every cheaper method is significantly worse" is said only if each of them is, on validation (5%
@@ -90,13 +89,12 @@ class RaceResult:
 
     @cached_property
     def best(self) -> RankedMethod:
-        """The trained method that is best on validation, of those with a complete learning-rate search if there are any."""
+        """The trained method that is best on validation."""
         return max(self._candidates, key=lambda one: one.validation)
 
     @property
     def _candidates(self) -> list[RankedMethod]:
-        trained = [one for one in self.ranking.methods if one.method.family != "baseline"]
-        return [one for one in trained if one.search_complete] or trained
+        return [one for one in self.ranking.methods if one.method.family != "baseline"]
 
     @property
     def recommended(self) -> RankedMethod:
@@ -105,14 +103,14 @@ class RaceResult:
 
     @property
     def smallest(self) -> RankedMethod:
-        """The method within the noise of the best that needs the fewest bytes per task; a baseline only if there is no other."""
-        return self._cheapest(lambda one: math.inf if one.method.family == "baseline" else float(one.runs[0].disk))
+        """The method within the noise of the best that needs the fewest bytes per task, of those that train a network."""
+        return self._cheapest(lambda one: float(one.runs[0].disk) if one.method.fine_tunes else math.inf)
 
     def _cheapest(self, cost: Callable[[RankedMethod], float]) -> RankedMethod:
-        eligible = [one for one in self.ranking.methods if one.search_complete or one is self.best]
-        scores = [one.validation_scores for one in eligible]
-        chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in eligible])
-        return next(one for one in eligible if one.validation_scores is chosen)
+        methods = self.ranking.methods
+        scores = [one.validation_scores for one in methods]
+        chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in methods])
+        return next(one for one in methods if one.validation_scores is chosen)
 
     @property
     def resampled(self) -> bool:
@@ -182,7 +180,7 @@ class RaceResult:
     def cheaper(self) -> list[DifferenceToBest]:
         """The methods that need fewer seconds than the best, on validation; p is not corrected: all of them must be worse."""
         cost = {one.method: one.seconds + one.method.continued_pretraining_seconds for one in self.ranking.methods}
-        others = [one for one in self.ranking.methods if cost[one.method] < cost[self.best.method] and one.search_complete]
+        others = [one for one in self.ranking.methods if cost[one.method] < cost[self.best.method]]
         found = [paired_difference(one.validation_scores, self.best.validation_scores) for one in others]
         return [DifferenceToBest(one, gap, gap.p if gap.claimable else 1.0) for one, gap in zip(others, found, strict=True)]
 
@@ -216,7 +214,7 @@ class RaceResult:
                 findings.append(f"Transfer brought no significant gain on validation{limit}.")
         if (count := len(self.task.validation)) < FEW_TEXTS:
             findings.append(f"Only {count} validation texts made this choice, which is few.")
-        if (smallest := self.smallest).method.family != "baseline":
+        if (smallest := self.smallest).method.fine_tunes:
             size = file_size(smallest.runs[0].disk)
             findings.append(f"The smallest method within the noise is {smallest.name}: {size} per task beside the backbone.")
         return findings
@@ -257,8 +255,6 @@ class RaceResult:
     def _cautions(self) -> list[str]:
         """What was cut short, and what does not compare."""
         methods, seeds, findings = self.ranking.methods, self.ranking.seeds, []
-        if cut := [f"{one.name} ({one.search})" for one in methods if not one.search_complete]:
-            findings.append(f"Methods with an incomplete learning-rate search are flagged and excluded: {', '.join(cut)}.")
         if len(shares := sorted({(run.jobs, run.threads) for one in methods for run in one.runs})) > 1:
             used = " or ".join(f"{threads} thread{'' if threads == 1 else 's'} with {jobs} at once" for jobs, threads in shares)
             findings.append(f"Seconds are not comparable, because runs had {used}.")
@@ -311,10 +307,9 @@ class RaceResult:
                 "trainable": one.runs[0].trainable,
                 "new": one.runs[0].new,
                 "disk": one.runs[0].disk,
-                "learning_rate": one.learning_rate or None,
+                "learning_rates": list(one.learning_rates),
                 "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
                 "learning_rates_diverged": list(one.diverged),
-                "learning_rates_planned": one.planned,
                 "collapsed": one.collapsed,
             }
             for one in self.ranking.methods
