@@ -23,7 +23,6 @@ from warmstart.data.task import Split, Task
 SelectionName = Literal["cross-validation", "holdout", "none"]
 """how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
 FOLDS = 5
-FEW_LABELS = 300
 HOLDOUT_SHARE = 0.2
 """the share of the labels that choose with ``holdout``"""
 
@@ -106,10 +105,8 @@ class LabelBudget:
 
 
 def default_selection(labels: int | None) -> SelectionName:
-    """How settings are chosen if nobody says: with few labels fixed settings lose less than a choice on so few texts."""
-    if labels is None:
-        return "holdout"
-    return "none" if labels < FEW_LABELS else "cross-validation"
+    """How settings are chosen if nobody says."""
+    return "holdout" if labels is None else "cross-validation"
 
 
 def label_budget(task: Task, labels: int | None, selection: SelectionName, seed: int) -> LabelBudget:

@@ -73,8 +73,8 @@ class SweepConfig(Config):
     learning_rates: Annotated[tuple[LearningRate, ...], Field(min_length=1)] = (2e-4, 5e-4, 1.5e-3)
     """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
     selection: SelectionName | None = None
-    """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings); default:
-    holdout with all labels, none below 300, otherwise cross-validation"""
+    """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings, least time);
+    default: cross-validation with --labels, otherwise holdout"""
     pool: str = "rest"
     """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
     seeds: int = Field(5, gt=0)
