@@ -38,6 +38,7 @@ _HOMES = {
     "calibration_error_change": "calibration",
     "changes_of": "changes",
     "cheapest_within_noise": "differences",
+    "choose_within_draw": "choice",
     "classification_scores": "scores",
     "clopper_pearson_bound": "proportions",
     "cluster_bootstrap": "resampling",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from warmstart.stats.calibration import temperature_interval as temperature_interval
     from warmstart.stats.changes import Change as Change
     from warmstart.stats.changes import changes_of as changes_of
+    from warmstart.stats.choice import choose_within_draw as choose_within_draw
     from warmstart.stats.coding import frequency_code_bits as frequency_code_bits
     from warmstart.stats.comparison import MethodResult as MethodResult
     from warmstart.stats.comparison import PairedComparison as PairedComparison

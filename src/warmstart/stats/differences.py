@@ -143,6 +143,8 @@ def _paired(one: MethodScores, other: MethodScores) -> tuple[np.ndarray, np.ndar
 def picked(methods: Sequence[MethodScores]) -> MethodScores:
     """The scores of a choice, from S methods: seed s scores ``methods[s]``, which was chosen on the other seeds.
 
+    Or on the labelled texts of seed s alone, if every seed draws its own: these are then the scores of S users.
+
     A method that is chosen for its validation scores owes some of them to lucky seeds, and its test scores on the same seeds are
     too high: by 1 to 3 points in simulations. Chosen without seed s, it has no luck on seed s (cross-fitting, Stone 1974).
     """

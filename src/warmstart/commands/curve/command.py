@@ -64,7 +64,8 @@ def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
     methods = dict.fromkeys(method for ranking in rankings.values() for method in ranking.diverged)
     diverged = {method: tuple(n for n, ranking in rankings.items() if method in ranking.diverged) for method in methods}
     ranked = {labels: ranking.methods for labels, ranking in complete.items()}
-    result = CurveResult(task, ranked, incomplete, diverged, config.target, sweep.audit, sweep.finish())
+    drawn = any(ranking.drawn for ranking in complete.values())
+    result = CurveResult(task, ranked, incomplete, diverged, config.target, sweep.audit, sweep.finish(), drawn)
     print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", score_rows(result), score_header(result))
     for sentence in result.findings:
         console.print(sentence, markup=False)

@@ -1,7 +1,9 @@
 """The result of a curve: scores by number of labels, what more labels would give, and where pretraining stops paying.
 
-The pretrained method that is best on validation with the most labels is compared with every method that needs no pretraining, at
-each number of labels. Differences count as significant after correction for all methods and numbers of labels (Holm 1979).
+First, at each number of labels, the best pretrained method is compared with the strongest without pretraining, both chosen on the
+texts that choose: if every seed draws its own labels, in each draw within them. Then the pretrained method that is best with the
+most labels is compared with every method that needs no pretraining, at each number of labels. Differences count as significant
+after correction, of the former for all numbers of labels, of the latter for all methods and numbers of labels (Holm 1979).
 """
 
 from __future__ import annotations
@@ -21,6 +23,15 @@ from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extr
 from warmstart.stats.formatting import percent, percent_interval, points_interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
+from warmstart.sweep.choice import (
+    TRANSFER,
+    WITHOUT_PRETRAINING,
+    TransferGain,
+    as_each_seed_sees,
+    best_of,
+    most_chosen,
+    transfer_gain,
+)
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -49,6 +60,8 @@ class CurveResult:
     audit: Audit
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     """how often the test split was scored"""
+    drawn: bool = False
+    """every seed drew its own labelled texts, which also chose"""
 
     @cached_property
     def largest(self) -> int:
@@ -64,14 +77,23 @@ class CurveResult:
 
     @cached_property
     def pretrained(self) -> Method:
-        """The pretrained method that is best on validation at the largest number of labels."""
-        adapted = [method for method in self.methods if method.family == "adapted"]
-        return max(adapted, key=lambda method: self.at(method, self.largest).validation)
+        """The pretrained method that is best on validation, or in most draws, with the most labels."""
+        transfer = [self.at(method, self.largest) for method in self.methods if method.family in TRANSFER]
+        if not self.drawn:
+            return max(transfer, key=lambda one: one.validation).method
+        return most_chosen([best_of(seen) for seen in as_each_seed_sees(transfer, drawn=True)]).method
 
     @cached_property
     def others(self) -> tuple[Method, ...]:
         """The methods that it is compared with: those without pretraining."""
-        return tuple(method for method in self.methods if method.family != "adapted")
+        return tuple(method for method in self.methods if method.family in WITHOUT_PRETRAINING)
+
+    @cached_property
+    def gains(self) -> dict[int, TransferGain]:
+        """What transfer bought against the strongest rival without pretraining, by number of labels."""
+        compared = {n: [self.at(method, n) for method in self.methods] for n in self.rankings}
+        found = {n: transfer_gain(methods, drawn=self.drawn) for n, methods in compared.items()}
+        return {n: gain for n, gain in found.items() if gain}
 
     @cached_property
     def target(self) -> float:
@@ -115,7 +137,7 @@ class CurveResult:
     @property
     def findings(self) -> list[str]:
         """Where pretraining helps, what more labels would give, and what is missing."""
-        findings = [sentence for other in self.others for sentence in self._comparison(other)]
+        findings = [*self._transfer(), *(sentence for other in self.others for sentence in self._comparison(other))]
         if curve := self.extrapolations.get(self.pretrained):
             findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(), *self._worth()]
         else:
@@ -137,35 +159,54 @@ class CurveResult:
     def _seeds(self) -> int:
         return len(self.at(self.pretrained, self.largest).runs)
 
+    def _transfer(self) -> list[str]:
+        """What transfer bought at each number of labels against the strongest rival, and who chose; nothing for a single pair."""
+        if not (gains := self.gains) or (len(self.others) == 1 and sum(one.family in TRANSFER for one in self.methods) == 1):
+            return []
+        leads = {n: gain.difference for n, gain in gains.items()}
+        corrected = dict(zip(leads, corrected_p_values([*leads.values()]), strict=True))
+        significant = [n for n, p in corrected.items() if p < SIGNIFICANT]
+        rivals = ("the best pretrained method", "the strongest rival without pretraining")
+        findings = self._verdicts(rivals, leads, significant, len(leads))
+        who = "in each draw within its labels" if self.drawn else "on validation"
+        pairs = {n: " against ".join(most_chosen(side).name for side in (one.transfer, one.rivals)) for n, one in gains.items()}
+        groups = {pair: [n for n in pairs if pairs[n] == pair] for pair in dict.fromkeys(pairs.values())}
+        places = "; ".join(f"{pair} with {list_sizes(group, [*gains])} labels" for pair, group in groups.items())
+        return [*findings, f"Both are chosen {who}{', most often ' if self.drawn else ': '}{places}."]
+
     def _comparison(self, other: Method) -> list[str]:
         """Where the pretrained method is better than another, where it is worse, and where that stops."""
-        sizes, first = list(self.rankings), self.pretrained.name
-        significant = {labels: lead.mean for (method, labels), lead in self.significant.items() if method == other}
-        better, worse = ([n for n in sizes if sign * significant.get(n, 0) > 0] for sign in (1, -1))
-        if not any(self.lead(other, labels).claimable for labels in sizes):
-            return [f"One seed cannot show whether {first} and {other.name} differ; use more seeds."]
-        if not significant:
-            limits = self._limits(other, sizes)
-            return [f"No significant difference between {first} and {other.name} at any number of labels. {limits}"]
-        findings = []
-        for verdict, places in (("better", better), ("worse", worse)):
-            if places:
-                lead = self._lead(other, places[0])
-                if len(places) > 1:
-                    lead += f" with {places[0]:,}, {self._lead(other, places[-1])} with {places[-1]:,}"
-                findings.append(f"With {list_sizes(places, sizes)} labels, {first} is {verdict} than {other.name}: {lead}.")
-        if rest := [n for n in sizes if n not in better and n not in worse]:
-            limits = self._limits(other, rest)
-            findings.append(
-                f"No significant difference between {first} and {other.name} with {list_sizes(rest, sizes)} labels. {limits}"
-            )
-        return findings + self._stops_paying(other, [n for n in sizes if better and n > better[-1]])
+        sizes = list(self.rankings)
+        leads = {labels: self.lead(other, labels) for labels in sizes}
+        significant = [labels for method, labels in self.significant if method == other]
+        better = [n for n in significant if leads[n].mean > 0]
+        found = self._verdicts((self.pretrained.name, other.name), leads, significant, len(self.others) * len(sizes))
+        return found + self._stops_paying(other, [n for n in sizes if better and n > max(better)])
 
-    def _limits(self, other: Method, sizes: Sequence[int]) -> str:
-        """What was ruled out at these numbers of labels, and what would have been detected, among all comparisons of the curve."""
-        leads = [self.lead(other, labels) for labels in sizes]
+    def _verdicts(
+        self, names: tuple[str, str], leads: Mapping[int, Difference], significant: Sequence[int], comparisons: int
+    ) -> list[str]:
+        """With how many labels the first is better than the second, where it is worse, and where neither is significant."""
+        (first, other), sizes = names, [*leads]
+        if not any(lead.claimable for lead in leads.values()):
+            return [f"One seed cannot show whether {first} and {other} differ; use more seeds."]
         bounded = metric_range(self.task.metric) == (0, 1)
-        return limits_of(leads, len(self.others) * len(self.rankings), bounded=bounded)
+        rest = [n for n in sizes if n not in significant]
+        limits = limits_of([leads[n] for n in rest], comparisons, bounded=bounded) if rest else ""
+        if not significant:
+            return [f"No significant difference between {first} and {other} at any number of labels. {limits}"]
+        findings = []
+        for verdict, sign in (("better", 1), ("worse", -1)):
+            if found := [n for n in sizes if n in significant and sign * leads[n].mean > 0]:
+                text = _points(leads[found[0]])
+                if len(found) > 1:
+                    text += f" with {found[0]:,}, {_points(leads[found[-1]])} with {found[-1]:,}"
+                findings.append(f"With {list_sizes(found, sizes)} labels, {first} is {verdict} than {other}: {text}.")
+        if rest:
+            findings.append(
+                f"No significant difference between {first} and {other} with {list_sizes(rest, sizes)} labels. {limits}"
+            )
+        return findings
 
     def _stops_paying(self, other: Method, beyond: Sequence[int]) -> list[str]:
         """Where pretraining stops paying: where the lead over training from scratch is small, to the upper end of its interval.
@@ -176,14 +217,10 @@ class CurveResult:
             return []
         small = [n for n in beyond if all(self.lead(other, m).high <= SMALL_LEAD for m in beyond if m >= n)]
         labels = small[0] if small else beyond[0]
-        lead = f"the lead over {other.name} is {self._lead(other, labels)}"
+        lead = f"the lead over {other.name} is {_points(self.lead(other, labels))}"
         if small:
             return [f"Pretraining stops paying at {labels:,} labels: {lead}."]
         return [f"Whether pretraining stops paying at {labels:,} labels is uncertain: {lead}."]
-
-    def _lead(self, other: Method, labels: int) -> str:
-        lead = self.lead(other, labels)
-        return points_interval(lead.mean, lead.low, lead.high)
 
     def _backtest(self) -> list[str]:
         """Whether the smaller numbers of labels predict the largest."""
@@ -234,6 +271,8 @@ class CurveResult:
             "task": self.task.summary(),
             "methods": [self._method_values(method) for method in self.methods],
             "target": self.target,
+            "drawn": self.drawn,
+            "transfer": {str(labels): gain.to_dict() for labels, gain in self.gains.items()},
             "findings": self.findings,
             "test_split": self.ledger.to_dict(),
         }
@@ -248,6 +287,10 @@ class CurveResult:
             "law": vars(curve.law) if curve else None,
             "labels_for_target": [None if math.isinf(n) else n for n in curve.labels(self.target)] if curve else None,
         }
+
+
+def _points(lead: Difference) -> str:
+    return points_interval(lead.mean, lead.low, lead.high)
 
 
 def list_sizes(places: Sequence[int], sizes: Sequence[int]) -> str:

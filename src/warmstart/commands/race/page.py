@@ -32,6 +32,12 @@ RULE = (
     "cheaper method is significantly worse is then made in at most 5%."
 )
 """simulated in tests/test_choice.py"""
+RULE_OF_DRAWS = (
+    "Every seed drew its own labelled texts and stands for a user who has no others. By the out-of-fold scores of these texts it "
+    "chooses the best method, of equals the cheapest, but the majority label if the best is not significantly better (one-sided, "
+    "5% level, corrected for the number of methods). Where there is nothing to learn, at least 95% of draws choose that label."
+)
+"""simulated in tests/test_draws.py"""
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
     "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
@@ -43,15 +49,15 @@ COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
 
 def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    best, task = result.best, result.task
+    best, task, drawn = result.best, result.task, result.ranking.drawn
     recommendation, *findings = result.findings
     report = Report(
         f"Race: {task.name}",
         recommendation,
         (
-            (f"{task.metric}, {best.name}", percent(result.score_of_best.mean)),
-            ("training texts", f"{result.labels:,}"),
-            ("validation texts", f"{len(task.validation):,}"),
+            (f"{task.metric}, {'what each draw chose' if drawn else best.name}", percent(result.score_of_best.mean)),
+            ("labels" if drawn else "training texts", f"{result.labels:,}"),
+            *([] if drawn else [("validation texts", f"{len(task.validation):,}")]),
             ("test texts", f"{len(task.test):,}"),
             ("methods", str(len(result.ranking.methods))),
             ("seeds", str(result.ranking.seeds)),
@@ -168,7 +174,8 @@ def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
-    return Section("Ranking", (*findings, RULE, explanation), (figure, Table(method_header(result), method_rows(result))))
+    rule = RULE_OF_DRAWS if result.ranking.drawn else RULE
+    return Section("Ranking", (*findings, rule, explanation), (figure, Table(method_header(result), method_rows(result))))
 
 
 def _differences_section(result: RaceResult) -> Section:
@@ -177,12 +184,14 @@ def _differences_section(result: RaceResult) -> Section:
         paired = "paired by test text, over test texts only; one seed says nothing about other seeds, so nothing is significant"
     elif result.resampled:
         paired = "paired by split and seed, with a correction for the overlap of the splits (Nadeau and Bengio 2003)"
+    drawn = result.ranking.drawn
+    against = "what each draw chose within its labels" if drawn else f"{result.best.name}, the best on validation"
     text = (
-        f"Every method against {result.best.name}, the best on validation, in points on the test split: {paired}; p-values "
+        f"Every method against {against}, in points on the test split: {paired}; p-values "
         "corrected for the number of methods (Holm 1979)."
         f" Smallest detectable: the true difference that is significant with {percent(POWER, 0)} probability."
     )
-    if result.ranking.seeds > 1:
+    if result.ranking.seeds > 1 and not drawn:
         text += (
             " Being chosen flatters a method's own scores, so each seed compares with the method that is best on the other seeds. "
             "A difference is not exactly that of the scores in the ranking."
@@ -199,7 +208,8 @@ def _differences_section(result: RaceResult) -> Section:
         for row in result.differences
         for gap in [row.difference]
     ]
-    header = ("method", "against the best", "95% interval", "corrected p", "significant", "smallest detectable")
+    first = "against the choice" if drawn else "against the best"
+    header = ("method", first, "95% interval", "corrected p", "significant", "smallest detectable")
     return Section("Significant differences", (text,), (Table(header, rows),))
 
 

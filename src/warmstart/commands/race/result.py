@@ -11,6 +11,10 @@ The recommendation (``RaceResult.recommended``) is made on the validation split;
 This decides; a claim needs more. "Every cheaper method is significantly worse" is said only if each of them is, on validation (5%
 level). The test score of the best method, and the differences to it, are cross-fitted: each seed scores the method that is best on
 the other seeds, so that the luck that made the choice is not in the score.
+
+If every seed draws its own labelled texts (``Ranking.drawn``), each draw is a user who sees these labels alone, and chooses by
+their out-of-fold scores (``choose_within_draw``). The race's figure is the mean test score of what the draws chose, and the
+recommended method the one that most draws chose.
 """
 
 from __future__ import annotations
@@ -44,11 +48,22 @@ from warmstart.stats.formatting import (
     points_interval,
     sentence_case,
     sources_of_chance,
+    time_span,
 )
 from warmstart.stats.intervals import FEW_SEEDS, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
+from warmstart.sweep.choice import (
+    TRANSFER,
+    TransferGain,
+    as_each_seed_sees,
+    doubt_of_best,
+    list_choices,
+    transfer_gain,
+    with_all_seeds,
+)
+from warmstart.sweep.draws import Draws
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -86,19 +101,35 @@ class RaceResult:
     """the test score of a constant prediction"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     """how often the test split was scored"""
+    budget: str = ""
+    """what the labels of each seed are for, as a complete sentence"""
 
     @cached_property
     def best(self) -> RankedMethod:
-        """The trained method that is best on validation."""
-        return max(self._candidates, key=lambda one: one.validation)
+        """The trained method that is best on validation; if every seed drew its own labels, the one that most draws chose."""
+        return self._draws.recommended if self.ranking.drawn else max(self._candidates, key=lambda one: one.validation)
 
     @property
     def _candidates(self) -> list[RankedMethod]:
         return [one for one in self.ranking.methods if one.method.family != "baseline"]
 
+    @cached_property
+    def _draws(self) -> Draws:
+        """What each draw chose within its labels, if every seed drew its own."""
+        counted = self.task.single_label and self.task.metric == "accuracy"
+        most_frequent = float(np.bincount(self.task.train.labels).max() / len(self.task.train)) if counted else 0.0
+        return Draws(self.ranking.methods, most_frequent)
+
+    @property
+    def transfer(self) -> TransferGain | None:
+        """What transfer bought against the strongest rival without pretraining."""
+        return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn)
+
     @property
     def recommended(self) -> RankedMethod:
-        """The method within the noise of the best that needs the fewest seconds per run."""
+        """The method within the noise of the best that needs the fewest seconds per run; with draws, what most of them chose."""
+        if self.ranking.drawn:
+            return self.best
         return self._cheapest(lambda one: one.seconds + one.method.continued_pretraining_seconds)
 
     @property
@@ -133,7 +164,14 @@ class RaceResult:
 
     @cached_property
     def differences(self) -> list[DifferenceToBest]:
-        """Every other method against the best on the test split, paired by seed and text; not flattered by the choice."""
+        """Every other method against the best on the test split, paired by seed and text; not flattered by the choice.
+
+        If every seed drew its own labels, every method that not all draws chose, against what they chose.
+        """
+        if self.ranking.drawn:
+            others = [one for one in self.ranking.methods if any(one.method != other.method for other in self._draws.chosen)]
+            found = [paired_difference(one.test_scores, self._draws.scores) for one in others]
+            return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
         others = [one for one in self.ranking.methods if one is not self.best]
         chosen = [fold.best.method for fold in self._folds]
         found = [self._against_best(one, [self.best if it == one.method else one for it in chosen]) for one in others]
@@ -141,26 +179,30 @@ class RaceResult:
 
     @cached_property
     def _folds(self) -> list[RaceResult]:
-        """For each seed, the race without it; none with one seed."""
-        seeds, ranked = self.best.seeds, self.ranking.methods
-        if len(seeds) < 2:
-            return []
-        folds = [tuple(one.with_seeds({*seeds} - {seed}) if len(one.runs) > 1 else one for one in ranked) for seed in seeds]
-        return [replace(self, ranking=replace(self.ranking, methods=methods)) for methods in folds]
+        """For each seed, the race that chooses for it: without it, or with its draw alone; none with one seed of a shared split."""
+        folds = as_each_seed_sees(self.ranking.methods, drawn=self.ranking.drawn)
+        return [replace(self, ranking=replace(self.ranking, methods=methods, drawn=False)) for methods in folds]
 
     def _full(self, one: RankedMethod) -> MethodScores:
         """The test scores on all seeds of a method of a fold."""
-        return next(other.test_scores for other in self.ranking.methods if other.method == one.method)
+        return with_all_seeds(self.ranking.methods, one).test_scores
 
     @cached_property
     def score_of_best(self) -> Interval:
-        """The test score of the best method, not flattered by having been chosen: each seed scores what the others choose."""
+        """The test score of the best method, not flattered by having been chosen: each seed scores what the others choose.
+
+        If every seed drew its own labels, that of what each draw chose, for which no test text played a part.
+        """
+        if self.ranking.drawn:
+            return self._draws.scores.over_both.within(*metric_range(self.task.metric))
         found = score_of_choice([self._full(fold.best) for fold in self._folds]) if self._folds else self.best.test_scores.over_both
         return found.within(*metric_range(self.task.metric))
 
     @property
     def gap_of_recommended(self) -> Difference:
-        """The test score of the recommended method less that of the best, neither flattered."""
+        """The test score of the recommended method less that of the best, or of what the draws chose; neither flattered."""
+        if self.ranking.drawn:
+            return paired_difference(self.recommended.test_scores, self._draws.scores)
         return self._against_best(self.recommended, [fold.recommended for fold in self._folds])
 
     def _against_best(self, one: RankedMethod, in_folds: Sequence[RankedMethod]) -> Difference:
@@ -172,9 +214,8 @@ class RaceResult:
 
     @cached_property
     def _doubt(self) -> float:
-        """How uncertain the choice of the best method is: the largest p-value of another that could be it, on validation."""
-        others = [one for one in self._candidates if one is not self.best]
-        return max((paired_difference(one.validation_scores, self.best.validation_scores).p for one in others), default=0.0)
+        """How uncertain the choice of the best method is, on validation."""
+        return doubt_of_best(self._candidates)
 
     @property
     def cheaper(self) -> list[DifferenceToBest]:
@@ -187,7 +228,15 @@ class RaceResult:
     @property
     def findings(self) -> list[str]:
         """The recommendation first, then the scores behind it, then what a reader should know about them."""
-        return [*self._recommendation(), *self._better_on_test(), *self._failed_runs(), *self._cautions(), *self.ledger.findings]
+        first = self._choice_of_draws() if self.ranking.drawn else self._recommendation()
+        return [
+            *first,
+            *self._labels_and_choice(),
+            *self._better_on_test(),
+            *self._failed_runs(),
+            *self._cautions(),
+            *self.ledger.findings,
+        ]
 
     def _recommendation(self) -> list[str]:
         best, chosen = self.best, self.recommended
@@ -207,17 +256,44 @@ class RaceResult:
                 f"{sentence_case(chosen.name)} reaches {percent(chosen.test_scores.over_seeds.mean)} in {chosen.seconds:.1f} "
                 f"seconds per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}{without_luck}.",
             ]
-            if chosen.method.family != "adapted":
+            if chosen.method.family not in TRANSFER:
                 gain = paired_difference(best.validation_scores, chosen.validation_scores)
                 bounded = metric_range(self.task.metric) == (0, 1)
                 limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" if gain.claimable else ""
                 findings.append(f"Transfer brought no significant gain on validation{limit}.")
+        findings += self._bought_by_transfer()
         if (count := len(self.task.validation)) < FEW_TEXTS:
             findings.append(f"Only {count} validation texts made this choice, which is few.")
         if (smallest := self.smallest).method.fine_tunes:
             size = file_size(smallest.runs[0].disk)
             findings.append(f"The smallest method within the noise is {smallest.name}: {size} per task beside the backbone.")
         return findings
+
+    def _choice_of_draws(self) -> list[str]:
+        """The recommendation if every seed drew its own labels, which also chose."""
+        draws, interval = self._draws, self.score_of_best
+        findings = [
+            draws.recommendation,
+            f"On the test texts, what each draw chose reaches {percent_interval(interval.mean, interval.low, interval.high)}, over "
+            f"{self.sources} ({list_choices(draws.chosen)}); no test text played a part in the choice.",
+            *self._bought_by_transfer(),
+            *draws.held_back,
+            *draws.cheapest,
+        ]
+        if self.labels < FEW_TEXTS:
+            findings.append(f"Only {self.labels} labels made each choice, which is few.")
+        return findings
+
+    def _labels_and_choice(self) -> list[str]:
+        """What the labels were for, and what choosing cost."""
+        spent = sum(one.search_seconds for one in self.ranking.methods)
+        cost = [f"Choosing settings took {time_span(spent)} in all, beside the runs themselves."] if spent else []
+        return [*([self.budget] if self.budget else []), *cost]
+
+    def _bought_by_transfer(self) -> list[str]:
+        """The chosen method with a pretrained backbone against the strongest without pretraining."""
+        gain = self.transfer
+        return [gain.sentence(bounded=metric_range(self.task.metric) == (0, 1))] if gain else []
 
     def _beside_cheaper(self) -> str:
         """What can be said of the cheaper methods if the best one is recommended."""
@@ -229,8 +305,15 @@ class RaceResult:
         return f"and every cheaper method falls short by more than one standard error, {weak}"
 
     def _better_on_test(self) -> list[str]:
-        """Methods that are better on the test texts than the best on validation."""
+        """Methods that are better on the test texts than the best on validation, or than what the draws chose."""
         findings = []
+        if self.ranking.drawn:
+            ahead = [row for row in self.differences if row.significant and row.difference.mean > 0]
+            return [
+                f"On the test texts, {one.name} in every draw is better than what the draws chose: "
+                f"{points_interval(gap.mean, gap.low, gap.high)}."
+                for one, gap, _ in ahead
+            ]
         for one, gap, _ in [row for row in self.differences if row.significant and row.difference.mean > 0]:
             lead = one.validation - self.best.validation
             on_validation = f"also better: {points(lead)}" if lead > 0 else "not better"
@@ -280,6 +363,10 @@ class RaceResult:
             "labels": self.labels,
             "seeds": self.ranking.seeds,
             "resampled": self.resampled,
+            "drawn": self.ranking.drawn,
+            "budget": self.budget,
+            "chosen": [one.method.id for one in self._draws.chosen] if self.ranking.drawn else None,
+            "transfer": self.transfer.to_dict() if self.transfer else None,
             "best": self.best.name,
             "score_of_best": self.score_of_best.to_dict(),
             "best_id": self.best.method.id,

@@ -1,0 +1,135 @@
+"""Who chooses among the methods of a sweep, on which scores; and what transfer bought by that choice. Needs no torch.
+
+If every seed drew its own labelled texts, each draw stands for a user who sees the scores of that draw alone. Otherwise all seeds
+choose on one validation split, and each seed scores what the others choose, so that being chosen flatters nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from warmstart.stats.comparison import PairedComparison
+from warmstart.stats.differences import Difference, corrected_p_values, difference_to_choice, paired_difference, picked
+from warmstart.sweep.ranking import RankedMethod
+
+TRANSFER = ("adapted", "frozen")
+"""families that start from a pretrained backbone"""
+WITHOUT_PRETRAINING = ("baseline", "scratch")
+"""families that know nothing but the task"""
+
+
+def as_each_seed_sees(methods: Sequence[RankedMethod], *, drawn: bool) -> list[tuple[RankedMethod, ...]]:
+    """For each seed the methods with the trials that choose for it: of its own draw, or of all other seeds; none with one seed."""
+    seeds = max((one.seeds for one in methods), key=len)
+    if not drawn and len(seeds) < 2:
+        return []
+    choosing = [{seed} if drawn else {*seeds} - {seed} for seed in seeds]
+    return [tuple(one.with_seeds(kept) if len(one.runs) > 1 else one for one in methods) for kept in choosing]
+
+
+def with_all_seeds(methods: Sequence[RankedMethod], one: RankedMethod) -> RankedMethod:
+    """The method of ``as_each_seed_sees`` with the trials of all seeds."""
+    return next(other for other in methods if other.method == one.method)
+
+
+def list_choices(chosen: Sequence[RankedMethod]) -> str:
+    """``"lp-ft in 3 of 5 draws, TF-IDF in 2"``; the name alone if all draws choose the same."""
+    counts = Counter(one.method for one in chosen).most_common()
+    if len(counts) == 1:
+        return chosen[0].name
+    first, *rest = [f"{method.name} in {count}" for method, count in counts]
+    return ", ".join([f"{first} of {len(chosen)} draws", *rest])
+
+
+def most_chosen(chosen: Sequence[RankedMethod]) -> RankedMethod:
+    """The one that most draws choose; of equals, the one that takes the fewest seconds."""
+    counts = Counter(one.method for one in chosen)
+    return min(chosen, key=lambda one: (-counts[one.method], one.seconds))
+
+
+@dataclass(frozen=True)
+class TransferGain:
+    """The test scores of the chosen method with a pretrained backbone less those of the strongest without pretraining."""
+
+    transfer: tuple[RankedMethod, ...]
+    """what each draw chose; a single one if all seeds chose together"""
+    rivals: tuple[RankedMethod, ...]
+    """the strongest without pretraining, likewise"""
+    difference: Difference
+    seeds: int
+    drawn: bool
+    """whether each draw chose for itself"""
+
+    @property
+    def p(self) -> float:
+        """The p-value of the difference; 1 if one seed can claim nothing."""
+        return corrected_p_values([self.difference])[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, fit for JSON."""
+        gap, sides = self.difference, {"transfer": self.transfer, "rivals": self.rivals}
+        return {name: [one.method.id for one in side] for name, side in sides.items()} | {
+            "difference": gap.mean,
+            "low": gap.low,
+            "high": gap.high,
+            "p": self.p,
+        }
+
+    def sentence(self, *, bounded: bool) -> str:
+        """Which is better, by how much, and who chose them: complete sentences. ``bounded`` scores lie between 0 and 1.
+
+        -> ``"Lp-ft is better than naive Bayes (the strongest rival without pretraining) by 3.1 points (…). Both are chosen …"``
+        """
+        names = most_chosen(self.transfer).name, f"{most_chosen(self.rivals).name} (the strongest rival without pretraining)"
+        gap = self.difference
+        gap = replace(gap, low=max(-1.0, gap.low), high=min(1.0, gap.high)) if bounded else gap
+        compared = PairedComparison(names, gap, self.seeds, over_texts=True, p=self.p, bounded=bounded).sentence
+        return f"{compared} {self._who_chose}"
+
+    @property
+    def _who_chose(self) -> str:
+        if not self.drawn:
+            return "Both are chosen on validation."
+        chosen = " against ".join(list_choices(side) for side in (self.transfer, self.rivals))
+        return f"Both are chosen in each draw within its labels: {chosen}."
+
+
+def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool) -> TransferGain | None:
+    """What transfer bought; both sides are chosen on the texts that choose, never by test score. None if one side has no method.
+
+    Simulation: tests/test_draws.py: ``test_few_sweeps_of_equal_methods_claim_that_transfer_helps``.
+    """
+    sides = [_of(methods, names) for names in (TRANSFER, WITHOUT_PRETRAINING)]
+    if not all(sides):
+        return None
+    seeds, seen = max(len(one.seeds) for one in methods), as_each_seed_sees(methods, drawn=drawn)
+    chosen = [[with_all_seeds(methods, best_of(_of(view, names))) for view in seen] for names in (TRANSFER, WITHOUT_PRETRAINING)]
+    if drawn:
+        one, other = (picked([method.test_scores for method in side]) for side in chosen)
+        return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), seeds, drawn=True)
+    best = [best_of(side) for side in sides]
+    one, other = (method.test_scores for method in best)
+    gap = paired_difference(one, other)
+    if seen:
+        pairs = [(a.test_scores, b.test_scores) for a, b in zip(*chosen, strict=True)]
+        gap = difference_to_choice(one, other, pairs, max(map(doubt_of_best, sides)))
+    return TransferGain((best[0],), (best[1],), gap, seeds, drawn=False)
+
+
+def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[RankedMethod]:
+    return [one for one in methods if one.method.family in families]
+
+
+def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
+    """The best on the texts that choose; of equals, the one that takes the fewest seconds."""
+    return min(methods, key=lambda one: (-one.validation, one.seconds))
+
+
+def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
+    """How uncertain it is which method is best: the largest p-value, on validation, of another that could be it."""
+    best = best_of(methods)
+    others = [one for one in methods if one is not best]
+    return max((paired_difference(one.validation_scores, best.validation_scores).p for one in others), default=0.0)

@@ -1,0 +1,98 @@
+"""What each draw of labelled texts chooses among the methods of a sweep, as a user with these labels would. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from warmstart.stats.choice import choose_within_draw
+from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
+from warmstart.stats.formatting import percent
+from warmstart.sweep.choice import as_each_seed_sees, list_choices, most_chosen, with_all_seeds
+from warmstart.sweep.ranking import RankedMethod
+
+MAJORITY_LABEL = "majority"
+"""the baseline that learns nothing from the texts"""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The methods of a sweep whose every seed drew its own labelled texts, and what each draw chooses within them."""
+
+    methods: tuple[RankedMethod, ...]
+    most_frequent: float
+    """the share of the most frequent class, which a stratified draw repeats: the least that a constant prediction scores"""
+
+    @cached_property
+    def chosen(self) -> list[RankedMethod]:
+        """The best out-of-fold score of each draw; the majority label if it is not significantly better than that."""
+        return [self._chosen(seen, tested=True) for seen in self._seen]
+
+    @cached_property
+    def untested(self) -> list[RankedMethod]:
+        """The best out-of-fold score of each draw, whether or not it is better than the majority label."""
+        return [self._chosen(seen, tested=False) for seen in self._seen]
+
+    @cached_property
+    def scores(self) -> MethodScores:
+        """The test scores of what each draw chose."""
+        return picked([one.test_scores for one in self.chosen])
+
+    @property
+    def recommended(self) -> RankedMethod:
+        """What most draws choose."""
+        return most_chosen(self.chosen)
+
+    @cached_property
+    def _seen(self) -> list[tuple[RankedMethod, ...]]:
+        return as_each_seed_sees(self.methods, drawn=True)
+
+    def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
+        constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
+        scores, costs = [one.validation_scores for one in seen], [one.seconds for one in seen]
+        return with_all_seeds(self.methods, seen[choose_within_draw(scores, costs, constant, self.most_frequent)])
+
+    @property
+    def recommendation(self) -> str:
+        """The method to use, as a complete sentence."""
+        best, draws = self.recommended, len(self.chosen)
+        most = f"{sum(one.method == best.method for one in self.chosen)} of {draws} draws"
+        if best.name != MAJORITY_LABEL:
+            return f"Use {best.name}, chosen in {most}, each by its own out-of-fold scores."
+        return (
+            f"Label more texts first: in {most}, no method is significantly better than the majority label by out-of-fold scores "
+            "(5% level)."
+        )
+
+    @property
+    def held_back(self) -> list[str]:
+        """What the draws would reach that chose the majority label for want of a significantly better method."""
+        count = sum(one.method != other.method for one, other in zip(self.chosen, self.untested, strict=True))
+        if not count:
+            return []
+        score = picked([one.test_scores for one in self.untested]).over_seeds.mean
+        return [
+            f"In {count} of {len(self.chosen)} draws the best out-of-fold score is not significantly better than that of the "
+            f"majority label, which is chosen instead; if each draw chose its best score, they would reach {percent(score)} "
+            f"({list_choices(self.untested)})."
+        ]
+
+    @property
+    def cheapest(self) -> list[str]:
+        """The method that is in most draws the cheapest within the noise of the best score, if it is not the recommended one."""
+        found = []
+        for seen, best in zip(self._seen, self.untested, strict=True):
+            rows = [one for one in seen if one.name != MAJORITY_LABEL or one.method == best.method]
+            scores = [one.validation_scores for one in rows]
+            of_best = next(score for score, one in zip(scores, rows, strict=True) if one.method == best.method)
+            near = cheapest_within_noise(scores, of_best, [one.seconds for one in rows])
+            found.append(next(one for one in rows if one.validation_scores is near))
+        one = most_chosen(found)
+        count = sum(other.method == one.method for other in found)
+        if one.method == self.recommended.method or 2 * count <= len(found):
+            return []
+        return [
+            f"The cheapest method within one standard error of the best out-of-fold score is {one.name} in {count} of {len(found)} "
+            "draws."
+        ]
