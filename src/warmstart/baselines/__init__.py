@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warmstart.baselines.baseline import Baseline, inputs_themselves
+from warmstart.baselines.frozen_vectors import NEIGHBOUR_COUNTS, VECTOR_STRENGTHS, nearest_texts, standardised
 from warmstart.baselines.linear import (
     MARGINS,
     PENALTIES,
@@ -12,20 +13,55 @@ from warmstart.baselines.linear import (
     support_vector_machine,
 )
 from warmstart.baselines.majority import MAJORITY
+from warmstart.baselines.naive_bayes import SMOOTHING, multinomial_naive_bayes, naive_bayes_em
+from warmstart.baselines.naive_bayes_svm import NBSVM_MARGINS, nbsvm
+from warmstart.baselines.semi_supervised import POOL_LIMIT, label_spreading, self_training
 from warmstart.baselines.word_overlap import rows_themselves, tfidf_overlap
 from warmstart.baselines.word_tags import most_frequent_tags
-from warmstart.baselines.words import tfidf
+from warmstart.baselines.words import latent_semantic_analysis, present_word_pairs, present_words, tfidf, tfidf_words
 from warmstart.data.task import Task
 from warmstart.registry import Registry
+
+_LABELS = ("classification", "multilabel")
 
 BASELINES: Registry[Baseline] = Registry(
     "baseline",
     {
         "majority": MAJORITY,
-        "TF-IDF + logistic regression": Baseline(
-            tfidf, logistic_regression, ("classification", "multilabel"), "C", STRENGTHS, STRENGTHS[:3]
-        ),
+        "TF-IDF + logistic regression": Baseline(tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3]),
         "TF-IDF + linear SVM": Baseline(tfidf, support_vector_machine, ("classification",), "C", MARGINS, race_only=True),
+        "naive Bayes": Baseline(present_words, multinomial_naive_bayes, _LABELS, "alpha", SMOOTHING, race_only=True),
+        "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),
+        "naive Bayes + EM": Baseline(
+            present_words, naive_bayes_em, _LABELS, note="learns from its own guesses", race_only=True, reads_pool=True
+        ),
+        "LSA + logistic regression": Baseline(
+            latent_semantic_analysis, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], race_only=True, reads_pool=True
+        ),
+        "self-training": Baseline(
+            tfidf_words,
+            self_training,
+            _LABELS,
+            note="takes its confident guesses for labels",
+            race_only=True,
+            reads_pool=True,
+            pool_limit=POOL_LIMIT,
+        ),
+        "label spreading": Baseline(
+            latent_semantic_analysis,
+            label_spreading,
+            _LABELS,
+            note="labels spread to the nearest neighbours",
+            race_only=True,
+            reads_pool=True,
+            pool_limit=POOL_LIMIT,
+        ),
+        "frozen vectors + logistic regression": Baseline(
+            standardised, logistic_regression, _LABELS, "C", VECTOR_STRENGTHS, race_only=True, needs_vectors=True
+        ),
+        "frozen vectors + nearest neighbours": Baseline(
+            standardised, nearest_texts, _LABELS, "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
+        ),
         "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES),
         "TF-IDF overlap": Baseline(
             tfidf_overlap, rows_themselves, ("multiple-choice",), note="most words in common; no label is used"

@@ -99,6 +99,8 @@ class Baseline:
     """a race runs it, but an adaptation leaves it out"""
     reads_pool: bool = False
     """it reads texts without labels"""
+    pool_limit: int | None = None
+    """how many of them at most; a larger pool is sampled"""
     needs_vectors: bool = False
     """it reads vectors of a frozen backbone"""
 

@@ -16,6 +16,7 @@ import numpy as np
 from warmstart.baselines.baseline import NO_WORDS, Baseline, NoWordsError, Predict, Readable, Reading, Sample, Vectors
 from warmstart.baselines.majority import MAJORITY
 from warmstart.data.budget import LabelBudget
+from warmstart.seeding import rng
 from warmstart.tasks import task_type_of
 
 NOTHING_TO_CHOOSE = (0.0,)
@@ -43,7 +44,7 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
     ``pool`` holds texts without labels, which only baselines with ``reads_pool`` read; ``vectors`` gives (N, D) vectors of inputs,
     for those with ``needs_vectors``. Raises ``DataError`` if there are too few labels for two folds.
     """
-    task, kept = budget.whole, tuple(pool) if baseline.reads_pool else ()
+    task, kept = budget.whole, _sampled(pool, baseline.pool_limit, budget.seed) if baseline.reads_pool else ()
     readable = Readable(task, budget.task.train.texts, kept, vectors if baseline.needs_vectors else None, budget.seed)
     try:
         reading = baseline.read(readable)
@@ -61,7 +62,11 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
     best = max(candidates, key=lambda setting: tried.get(setting, 0.0))
     predict = learner.fit(np.arange(len(budget.train)), best) if budget.cross_validated else found[best][1]
     test = predict(reading.rows(task.test.texts))
-    return BaselineRun(test, found[best][0], best if tried else None, tried, _note(baseline, budget, best if tried else None, kept))
+    chosen = best if tried else None
+    note = _note(baseline, budget, chosen)
+    if baseline.reads_pool:
+        note += f"; read {len(kept):,} {'' if len(kept) == len(pool) else f'of {len(pool):,} '}texts without labels"
+    return BaselineRun(test, found[best][0], chosen, tried, note)
 
 
 class _Learner:
@@ -88,9 +93,16 @@ class _Learner:
         return self.budget.joined(parts), predict
 
 
-def _note(baseline: Baseline, budget: LabelBudget, setting: float | None, pool: Sequence[str]) -> str:
-    """What the baseline does or chose, and how many texts without labels it read."""
+def _sampled(pool: Sequence[str], limit: int | None, seed: int) -> tuple[str, ...]:
+    """At most ``limit`` texts of the pool, in its order."""
+    if limit is None or len(pool) <= limit:
+        return tuple(pool)
+    return tuple(pool[i] for i in np.sort(rng(seed, "pool").permutation(len(pool))[:limit]))
+
+
+def _note(baseline: Baseline, budget: LabelBudget, setting: float | None) -> str:
+    """What the baseline does or chose."""
+    if setting is None:
+        return baseline.note or task_type_of(budget.whole).constant_rule
     by = f"by {len(budget.folds)}-fold cross-validation" if budget.cross_validated else "on validation"
-    what = baseline.note or task_type_of(budget.whole).constant_rule
-    done = [what if setting is None else f"{baseline.setting} = {setting:g}, chosen {by}"]
-    return "; ".join(done + [f"read {len(pool):,} texts without labels"] * baseline.reads_pool)
+    return f"{baseline.setting} = {setting:g}, chosen {by}"

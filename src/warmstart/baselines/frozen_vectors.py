@@ -1,0 +1,44 @@
+"""Classifiers on vectors of a frozen backbone, from scikit-learn: what its features give without any fine-tuning.
+
+Each dimension is standardised: otherwise the few dimensions that are large in most Transformers would hide all others.
+
+Letters: N texts, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warmstart.baselines.baseline import Predict, Readable, Reading
+from warmstart.baselines.one_label import ClassSample, for_labels
+
+VECTOR_STRENGTHS = (0.01, 0.001, 0.1, 1.0)
+"""values of C of a logistic regression"""
+NEIGHBOUR_COUNTS = (10.0, 1.0, 3.0, 30.0)
+
+
+def standardised(readable: Readable) -> Reading:
+    """Rows are (N, D) vectors, of which each dimension has mean 0 and variance 1 over the texts that learn."""
+    from sklearn.preprocessing import StandardScaler
+
+    vectors = readable.vectors
+    assert vectors is not None, "a baseline that needs vectors is run with a function that gives them"
+    readable.words_of()
+    scaler = StandardScaler().fit(vectors(readable.inputs))
+
+    def rows(inputs: Sequence[Any]) -> np.ndarray:
+        return np.asarray(scaler.transform(vectors(inputs)))
+
+    return Reading(rows)
+
+
+@for_labels
+def nearest_texts(sample: ClassSample, count: float) -> Predict:
+    """The classes of the ``count`` texts with the largest cosine, the nearer ones counting more."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    model = KNeighborsClassifier(min(int(count), len(sample.labels)), metric="cosine", weights="distance")
+    return model.fit(sample.rows, sample.labels).predict_proba

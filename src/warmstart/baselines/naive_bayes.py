@@ -1,0 +1,57 @@
+"""Multinomial naive Bayes, and the same with texts without labels by expectation maximisation.
+
+    EM:  fit to the labelled texts; then 15 times: guess the classes of the pool, fit to the labels and, at a tenth of the weight,
+         to the guesses
+
+Nigam, McCallum, Thrun and Mitchell 2000, "Text classification from labeled and unlabeled documents using EM" (Machine Learning 39).
+
+Letters: N texts, M texts of the pool, V words, K classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from warmstart.baselines.baseline import Predict
+from warmstart.baselines.one_label import ClassSample, for_labels
+
+SMOOTHING = (1.0, 0.3, 0.1, 0.03)
+"""values of alpha, which is added to the count of each word in each class"""
+EM_SMOOTHING = 0.1
+EM_STEPS = 15
+POOL_WEIGHT = 0.1
+"""of a text without label; a labelled one has 1"""
+
+
+@for_labels
+def multinomial_naive_bayes(sample: ClassSample, smoothing: float) -> Predict:
+    """Multinomial naive Bayes, from scikit-learn."""
+    from sklearn.naive_bayes import MultinomialNB
+
+    return MultinomialNB(alpha=smoothing).fit(sample.rows, sample.labels).predict_proba
+
+
+@for_labels
+def naive_bayes_em(sample: ClassSample, setting: float) -> Predict:
+    """Naive Bayes that also learns from its own guesses for the pool."""
+    known = np.eye(sample.labels.max() + 1)[sample.labels]
+    texts, words = known.sum(axis=0), sample.rows.T @ known
+    predict = _naive_bayes(texts, words)
+    for _ in range(EM_STEPS if sample.pool is not None else 0):
+        guessed = POOL_WEIGHT * predict(sample.pool)
+        predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed)
+    return predict
+
+
+def _naive_bayes(texts: np.ndarray, words: np.ndarray) -> Predict:
+    """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
+    smooth = words + EM_SMOOTHING
+    weights, bias = np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum())
+
+    def probabilities(rows: Any) -> np.ndarray:
+        return np.asarray(softmax(rows @ weights + bias, axis=1))
+
+    return probabilities

@@ -1,0 +1,102 @@
+"""The pool of a task: its text without labels, for what learns from such text too.
+
+    rest (default)   the sources that the manifest calls ``unlabelled``, and the training texts whose labels are not in the budget
+    none             no text
+    FILE             the texts of a file instead: one per line, or a table with a column ``text``
+
+Test and validation texts are never in it, nor texts that are equal to one or nearly the same: a model that read them would have
+seen what it is scored on. Texts of the budget are not repeated in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from warmstart.data.budget import LabelBudget
+from warmstart.data.near_duplicates import near_duplicates
+from warmstart.data.source import Source
+from warmstart.data.task import Task, plain_text
+from warmstart.data.text_key import text_key, text_words
+from warmstart.data.token_store import documents_of
+from warmstart.errors import DataError
+
+REST = "rest"
+NO_POOL = "none"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Texts without labels that one run may read."""
+
+    texts: tuple[str, ...]
+    """plain strings, each once"""
+    left_out: int = 0
+    """texts that are not in it because they are equal to a test or validation text, or nearly the same"""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def sentence(self) -> str:
+        """How many texts there are, and how many were left out, as a complete sentence."""
+        out = (
+            f" {self.left_out:,} more {'is' if self.left_out == 1 else 'are'} left out: the same as a test or validation text, or "
+            "nearly the same."
+        )
+        return f"The pool has {len(self):,} texts without labels.{out if self.left_out else ''}"
+
+    def without(self, budget: LabelBudget) -> Pool:
+        """The pool without the texts of a budget, or copies of them."""
+        labelled = {text_key(plain_text(text)) for split in (budget.task.train, budget.task.validation) for text in split.texts}
+        kept = tuple(text for text, key in zip(self.texts, self._keys, strict=True) if key not in labelled)
+        return Pool(kept, self.left_out)
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        """What the texts have in common with those that count as the same, for every budget the same."""
+        return [*map(text_key, self.texts)]
+
+
+def task_pool(task: Task, source: str = REST) -> Pool:
+    """All texts that may be in the pool of a task; ``without`` then takes out those of a budget. Once per task: it compares texts.
+
+    ``source`` is ``rest``, ``none`` or a file. Raises ``DataError`` if the file holds a test text, or if it or the manifest's
+    ``unlabelled`` text has no text that is not left out.
+    """
+    if source == NO_POOL:
+        return Pool(())
+    scored = [plain_text(text) for split in task.held_out().values() for text in split.texts]
+    if source == REST:
+        given, where = [*documents_of(task.unlabelled)], f"the 'unlabelled' text of '{task.name}'"
+    else:
+        given, where = [*documents_of((Source(path=source, document="line"),))], source
+        _refuse_test_texts(task, given, source)
+    allowed, left_out = _unlike(given, scored)
+    if not allowed and (source != REST or task.unlabelled):
+        raise DataError(f"{where} must have texts that are not in test or validation, but has none; give more text")
+    if source == REST:
+        training, more = _unlike([*map(plain_text, task.train.texts)], scored)
+        allowed, left_out = [*dict.fromkeys([*allowed, *training])], left_out + more
+    return Pool(tuple(allowed), left_out)
+
+
+def _unlike(texts: list[str], scored: list[str]) -> tuple[list[str], int]:
+    """The different texts that are not blank and not like a scored one, and how many texts are like one."""
+    different = [text for text in dict.fromkeys(texts) if text.strip()]
+    keys = {*map(text_key, scored)}
+    like = near_duplicates([*map(text_words, different)], [*map(text_words, scored)]) >= 0
+    like |= np.array([text_key(text) in keys for text in different], dtype=bool)
+    return [text for text, out in zip(different, like, strict=True) if not out], int(like.sum())
+
+
+def _refuse_test_texts(task: Task, texts: list[str], file: str) -> None:
+    """Raise ``DataError`` if a text is exactly one of the test texts."""
+    test = {plain_text(text).strip() for text in task.test.texts}
+    if found := [text for text in dict.fromkeys(texts) if text.strip() in test]:
+        raise DataError(
+            f"a pool must hold no test text, but {len(found)} of the texts in {file} are in the test split of '{task.name}', such "
+            f"as {found[0][:80]!r}; remove them, or name another file"
+        )

@@ -1,0 +1,113 @@
+"""The baselines that are ours, beside references; sampling of a large pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, vstack
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.svm import LinearSVC
+
+from helpers.tasks import write_task
+from warmstart.baselines import BASELINES, baselines_for, naive_bayes_svm
+from warmstart.baselines.baseline import Sample
+from warmstart.baselines.choice import run_baseline
+from warmstart.baselines.naive_bayes import EM_SMOOTHING, EM_STEPS, POOL_WEIGHT, naive_bayes_em
+from warmstart.data.budget import label_budget
+from warmstart.data.pool import task_pool
+from warmstart.data.task import Split, Task, plain_text
+from warmstart.seeding import rng
+from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.load import load_task
+
+
+def sample_of(texts: int, pool: int, classes: int) -> Sample:
+    """Texts of 30 words, of which each class uses some more often."""
+    chance = rng(0, "ladder", texts, pool, classes)
+    labels = np.arange(texts + pool) % classes
+    rates = 0.1 + 0.5 * (np.arange(30) % classes == labels[:, None])
+    rows = csr_array((chance.random((texts + pool, 30)) < rates).astype(np.int64))
+    split = Split(("x",) * texts, labels[:texts])
+    task = Task("t", tuple("abcd")[:classes], split, split, split)
+    return Sample(rows[:texts], labels[:texts], rows[texts:] if pool else None, task, 0)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("pool", [0, 50])
+def test_em_is_naive_bayes_fitted_again_and_again(pool: int, classes: int) -> None:
+    """scikit-learn's naive Bayes with weighted copies of every pool text, one for each class, gives the same probabilities."""
+    sample = sample_of(12, pool, classes)
+    model = MultinomialNB(alpha=EM_SMOOTHING).fit(sample.rows, sample.labels)
+    for _ in range(EM_STEPS if pool else 0):
+        rows: Any = vstack([sample.rows] + [sample.pool] * classes)
+        labels = np.concatenate([sample.labels, np.repeat(np.arange(classes), pool)])
+        weights = np.concatenate([np.ones(12), POOL_WEIGHT * model.predict_proba(sample.pool).T.ravel()])
+        model = MultinomialNB(alpha=EM_SMOOTHING).fit(rows, labels, sample_weight=weights)
+    new = sample_of(40, 0, classes).rows
+    assert naive_bayes_em(sample, 0.0)(new) == pytest.approx(model.predict_proba(new))
+
+
+def test_the_pool_teaches_words_that_no_label_has() -> None:
+    """'sun' stands beside 'good', and 'rain' beside 'bad', in texts without labels only."""
+    train = Split(tuple(f"{feeling} film {i}" for i in range(4) for feeling in ("good", "bad")), np.array([1, 0] * 4))
+    test = Split(("sun", "rain") * 5, np.array([1, 0] * 5))
+    budget = label_budget(Task("t", ("bad", "good"), train, train, test), None, "cross-validation", 0)
+    pool = tuple(f"{feeling} {weather} {i % 7}" for i in range(70) for feeling, weather in (("good", "sun"), ("bad", "rain")))
+    for texts, right in ((pool, 1.0), ((), 0.5)):
+        predictions = run_baseline(BASELINES["naive Bayes + EM"], budget, texts).test
+        assert (predictions.argmax(axis=1) == test.labels).mean() == right
+
+
+def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with naive Bayes alone, words count by their log-count ratio."""
+    sample, new = sample_of(60, 0, 2), sample_of(40, 0, 2).rows
+    of_class, others = (1 + np.asarray(sample.rows[sample.labels == one].sum(axis=0)) for one in (1, 0))
+    ratios = np.log(of_class / of_class.sum()) - np.log(others / others.sum())
+    svm = LinearSVC(C=1.0, random_state=0).fit(sample.rows * ratios[None], sample.labels)
+    monkeypatch.setattr(naive_bayes_svm, "INTERPOLATION", 1.0)
+    found = naive_bayes_svm.nbsvm(sample, 1.0)(new)
+    assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * svm.decision_function(new * ratios[None]))
+    monkeypatch.setattr(naive_bayes_svm, "INTERPOLATION", 0.0)
+    found = naive_bayes_svm.nbsvm(sample, 1.0)(new)
+    expected = np.abs(svm.coef_).mean() * (new @ ratios) + svm.intercept_[0]
+    assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * expected)
+
+
+def test_a_large_pool_is_sampled_by_the_seed() -> None:
+    train = Split(tuple(f"film {i}" for i in range(8)), np.array([1, 0] * 4))
+    budget = label_budget(Task("t", ("bad", "good"), train, train, train), None, "cross-validation", 0)
+    limited = replace(BASELINES["label spreading"], pool_limit=1_000)
+    note = run_baseline(limited, budget, [f"good {i}" for i in range(1_500)]).note
+    assert note == "labels spread to the nearest neighbours; read 1,000 of 1,500 texts without labels"
+
+
+@pytest.mark.parametrize("name", TASK_TYPES)
+def test_few_labels_and_a_pool_serve_every_task_type(name: str, tmp_path: Path) -> None:
+    """Out-of-fold and test predictions are scored like those of a model; labels that no text of a fold has are no error."""
+    task = load_task(write_task(tmp_path / name, name))
+    budget, pool = label_budget(task, 16, "cross-validation", 0), task_pool(task)
+
+    def vectors(inputs: Sequence[Any]) -> np.ndarray:
+        return np.array([[len(plain_text(text)), plain_text(text).count("a")] for text in inputs], dtype=float)
+
+    served = baselines_for(task, pool=True, vectors=True)
+    assert len(served) >= {"classification": 10, "multilabel": 8, "span": 1}.get(name, 2)
+    for baseline in served.values():
+        run = run_baseline(baseline, budget, pool.without(budget).texts, vectors)
+        for split, predictions in ((task.test, run.test), (budget.choosing, run.choosing)):
+            assert len(predictions) == len(split)
+            assert TASK_TYPES[name].scores(split, predictions, task).score(task.metric) >= -1
+
+
+def test_what_reads_a_pool_or_vectors_needs_them() -> None:
+    split = Split(("a", "b"), np.array([0, 1]))
+    task = Task("t", ("a", "b"), split, split, split)
+    plain, full = baselines_for(task), baselines_for(task, pool=True, vectors=True)
+    assert not any(one.reads_pool or one.needs_vectors for one in plain.values())
+    assert {name for name, one in full.items() if one.reads_pool or one.needs_vectors} == {*full} - {*plain}
+    assert len(full) - len(plain) >= 6

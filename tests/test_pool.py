@@ -1,0 +1,98 @@
+"""The pool: text without labels, never a test or validation text, nor one of the budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.data.budget import label_budget
+from warmstart.data.pool import Pool, task_pool
+from warmstart.data.source import Source
+from warmstart.data.task import Split, Task
+from warmstart.data.text_key import text_key
+from warmstart.errors import DataError
+
+LONG = "the quick brown fox jumps over the lazy dog near the river bank"
+
+
+def split(*texts: str) -> Split:
+    return Split(texts, np.arange(len(texts)) % 2)
+
+
+def task_of(*train: str) -> Task:
+    return Task("t", ("a", "b"), split(*train), split("to choose", "B?"), split("Exactly this", LONG))
+
+
+def keys(texts: tuple[str, ...]) -> set[str]:
+    return {*map(text_key, texts)}
+
+
+TEXTS = st.lists(st.sampled_from(["red", "Red!", "blue cat", "BLUE  cat", "", "a b c", "dog", "d", "e", "f", "g"]), min_size=2)
+
+
+@settings(deadline=None, max_examples=150)
+@given(train=TEXTS, validation=TEXTS, test=TEXTS, seed=st.integers(0, 5), labels=st.none() | st.just(4))
+def test_the_pool_has_no_text_that_is_scored_or_labelled(
+    train: list[str], validation: list[str], test: list[str], seed: int, labels: int | None
+) -> None:
+    task = Task("t", ("a", "b"), split("x", "y", *train, "z"), split(*validation), split(*test))
+    budget = label_budget(task, labels, "holdout", seed)
+    pool = task_pool(task).without(budget)
+    for part in (task.test, task.validation, budget.task.train):
+        assert not keys(pool.texts) & keys(part.texts)
+    assert len({*pool.texts}) == len(pool)
+    expected = {
+        text
+        for text in task.train.texts
+        if text.strip() and text_key(text) not in keys((*test, *validation, *budget.task.train.texts))
+    }
+    assert {*pool.texts} == expected, "and nothing else is left out"
+
+
+def test_texts_nearly_the_same_as_a_scored_one_are_left_out_and_counted() -> None:
+    pool = task_pool(task_of("new", "exactly  THIS!", LONG.replace("lazy", "sleepy"), "to choose", "newer"))
+    assert pool.texts == ("new", "newer")
+    assert pool.left_out == 3
+    assert pool.sentence == (
+        "The pool has 2 texts without labels. 3 more are left out: the same as a test or validation text, or nearly the same."
+    )
+    assert Pool(("one",)).sentence == "The pool has 1 texts without labels."
+
+
+def test_unlabelled_sources_come_first(tmp_path: Path) -> None:
+    file = tmp_path / "more.txt"
+    file.write_text("more\n\nExactly this\n\nnew\n")
+    task = replace(task_of("new", "old"), unlabelled=(Source(path=str(file)),))
+    assert task_pool(task).texts == ("more", "new", "old")
+    assert len(task_pool(task, "none")) == 0
+
+
+def test_pairs_are_read_as_one_string() -> None:
+    pairs = Split((("one", "two"), ("three", "four")), np.array([0, 1]))
+    assert task_pool(replace(task_of("x"), train=pairs)).texts == ("one two", "three four")
+
+
+def test_a_file_takes_the_place_of_the_rest(tmp_path: Path) -> None:
+    file = tmp_path / "pool.txt"
+    file.write_text("first\nsecond\nto choose\n")
+    pool = task_pool(task_of("new"), str(file))
+    assert pool.texts == ("first", "second")
+    assert pool.left_out == 1
+
+
+def test_a_file_with_test_texts_and_an_empty_one_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "pool.txt"
+    file.write_text("first\nExactly this\n")
+    with pytest.raises(DataError, match=r"1 of the texts in .*pool.txt are in the test split of 't', such as 'Exactly this'"):
+        task_pool(task_of("new"), str(file))
+    file.write_text("to choose\n\n")
+    with pytest.raises(DataError, match=r"pool.txt must have texts that are not in test or validation, but has none"):
+        task_pool(task_of("new"), str(file))
+    with pytest.raises(DataError, match="the 'unlabelled' text of 't' must have texts"):
+        task_pool(replace(task_of("new"), unlabelled=(Source(path=str(file)),)))
+    assert len(task_pool(task_of("to choose"))) == 0
