@@ -14,7 +14,7 @@ from scipy import optimize, special, stats
 from warmstart.errors import ConfigError
 from warmstart.finetuning.answering import split_calibration_questions
 from warmstart.seeding import rng
-from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage
+from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
 from warmstart.stats.proportions import clopper_pearson_bound
 from warmstart.tasks.answers import AnsweredQuestions, AnswerTask
 
@@ -170,3 +170,11 @@ def test_the_curve_ends_at_the_plain_error(rows: list[tuple[int, bool]]) -> None
     assert coverage[-1] == pytest.approx(1)
     assert risk[-1] == pytest.approx((~right).mean())
     assert (np.diff(coverage) > 0).all()
+
+
+@pytest.mark.parametrize("examples", [1, 20, 59, 300])
+def test_no_smaller_error_rate_can_be_guaranteed(examples: int) -> None:
+    """Below it no threshold is found although every prediction is right; at it one is."""
+    confidence, right, least = np.full(examples, 0.9), np.ones(examples, dtype=bool), smallest_guarantee(examples)
+    assert np.isinf(find_threshold(confidence, right, least - 1e-6).threshold)
+    assert find_threshold(confidence, right, least + 1e-6).threshold == 0.9

@@ -270,7 +270,7 @@ def test_a_bundle_keeps_its_calibration(adapted: Path) -> None:
     assert bundle.calibration
     assert len(bundle.calibration.held_out) == 10
     assert len(result.task.validation) == 10
-    expected = apply_temperature(result.best.test_predictions, bundle.calibration.temperature)
+    expected = apply_temperature(result.best.final.test_predictions, bundle.calibration.temperature)
     np.testing.assert_allclose(raw_predictions(bundle, result.task.test.texts), expected, atol=1e-6)
     page = (adapted / "run" / "report.html").read_text()
     assert "Can its confidence be trusted?" in page

@@ -18,6 +18,7 @@ from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.race.command import RaceConfig, race
+from warmstart.data.budget import label_budget
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -78,7 +79,7 @@ def test_only_the_backbone_and_the_language_head_change(objective: str, task: Ta
     """The loss falls; the tokenizer and the original bundle stay the same; the history records it; a repeat gives the same bits."""
     bundle = language_bundle(tokenizer, objective)
     before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
-    done = continue_pretraining(bundle, task, QUICK, 0)
+    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
     assert done.evaluations[0].stage == "before"
     assert done.evaluations[-1].loss < done.evaluations[0].loss
     assert done.bundle.tokenizer is bundle.tokenizer
@@ -88,7 +89,7 @@ def test_only_the_backbone_and_the_language_head_change(objective: str, task: Ta
     assert (record.left_out, record.texts) == (2, 240)
     moved = any(not torch.equal(before[name], tensor) for name, tensor in done.bundle.model.state_dict().items())
     assert moved == record.kept
-    again = continue_pretraining(bundle, task, QUICK, 0)
+    again = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
     assert all(torch.equal(again.bundle.model.state_dict()[name], t) for name, t in done.bundle.model.state_dict().items())
 
 
@@ -99,8 +100,9 @@ def test_a_pilot_that_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, 
     monkeypatch.setattr(continued, "train", lambda model, job, config: (steps.append(job.steps), train(model, job, config))[1])
     monkeypatch.setattr(continued, "MIN_GAIN", 0.99)
     bundle = language_bundle(tokenizer)
-    done = continue_pretraining(bundle, task, QUICK, 0)
-    whole = continue_pretraining(bundle, task, QUICK.model_copy(update={"dapt_pilot": 0.0}), 0)
+    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
+    budget = label_budget(task, None, "holdout", 0)
+    whole = continue_pretraining(bundle, budget, QUICK.model_copy(update={"dapt_pilot": 0.0}))
     assert steps[0] == pytest.approx(0.2 * steps[1], abs=1)
     assert [one.stage for one in done.evaluations] == ["before", "pilot"]
     assert [one.stage for one in whole.evaluations] == ["before", "end"]
@@ -144,7 +146,7 @@ def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> N
     """LoRA stays in the backbone; a head with weights of its own is trained further."""
     bundle = language_bundle(tokenizer, "causal", LMHeadConfig(tied=False))
     insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
-    done = continue_pretraining(bundle, task, QUICK, 0)
+    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
     assert inserted_adapters(done.bundle.model.backbone) == [LoraConfig(rank=2)]
     assert done.bundle.model.state_dict().keys() == bundle.model.state_dict().keys()
 
@@ -154,7 +156,7 @@ def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
     base = cats()
     few = replace(base, train=base.train.take(base.train.labels[:2] * 0), unlabelled=())
     with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add texts under 'unlabelled'"):
-        continue_pretraining(language_bundle(tokenizer, "causal"), few, QUICK, 0)
+        continue_pretraining(language_bundle(tokenizer, "causal"), label_budget(few, None, "holdout", 0), QUICK)
 
 
 @pytest.mark.usefixtures("no_second_process")

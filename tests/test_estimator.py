@@ -16,7 +16,8 @@ from sklearn.utils import estimator_checks
 
 from helpers.bundles import language_bundle
 from helpers.tasks import cats
-from warmstart.data.task import Split, Task
+from warmstart.data.budget import LabelBudget
+from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.estimators import adapted
 from warmstart.estimators.classifier import TextClassifier
@@ -204,9 +205,9 @@ def test_unlabelled_text_is_read_first(make: Callable[..., TextClassifier], monk
     read: list[tuple[int, set[str]]] = []
     continue_pretraining = adapted.continue_pretraining
 
-    def watched(bundle: Bundle, task: Task, options: SchemeOptions, seed: int, text: Split) -> ContinuedPretraining:
-        read.append((len(text), {str(one) for one in text.texts} & set(task.validation.texts)))
-        return continue_pretraining(bundle, task, options, seed, text)
+    def watched(bundle: Bundle, budget: LabelBudget, options: SchemeOptions, text: Split) -> ContinuedPretraining:
+        read.append((len(text), {str(one) for one in text.texts} & set(budget.whole.validation.texts)))
+        return continue_pretraining(bundle, budget, options, text)
 
     monkeypatch.setattr(adapted, "continue_pretraining", watched)
     more = [f"The river holds {year} cats." for year in range(1900, 1960)]
@@ -262,3 +263,21 @@ def test_a_tagger_learns_tags(origin: Bundle, tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=what):
             TokenTagger(origin).fit(texts, targets)
+
+
+def test_few_texts_all_learn(make: Callable[..., TextClassifier]) -> None:
+    """With cross-validation every text is trained on and scored out of fold; with none nothing is scored."""
+    model = make(selection="cross-validation", epochs=2, seeds=2).fit(TEXTS, Y)
+    record = model.bundle_.history[-1]
+    assert (record.task.train, record.task.validation) == (60, None)
+    assert record.budget == ("60 labels: all of them learn, and 5-fold cross-validation on them chooses.",)
+    assert record.seed == int(np.argmax(model.validation_scores_))
+    plain = make(selection="none", epochs=2, seeds=2).fit(TEXTS, Y)
+    assert np.isnan(plain.validation_scores_).all()
+    assert plain.bundle_.history[-1].seed == 0
+    assert plain.bundle_.history[-1].budget == ("60 labels: all of them learn, and none chooses the settings of a network.",)
+    assert make(epochs=1).fit(TEXTS, Y).bundle_.history[-1].budget == ("60 labels: 54 to learn, 6 to choose.",)
+    with pytest.raises(ConfigError, match="selection must be one of cross-validation, holdout, none, but is 'folds'"):
+        make(selection="folds").fit(TEXTS, Y)
+    numbers = TextRegressor(make().backbone, selection="cross-validation", **QUICK).fit(TEXTS, np.arange(60.0))
+    assert numbers.validation_scores_.shape == (1,)

@@ -16,6 +16,7 @@ from helpers.bundles import classifier, finetune_config, language_bundle, make_t
 from helpers.models import make_backbone
 from warmstart.adapters.insertion import remove_adapters
 from warmstart.data.batches import labelled_batches
+from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode
 from warmstart.errors import ConfigError, ModelError
 from warmstart.finetuning import finetune
@@ -83,7 +84,7 @@ def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> 
     for names, seed in [("probe", 0), ("scalar-mix", 0), ("scalar-mix", 1)]:
         fine_tune(classifier(tokenizer), encoded, finetune_config(names), seed)
     assert encoded.features.texts_computed == different
-    fine_tune(classifier(tokenizer), encoded.sample(6, 0), finetune_config("probe"), 0)
+    fine_tune(classifier(tokenizer), encoded.within(label_budget(task, 6, "none", 0)), finetune_config("probe"), 0)
     assert encoded.features.texts_computed == different
     again = FeatureCache(tmp_path / "features")
     first = encoded.features.get(classifier(tokenizer), encoded.train, encoded.pad_id)

@@ -195,7 +195,7 @@ def test_sealed_refuses_before_training(place: Path, capsys: pytest.CaptureFixtu
     quick = ["--steps", "2", "--seeds", "1", "--no-scratch", "--out"]
     assert main(["adapt", model, task, "--sealed", *quick, out]) == 0
     assert "The test split is sealed: one run has scored it" in (place / "run" / "report.html").read_text()
-    monkeypatch.setattr("warmstart.commands.adapt.command.fine_tune", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("warmstart.commands.adapt.command.fine_tune_within", lambda *_, **__: pytest.fail("trained"))
     monkeypatch.setattr(execution, "fine_tune_within", lambda *_, **__: pytest.fail("trained"))
     before = ledger(place / "cats").scorings
     for command in (

@@ -21,6 +21,7 @@ from warmstart.commands.curve.result import CurveResult
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
+from warmstart.data.budget import label_budget
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
@@ -64,7 +65,8 @@ def with_text(place: Path, count: int) -> RaceConfig:
 def continued(place: Path, config: RaceConfig) -> Method:
     """The method with ``dapt``, after continued pretraining of its backbone."""
     method = Method(name="dapt+probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="dapt+probe")
-    return with_continued_backbone(method, load_task(config.task), config.tune, place, seed=config.seed, labels=config.labels)
+    budget = label_budget(load_task(config.task), config.labels, "holdout", config.seed)
+    return with_continued_backbone(method, budget, config.tune, place)
 
 
 def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> None:

@@ -125,7 +125,7 @@ def test_baselines_audit_and_samples(name: str, tokenizer: Tokenizer, tmp_path: 
     assert audit(task).splits[0].examples == 48
     assert len(drop_leaks(task).test) == 16
     model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=True)
-    few = EncodedTask.of(task, model, tokenizer).sample(12, 0)
+    few = EncodedTask.of(task, model, tokenizer).within(label_budget(task, 12, "none", 0))
     assert len(few.train) == len(few.task.train) == 12
 
 

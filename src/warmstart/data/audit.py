@@ -285,6 +285,7 @@ def audit(
     splits = tuple(
         _split_audit(name, split, keys[name], task.labels, _token_counts(split, tokenizer, max_length))
         for name, split in task.splits().items()
+        if len(split)  # a budget of labels may have no validation texts
     )
     leaks = [_leak(task, keys, scored, other) for other, scored in combinations(keys, 2)]
     near = [_near_leak(task, keys, scored, other) for other, scored in combinations(keys, 2)]

@@ -109,6 +109,12 @@ def default_selection(labels: int | None) -> SelectionName:
     return "holdout" if labels is None else "cross-validation"
 
 
+def labels_sentence(budget: LabelBudget, selection: SelectionName) -> str:
+    """The budget's sentence; with ``none``: ``"100 labels: all of them learn, and none chooses the settings of a network."``."""
+    nothing = f"{len(budget):,} labels: all of them learn, and none chooses the settings of a network."
+    return nothing if selection == "none" else budget.sentence
+
+
 def label_budget(task: Task, labels: int | None, selection: SelectionName, seed: int) -> LabelBudget:
     """Draw ``labels`` labelled texts, stratified, at least one of each class among those that learn; None: all there are.
 

@@ -302,6 +302,12 @@ class ScoredMethod(NamedTuple):
         self.run.check(task)
 
 
+def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None) -> str:
+    """A method for people: ``described_settings("lora", 5e-4, 100)`` -> ``"lora at learning rate 0.0005, 100 labels"``."""
+    rate = f" at learning rate {learning_rate:g}" if learning_rate else ""
+    return f"{name}{rate}{f', {labels} labels' if labels else ''}"
+
+
 def digest_of(values: Any) -> str:
     """A short digest of plain values."""
     return sha256(json.dumps(values, sort_keys=True).encode())[:16]

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from warmstart.data.budget import NO_TEXTS, SelectionName, label_budget, labels_sentence
 from warmstart.data.task import Split, Task
-from warmstart.errors import ModelError
+from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.runs import PRETRAINED, best_run
+from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import AdaptRecord, TaskRecord
+from warmstart.model.model import swap_head
 from warmstart.tasks import task_type_for
 
 Self = TypeVar("Self", bound="Adapted")
@@ -38,11 +41,15 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     - ``scheme``: how it is adapted ("full", "lp-ft", "lora+scalar-mix" …)
     - ``learning_rate``, ``epochs``, ``batch``: of each run; without ``epochs``, ten epochs and at least 200 steps
     - ``pooling``: which hidden state of a text the head reads
-    - ``validation``: the fraction of the texts that chooses the kept weights; they are not trained on
-    - ``seeds``: number of runs, of which the best on validation is kept; ``random_state`` is the first seed, or a generator of it
+    - ``selection``: what chooses the kept weights or the length of the run. "holdout": texts that are not trained on;
+      "cross-validation": the texts that are trained on, by five models more, and the last one learns from all; "none": nothing,
+      the settings are kept as they are
+    - ``validation``: the fraction of the texts that is the holdout
+    - ``seeds``: number of runs, of which the one with the best score on the texts that choose is kept, or the first if none choose;
+      ``random_state`` is the first seed, or a generator of it
     - ``settings``: any other field of ``FineTuneConfig``, as nested dictionaries
 
-    After ``fit``: ``bundle_``, and ``validation_scores_``, one for each seed.
+    After ``fit``: ``bundle_``, and ``validation_scores_``, one for each seed, of the holdout or out of fold; nan if none choose.
     """
 
     task_type: ClassVar[str]
@@ -59,6 +66,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         epochs: float | None = None,
         batch: int = 16,
         pooling: str = "mean",
+        selection: SelectionName = "holdout",
         validation: float = 0.1,
         seeds: int = 1,
         random_state: int | np.random.RandomState | None = 0,
@@ -70,6 +78,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch = batch
         self.pooling = pooling
+        self.selection = selection
         self.validation = validation
         self.seeds = seeds
         self.random_state = random_state
@@ -97,18 +106,27 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         return text_tags(super().__sklearn_tags__())
 
     def _learn(self, examples: Split, labels: tuple[str, ...], unlabelled: Sequence[str] | None = None) -> None:
-        """Fit: hold out the validation texts, continue pretraining if requested, run every seed, keep the best."""
+        """Fit: hold out validation texts if these choose, continue pretraining if requested, run every seed, keep the best."""
         origin, config, first = as_bundle(self.backbone), self._config(), self._first_seed()
         task = self._task(examples, labels, first)
+        budgets = [label_budget(task, None, self.selection, seed) for seed in range(first, first + self.seeds)]
         if unlabelled is not None or make_scheme(config.scheme, config.options).continued_pretraining:
             more = as_texts(unlabelled) if unlabelled is not None else []
             text = Split((*task.train.texts, *more), np.zeros(len(task.train) + len(more), dtype=np.int64))
-            origin = continue_pretraining(origin, task, config.options, first, text).bundle
-        runs = [self._run(origin, task, config, seed) for seed in range(first, first + self.seeds)]
-        best = max(runs, key=lambda run: run.validation_score)
+            origin = continue_pretraining(origin, budgets[0], config.options, text).bundle
+        reader = swap_head(origin.model, head_config_for(task, config), first)
+        encoded, choice = EncodedTask.of(task, reader, origin.tokenizer), SelectionSettings(self.selection)
+        runs = [fine_tune_within(origin, encoded, budget, config, choice) for budget in budgets]
+        best = best_run({PRETRAINED: tuple(runs)})
         self.validation_scores_ = np.array([run.validation_score for run in runs])
-        record = AdaptRecord(estimator=type(self).__name__, task=TaskRecord.of(task), settings=config.to_dict(), seed=best.seed)
-        self.bundle_ = Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, record))
+        record = AdaptRecord(
+            estimator=type(self).__name__,
+            task=TaskRecord.of(task),
+            settings=config.to_dict(),
+            seed=best.seed,
+            budget=(labels_sentence(budgets[0], self.selection),),
+        )
+        self.bundle_ = Bundle(best.final.model, origin.tokenizer, task.labels, (*origin.history, record))
 
     def _first_seed(self) -> int:
         """``random_state`` as in scikit-learn: a number is the seed; a generator or None draws another one at every fit."""
@@ -117,9 +135,12 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         return int(generator.randint(2**31 - 1) if drawn else self.random_state)  # type: ignore[arg-type]
 
     def _task(self, examples: Split, labels: tuple[str, ...], seed: int) -> Task:
-        """The training and validation texts. The validation texts also serve as the test split, which is never reported."""
-        kept, held = examples.hold_out(self.validation, seed)
-        return Task("texts", labels, kept, held, held, metric=self.metric, type=self.task_type)
+        """The training and validation texts; there are no test texts. Raises ``ConfigError`` for an unknown selection."""
+        if self.selection not in (known := get_args(SelectionName)):
+            raise ConfigError(f"selection must be one of {', '.join(known)}, but is {self.selection!r}")
+        none = examples.take(NO_TEXTS)
+        kept, held = examples.hold_out(self.validation, seed) if self.selection == "holdout" else (examples, none)
+        return Task("texts", labels, kept, held, none, metric=self.metric, type=self.task_type)
 
     def _config(self) -> FineTuneConfig:
         given = dict(self.settings or {})
@@ -128,8 +149,3 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         } | given.pop("train", {})  # fmt: skip
         named = {"scheme": self.scheme, "pooling": self.pooling, "train": train}
         return FineTuneConfig.build({**named, **given}, type(self).__name__)
-
-    def _run(self, origin: Bundle, task: Task, config: FineTuneConfig, seed: int) -> FineTuneResult:
-        model = task_model(origin, task, config, seed, scratch=False)
-        splits = EncodedTask.of(task, model, origin.tokenizer)
-        return fine_tune(model, splits, config, seed, "", LanguageTask.of(origin))

@@ -1,16 +1,19 @@
 """Calibrating an adapted model: its temperature, and the texts on which confidence thresholds can be found.
 
-The temperature is fitted on the validation texts, which also chose the kept weights, so it guarantees nothing. A threshold gives a
-guarantee, so it needs texts that chose nothing: ``adapt --calibration-fraction`` splits them off the validation split.
+The temperature is fitted on the predictions that chose the settings, out of fold or for the texts set apart, so it guarantees
+nothing. A threshold gives a guarantee, so it needs texts that chose nothing: ``adapt --calibration-fraction`` splits them off the
+validation split, or off a budget of labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from warmstart.data.budget import LabelBudget
 from warmstart.data.splits import calibration_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, ModelError
@@ -22,10 +25,12 @@ from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
-def split_calibration_texts(task: Task, fraction: float) -> tuple[Task, Split | None]:
+def split_calibration_texts(task: Task, fraction: float, labels: int | None = None) -> tuple[Task, Split | None]:
     """The task without a random fraction of its validation texts, and those texts; they are the same for every seed.
 
-    Where texts come in groups, whole ones, of which a single text serves: see ``calibration_split``.
+    With a budget of ``labels`` they are that fraction of the budget, drawn from the training texts without regard to their labels.
+    Where texts come in groups, whole ones, of which a single text serves: see ``calibration_split``; copies of a training text are
+    a group too.
     """
     if not fraction:
         return task, None
@@ -33,23 +38,32 @@ def split_calibration_texts(task: Task, fraction: float) -> tuple[Task, Split | 
         raise ConfigError(
             f"--calibration-fraction needs a task with one label per text, but '{task.name}' is a {task.type} task; remove it"
         )
-    kept, calibration = calibration_split(len(task.validation), task.validation.groups, fraction)
-    return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)
+    if labels is None:
+        kept, calibration = calibration_split(len(task.validation), task.validation.groups, fraction)
+        return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)
+    alone = len(np.unique(task.train.units)) == len(task.train)
+    kept, calibration = calibration_split(len(task.train), None if alone else task.train.units, max(1, round(fraction * labels)))
+    return task.with_train(task.train.take(kept)), task.train.take(calibration)
 
 
-def calibrate(model: Model, tokenizer: Tokenizer, task: Task, calibration_texts: Split | None) -> Calibration:
-    """The temperature from the validation texts, with its interval, and confidences on the calibration texts, if there are any."""
-    task_type = task_type_of(task)
+def calibrate(
+    model: Model, tokenizer: Tokenizer, budget: LabelBudget, choosing: Any, calibration_texts: Split | None
+) -> Calibration:
+    """The temperature from the predictions ``choosing``, with its interval, and confidences on the calibration texts.
 
-    def probabilities(split: Split) -> np.ndarray:
-        return task_type.predict(model, task_type.encode(model, tokenizer, split.texts), tokenizer.specials.pad)
-
-    fitted_on, labels = probabilities(task.validation), task.validation.labels
-    temperature = fit_temperature(fitted_on, labels)
-    interval = temperature_interval(fitted_on, labels, temperature, task.validation.units)
+    ``choosing`` (N, C) are probabilities for ``budget.choosing`` by models that did not learn from those texts; without them no
+    temperature is fitted. Without calibration texts there are no confidences.
+    """
+    temperature, interval = 1.0, None
+    if choosing is not None:
+        labels, units = budget.choosing.labels, budget.choosing.units
+        temperature = fit_temperature(choosing, labels)
+        interval = temperature_interval(choosing, labels, temperature, units)
     if calibration_texts is None:
         return Calibration(temperature=temperature, interval=interval)
-    calibrated = apply_temperature(probabilities(calibration_texts), temperature)
+    task_type = task_type_of(budget.whole)
+    encoded = task_type.encode(model, tokenizer, calibration_texts.texts)
+    calibrated = apply_temperature(task_type.predict(model, encoded, tokenizer.specials.pad), temperature)
     confidence, correct = confidence_and_correct(calibrated, calibration_texts.labels)
     pairs = tuple((float(one), bool(right)) for one, right in zip(confidence, correct, strict=True))
     return Calibration(temperature=temperature, interval=interval, held_out=pairs)
@@ -71,7 +85,7 @@ def threshold_for(bundle: Bundle, target_error: float, confidence_level: float) 
     if not held_out:
         raise ModelError(
             "a guarantee needs held-out texts that chose nothing, but this model has none; "
-            "adapt it with --calibration-fraction 0.5, which takes half of the validation texts"
+            "adapt it with --calibration-fraction 0.5, which takes half of the validation texts, or of the --labels"
         )
     return threshold_from(held_out, target_error, confidence_level)
 

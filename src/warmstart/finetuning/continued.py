@@ -4,10 +4,10 @@ The text is what the manifest calls unlabelled (their DAPT) and the training tex
 in validation or test are left out and counted. It is read under the objective that trained the model, with its language head.
 
 A pilot, the first part of the run, decides whether to continue. It is judged on a held-out part of the text (the objective's loss)
-and on the validation split (a logistic regression on frozen features). Both must agree: the loss must fall by at least 1%, and
-beyond noise (the 95% interval of its change, over held-out documents, excludes 0); the probe must not be worse by more than one
-standard error of the paired difference. At the end the same is decided again. If it does not help, the weights
-are again the pretrained ones, to the bit. The test split is never used.
+and on the texts of the label budget that choose (a logistic regression on frozen features; with cross-validation, one per fold).
+Both must agree: the loss must fall by at least 1%, and beyond noise (the 95% interval of its change, over held-out documents,
+excludes 0); the probe must not be worse by more than one standard error of the paired difference. At the end the same is decided
+again. If it does not help, the weights are again the pretrained ones, to the bit. The test split is never used.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from warmstart.console import console
+from warmstart.data.budget import LabelBudget
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task, plain_text
@@ -73,14 +75,15 @@ class ContinuedPretraining:
 
 
 def continue_pretraining(
-    bundle: Bundle, task: Task, options: DaptOptions, seed: int, text: Split | None = None, excluded: Split | None = None
+    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Split | None = None, excluded: Split | None = None
 ) -> ContinuedPretraining:
-    """Continue the pretraining of ``bundle`` on the text of ``task``; its labelled training texts train the probe.
+    """Continue the pretraining of ``bundle`` on the text of a task, by the budget's seed; labels of the budget decide if it helps.
 
-    ``text`` holds training texts to read without labels, if these are more than the labelled ones. ``excluded`` holds further texts
+    ``text`` holds the texts to read without labels; by default, all training texts of the task. ``excluded`` holds further texts
     that must not be read, because a guarantee will be based on them. The new bundle has one more entry in its history. Raises
-    ``ModelError`` if the model has no language head, ``DataError`` if there is too little text.
+    ``ModelError`` if the model has no language head, ``DataError`` if there is too little text, or too few labels for two folds.
     """
+    task, seed = budget.whole, budget.seed
     if not TASK_TYPES[task.type].one_label:
         raise ConfigError(f"dapt needs a task with one label per text, but '{task.name}' is a {task.type} task; remove dapt")
     language = LanguageTask.required(bundle)
@@ -94,7 +97,7 @@ def continue_pretraining(
     model = copy.deepcopy(bundle.model).to(pick_device())
     with TemporaryDirectory() as folder:
         training, held_out = _rows(texts, bundle, language, Path(folder))
-        evaluator = _Evaluator(bundle, task, held_out)
+        evaluator = _Evaluator(bundle, budget, held_out)
         evaluations, decision, seconds = [evaluator.evaluate("before", model, 0.0)], "", 0.0
         stages = {"pilot": options.dapt_pilot, "end": 1 - options.dapt_pilot}
         for stage in [stage for stage, fraction in stages.items() if fraction]:
@@ -139,7 +142,7 @@ def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
     helps = enough and after.probe_accuracy >= before.probe_accuracy - after.standard_error
     return helps, (
         f"{change.in_nats('The held-out loss')} A probe on frozen features classifies {percent(after.probe_accuracy)} of the "
-        f"validation texts correctly, against {percent(before.probe_accuracy)} before (standard error of the difference: "
+        f"texts that choose correctly, against {percent(before.probe_accuracy)} before (standard error of the difference: "
         f"{percent_value(after.standard_error)} points). The {'new' if helps else 'pretrained'} weights are kept."
     )
 
@@ -174,12 +177,12 @@ def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tup
 class _Evaluator:
     """Evaluates a model without changing it: always on the same held-out text, with the same probe."""
 
-    def __init__(self, bundle: Bundle, task: Task, held_out: PretrainingRows) -> None:
-        self.tokenizer, self.held_out = bundle.tokenizer, held_out
-        chosen = np.random.default_rng(0).permutation(len(task.train))[:PROBE_TEXTS]
-        self.train, self.validation = task.train.take(np.sort(chosen)), task.validation
+    def __init__(self, bundle: Bundle, budget: LabelBudget, held_out: PretrainingRows) -> None:
+        self.tokenizer, self.budget, self.held_out = bundle.tokenizer, budget, held_out
+        self.learn = [np.sort(np.random.default_rng(0).permutation(fold.learn)[:PROBE_TEXTS]) for fold in budget.folds]
+        """indices of the training texts that the probe of each fold learns from"""
         self.first: np.ndarray | None = None
-        """whether each validation text was classified correctly at the first evaluation"""
+        """whether each text that chooses was classified correctly at the first evaluation"""
         self.first_loss: ClusteredRatio | None = None
         """the held-out loss then"""
 
@@ -201,10 +204,21 @@ class _Evaluator:
         )
 
     def _probe(self, model: Model) -> np.ndarray:
-        """(N,) 1 for each validation text that a logistic regression on frozen features classifies correctly, else 0."""
+        """(N,) 1 for each text that chooses if a logistic regression on frozen features classifies it correctly, else 0."""
         reader = swap_head(model, ClassificationHeadConfig(classes=2), 0)  # only its pooling is used
-        task_type, pad_id = TASK_TYPES["classification"], self.tokenizer.specials.pad
-        encoded = [task_type.encode(reader, self.tokenizer, split.texts) for split in (self.train, self.validation)]
-        train, validation = (pooled_layers(reader, part, pad_id)[:, -1].numpy() for part in encoded)
-        probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(train, self.train.labels)
-        return np.asarray(probe.predict(validation) == self.validation.labels, dtype=float)
+        task_type, pad_id, splits = TASK_TYPES["classification"], self.tokenizer.specials.pad, self.budget.whole.splits()
+
+        def features(split: str, indices: np.ndarray) -> np.ndarray:
+            encoded = task_type.encode(reader, self.tokenizer, splits[split].take(indices).texts)
+            return pooled_layers(reader, encoded, pad_id)[:, -1].numpy()
+
+        read = np.unique(np.concatenate([*self.learn, *(fold.choose for fold in self.budget.folds if fold.of == "train")]))
+        train, correct = features("train", read), list[np.ndarray]()
+        for fold, learn in zip(self.budget.folds, self.learn, strict=True):
+            labels, rows = splits["train"].labels[learn], train[np.searchsorted(read, learn)]
+            chosen = train[np.searchsorted(read, fold.choose)] if fold.of == "train" else features(fold.of, fold.choose)
+            probe = LogisticRegression(C=0.1, max_iter=1000) if len(np.unique(labels)) > 1 else DummyClassifier()
+            predicted = make_pipeline(StandardScaler(), probe).fit(rows, labels).predict(chosen)
+            correct.append(np.asarray(predicted == splits[fold.of].labels[fold.choose], dtype=float))
+        joined: np.ndarray = self.budget.joined(correct)
+        return joined

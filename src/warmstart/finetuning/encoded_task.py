@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from warmstart.data.budget import NO_TEXTS, Fold, LabelBudget
 from warmstart.data.encode import Encoded
-from warmstart.data.splits import strata, stratified_sample
 from warmstart.data.task import Task
 from warmstart.finetuning.features import FeatureCache
 from warmstart.model.model import Model
@@ -43,8 +42,3 @@ class EncodedTask:
         choose = {"train": self.train, "validation": self.validation}[fold.of].take(fold.choose)
         task = fold.task(self.task)
         return replace(self, task=task, train=self.train.take(fold.learn), validation=choose, test=self.test.take(NO_TEXTS))
-
-    def sample(self, labels: int, seed: int) -> EncodedTask:
-        """The same with a stratified subset of ``labels`` training texts, which are not encoded again."""
-        chosen = stratified_sample(strata(self.task.train.labels), labels, seed)
-        return replace(self, task=self.task.with_train(self.task.train.take(chosen)), train=self.train.take(chosen))

@@ -68,10 +68,6 @@ class Estimator:
     encoded: EncodedTask
     config: FineTuneConfig
 
-    def run_cost(self, scheme_name: str, labels: int | None = None, seed: int = 0) -> RunCost:
-        """The cost of a run with a scheme, on all training texts or on ``labels`` of them."""
-        return self._cost(scheme_name, self.encoded.sample(labels, seed) if labels else self.encoded)
-
     def cost_within(self, scheme_name: str, budget: LabelBudget, choice: SelectionSettings) -> RunCost:
         """The cost of ``fine_tune_within``: of the models that choose, and of the last one at its greatest length."""
         last = self._cost(scheme_name, self.encoded.within(budget))

@@ -31,7 +31,7 @@ Runs = Mapping[str, tuple[R, ...]]
 
 
 def best_run(runs: Runs[R]) -> R:
-    """The pretrained run with the best validation score; the test split has no influence."""
+    """The pretrained run with the best validation score, or the first if there are none; the test split has no influence."""
     return max(runs[PRETRAINED], key=lambda run: run.validation_score)
 
 

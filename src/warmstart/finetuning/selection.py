@@ -75,6 +75,11 @@ class BudgetedRun:
         return self.final.seed
 
     @property
+    def seconds(self) -> float:
+        """Of the last model's training and of everything that chose."""
+        return self.final.training.seconds + self.selection_seconds
+
+    @property
     def validation_score(self) -> float:
         """The metric on ``budget.choosing`` at the chosen learning rate; nan if nothing was to choose."""
         return self.tried.get(self.learning_rate, math.nan)

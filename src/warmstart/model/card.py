@@ -157,6 +157,8 @@ def _data(record: Record) -> str:
     if task := _task(record):
         sizes = {"train": task.train, "validation": task.validation, "test": task.test}
         parts.append(f"`{task.name}`: {', '.join(f'{size:,} for {name}' for name, size in sizes.items() if size is not None)}.")
+    if isinstance(record, AdaptRecord) and record.budget:
+        parts.append(" ".join(record.budget))
     if isinstance(record, PretrainRecord) and record.corpus:
         parts.append(f"Text: {record.tokens:,} tokens were read, from a corpus with the digest `{record.corpus[:16]}`.")
     if isinstance(record, AdaptRecord) and record.audit is not None:

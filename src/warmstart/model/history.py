@@ -56,8 +56,9 @@ class TaskRecord(Config):
     @classmethod
     def of(cls, task: Task) -> TaskRecord:
         """The record of a task in memory."""
-        sizes = {name: len(split) for name, split in task.splits().items()}
-        return cls(name=task.name, type=task.type, metric=task.metric, labels=task.labels, **sizes)
+        held_out = {name: len(split) or None for name, split in task.held_out().items()}
+        named = {"name": task.name, "type": task.type, "metric": task.metric, "labels": task.labels}
+        return cls.build({**named, "train": len(task.train), **held_out}, "task")
 
 
 class MethodRecord(Config):
@@ -158,7 +159,7 @@ class StageEvaluation(Config):
     loss_change: tuple[float, float] | None = None
     """ends of the 95% interval of its change since before, over held-out documents; None: unknown, or an older version"""
     probe_accuracy: float
-    """of a probe on frozen features, on the validation split"""
+    """of a probe on frozen features, on the texts that choose"""
     standard_error: float
     """of the difference between this probe accuracy and that before"""
     seconds: float
@@ -194,7 +195,9 @@ class AdaptRecord(Record):
     seed: int
     test: ScoresRecord | None = None
     validation: dict[str, tuple[float, ...]] = Field(default_factory=dict)
-    """method -> validation score of each seed"""
+    """method -> score of each seed on the texts that choose; empty if none chose"""
+    budget: tuple[str, ...] = ()
+    """sentences: what the labels were for, and what choosing cost; empty in bundles of older versions"""
     comparison: ComparisonRecord | None = None
 
     @property

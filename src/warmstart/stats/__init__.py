@@ -70,6 +70,7 @@ _HOMES = {
     "resample_indices": "resampling",
     "rescaled": "power",
     "risk_coverage": "abstention",
+    "smallest_guarantee": "abstention",
     "score_of_choice": "differences",
     "share_training_texts": "splits",
     "sign_test": "proportions",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from warmstart.stats.abstention import area_under_risk_coverage as area_under_risk_coverage
     from warmstart.stats.abstention import find_threshold as find_threshold
     from warmstart.stats.abstention import risk_coverage as risk_coverage
+    from warmstart.stats.abstention import smallest_guarantee as smallest_guarantee
     from warmstart.stats.calibration import apply_temperature as apply_temperature
     from warmstart.stats.calibration import calibration_error_change as calibration_error_change
     from warmstart.stats.calibration import expected_calibration_error as expected_calibration_error

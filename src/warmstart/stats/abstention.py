@@ -80,6 +80,18 @@ def find_threshold(confidence: np.ndarray, right: np.ndarray, target: float, con
     return Threshold(float(thresholds[last]), target, confidence_level, int(answered[last]), int(wrong[last]), len(confidence))
 
 
+def smallest_guarantee(examples: int, confidence_level: float = 0.95) -> float:
+    """The smallest error rate that ``find_threshold`` can guarantee from this many examples, if none is wrong.
+
+    Clopper and Pearson (1934) without an error: 1 - (1 - confidence_level)^(1 / examples). Simulation: tests/test_abstention.py:
+    ``test_no_smaller_error_rate_can_be_guaranteed``.
+
+    >>> round(smallest_guarantee(59), 3)  # the rule of three: about 3 / 59
+    0.05
+    """
+    return float(1 - (1 - confidence_level) ** (1 / examples))
+
+
 def risk_coverage(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coverage (fraction predicted) and risk (fraction of those that is wrong) at each threshold, highest first: two (M,) arrays.
 

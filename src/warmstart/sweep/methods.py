@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from warmstart.baselines import baselines_for
-from warmstart.data.task import Task, subsample
+from warmstart.data.budget import LabelBudget
+from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -62,23 +63,21 @@ def learning_rates_for(method: Method, rates: Sequence[float], default_rate: flo
     return tuple(sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default))))
 
 
-def with_continued_backbone(
-    method: Method, task: Task, tune: FineTuneConfig, folder: Path, *, seed: int, labels: int | None
-) -> Method:
+def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneConfig, folder: Path) -> Method:
     """The method itself; with ``dapt`` in its scheme, the method on a backbone after continued pretraining, made once and kept.
 
-    All training texts are read without their labels. Only ``labels`` of them, drawn by ``seed``, serve the probe that decides
-    whether to keep the new weights.
+    All training texts are read without their labels. Only labels of the budget serve the probe that decides whether to keep the new
+    weights.
     """
     if method.family != "adapted" or not make_scheme(method.scheme).continued_pretraining:
         return method
-    labelled = subsample(task, labels, seed) if labels else task
+    task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
     options = {name: value for name, value in tune.options.to_dict().items() if name.startswith("dapt")}
-    key = json.dumps([method.backbone_digest, task.digest, _text_digest(task), options, labels, seed])
+    key = json.dumps([method.backbone_digest, task.digest, _text_digest(task), options, labelled, budget.seed])
     bundle = folder / CONTINUED / sha256(key.encode())[:24]
     if not bundle.is_dir():
         bundle.parent.mkdir(exist_ok=True)
-        save(continue_pretraining(load_model(method.backbone), labelled, tune.options, seed, task.train).bundle, bundle)
+        save(continue_pretraining(load_model(method.backbone), budget, tune.options).bundle, bundle)
     record = load_bundle(bundle).history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
     changes = {

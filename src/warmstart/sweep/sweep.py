@@ -138,7 +138,8 @@ def open_sweep(config: SweepConfig) -> Sweep:
     context = _context(config, task, scoring)
     estimate = _estimate(config, task, methods, context)
     labels = config.numbers_of_labels()[0]
-    methods = [with_continued_backbone(one, task, config.tune, folder, seed=config.seed, labels=labels) for one in methods]
+    budget = label_budget(task, labels, selection_for(config, labels), config.seed)  # the first seed's labels decide for all
+    methods = [with_continued_backbone(one, budget, config.tune, folder) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
     return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate)

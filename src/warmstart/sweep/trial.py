@@ -8,6 +8,7 @@ from typing import Literal
 
 from warmstart.config import Config
 from warmstart.data.budget import SelectionName
+from warmstart.data.test_ledger import described_settings
 
 
 class Method(Config):
@@ -73,12 +74,11 @@ class Trial(Config):
     @property
     def settings(self) -> str:
         """Everything but the seed, for people."""
-        labels = f", {self.labels} labels" if self.labels else ""
-        return f"{self.method.name}{labels}{', splits of its seeds' * self.resample}"
+        return described_settings(self.method.name, labels=self.labels) + ", splits of its seeds" * self.resample
 
     def __str__(self) -> str:
-        labels = f", {self.labels} labels" if self.labels else ""
-        return f"{self.method.name}{labels}, seed {self.seed}{' and its split' * self.resample}"
+        described = described_settings(self.method.name, labels=self.labels)
+        return f"{described}, seed {self.seed}{' and its split' * self.resample}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -18,18 +18,18 @@ from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, head_
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
-from warmstart.data.budget import label_budget
+from warmstart.data.budget import LabelBudget, SelectionName, default_selection, label_budget
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun
+from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun, described_settings
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.estimate import Estimator, cost_sentence
-from warmstart.finetuning.finetune import FineTuneResult, check_scheme, fine_tune, head_config_for, task_model
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.finetune import check_patience, check_scheme, head_config_for
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
+from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
@@ -63,14 +63,25 @@ class AdaptConfig(Config):
     """also train the same network from scratch"""
     baselines: bool = True
     """also run the majority label and TF-IDF + logistic regression"""
+    labels: int | None = Field(None, gt=0)
+    """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
+    selection: SelectionName | None = None
+    """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
+    default: cross-validation with --labels, otherwise the validation split as a holdout"""
     calibration_fraction: float = Field(0.0, ge=0, lt=1)
-    """fraction of the validation texts that chooses nothing, so that `predict --target-error` can give a guarantee"""
+    """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
+    give a guarantee"""
     drop_leaks: bool = False
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
     sealed: bool = False
     """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
+
+    @property
+    def chosen_selection(self) -> SelectionName:
+        """What chooses the settings, by name."""
+        return self.selection or default_selection(self.labels)
 
 
 def adapt(config: AdaptConfig) -> AdaptResult:
@@ -81,63 +92,81 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     scoring = ScoringRun.begin([task], config)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
-    task, calibration_texts = split_calibration_texts(task, config.calibration_fraction)
+    task, calibration_texts = split_calibration_texts(task, config.calibration_fraction, config.labels)
+    set_apart = len(calibration_texts) if calibration_texts else 0
+    budgets = draw_budgets(task, config, set_apart)
     folder = open_run(config.out, config, resume=False)
     if make_scheme(config.tune.scheme).continued_pretraining:
-        bundle = continue_pretraining(bundle, task, config.tune.options, config.seed, excluded=calibration_texts).bundle
-    result = compare_methods(bundle, task, config, scoring)
+        first = budgets[config.seed]  # its labels decide for all seeds
+        bundle = continue_pretraining(bundle, first, config.tune.options, excluded=calibration_texts).bundle
+    result = replace(compare_methods(bundle, budgets, config, scoring), set_apart=set_apart)
     scoring.finish([task])
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
-    for sentence in result.ledger.findings:
+    for sentence in (*result.label_findings, *result.ledger.findings):
         console.print(sentence, markup=False)
     adapted = adapted_bundle(bundle, result, config, calibration_texts)
     save(adapted, folder / "bundle")
     confidence = None
     if adapted.calibration:
-        confidence = ConfidenceResult(adapted.calibration, result.best.test_predictions, task.test.labels, task.test.units)
+        predictions = result.best.final.test_predictions
+        confidence = ConfidenceResult(adapted.calibration, predictions, task.test.labels, task.test.units, config.chosen_selection)
         result = replace(result, confidence=confidence)
     page = write_adapt_page(result, confidence, adapted, config, folder)
-    console.print(f"bundle: {folder / 'bundle'} (seed {result.best.seed}, best on validation)\nreport: {page}")
+    console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {page}")
     return result
 
 
-def compare_methods(bundle: Bundle, task: Task, config: AdaptConfig, scoring: ScoringRun, labels: int | None = None) -> AdaptResult:
-    """Run every method on the same splits and seeds; ``scoring`` is the run of the command that asks.
+def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:
+    """The labels that each seed may look at, beside those ``set_apart``; with ``--labels`` each draws its own.
 
-    With ``labels``, each seed draws its own stratified subset of that many training texts, the same for every method, so that the
-    intervals also cover other choices of texts.
+    So the intervals also cover other choices of texts. Raises ``ConfigError`` or ``DataError`` if the labels cannot choose.
     """
-    seeds = range(config.seed, config.seed + config.seeds)
-    swapped = swap_head(bundle.model, head_config_for(task, config.tune), config.seed)
-    full = EncodedTask.of(task, swapped, bundle.tokenizer)
-    encoded = {seed: full.sample(labels, seed) if labels else full for seed in seeds}
-    first = encoded[config.seed].task
+    labels, seeds = config.labels and config.labels - set_apart, range(config.seed, config.seed + config.seeds)
+    budgets = {seed: label_budget(task, labels, config.chosen_selection, seed) for seed in seeds}
+    check_patience(budgets[config.seed].task, config.tune)
+    for budget in budgets.values():
+        assert config.chosen_selection == "none" or budget.folds  # too few labels are refused before training, not after
+    return budgets
+
+
+def compare_methods(bundle: Bundle, budgets: Mapping[int, LabelBudget], config: AdaptConfig, scoring: ScoringRun) -> AdaptResult:
+    """Run every method within the budget of each seed; ``scoring`` is the run of the command that asks."""
+    task, first = budgets[config.seed].whole, budgets[config.seed].task
+    swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
+    encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
     findings = _audit(first, bundle, config.model)
     for line in _head_swap(bundle.model, swapped):
         console.print(line, markup=False)
     # from scratch, all of the backbone must train: a frozen one would stay random
     settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
-    if len(seeds) > 1:
-        estimator = Estimator(bundle, encoded[config.seed], config.tune)
-        costs = [estimator.run_cost(tune.scheme) for tune in settings.values()]
-        seconds = sum(cost.once + cost.seconds * len(seeds) for cost in costs)
-        sentence = cost_sentence(f"{len(costs) * len(seeds)} runs", seconds, max(cost.memory for cost in costs))
+    if len(budgets) > 1:
+        estimator, choice = Estimator(bundle, encoded, config.tune), SelectionSettings(config.chosen_selection)
+        costs = [estimator.cost_within(tune.scheme, budgets[config.seed], choice) for tune in settings.values()]
+        seconds = sum(cost.once + cost.seconds * len(budgets) for cost in costs)
+        sentence = cost_sentence(f"{len(costs) * len(budgets)} runs", seconds, max(cost.memory for cost in costs))
         console.print(sentence, markup=False)
     families, origin = {PRETRAINED: "adapted", SCRATCH: "scratch"}, model_digest(config.model)  # the words of a race
-    runs, scored = dict[str, tuple[FineTuneResult, ...]](), dict[str, tuple[ScoredPredictions, ...]]()
+    runs, scored = dict[str, tuple[BudgetedRun, ...]](), dict[str, tuple[ScoredPredictions, ...]]()
     for name, tune in settings.items():
-        described = tune.scheme if name == PRETRAINED else name
-        described += f" at learning rate {tune.train.learning_rate:g}{_with_labels(labels)}"
-        method = scoring.method(described, [families[name], origin, tune.to_dict(), labels])
-        runs[name], scored[name] = zip(*(_run(name, bundle, encoded[seed], tune, (seed, method)) for seed in seeds), strict=True)
+        described = described_settings(tune.scheme if name == PRETRAINED else name, tune.train.learning_rate, config.labels)
+        method = scoring.method(described, [families[name], origin, tune.to_dict(), *_budget_key(config)])
+        learner = _Learner(name, bundle, encoded, tune, method)
+        runs[name], scored[name] = zip(*(learner.run(budget, config.chosen_selection) for budget in budgets.values()), strict=True)
     rows = [_trained_row(name, results, scored[name], task) for name, results in runs.items()]
-    for name, predicted in _baselines(first, encoded if labels else {config.seed: full}).items() if config.baselines else ():
-        method = scoring.method(f"{name}{_with_labels(labels)}", ["baseline", name, labels])
-        scored[name] = tuple(score_test(task, one.test, method, seed if labels else None) for seed, one in predicted.items())
+    for name, predicted in _baselines(budgets, drawn=config.labels is not None).items() if config.baselines else ():
+        method = scoring.method(described_settings(name, labels=config.labels), ["baseline", name, *_budget_key(config)])
+        scored[name] = tuple(score_test(task, one.test, method, seed) for seed, one in predicted.items())
         rows.append(replace(_row(name, scored[name], task), note="; ".join(dict.fromkeys(one.note for one in predicted.values()))))
-    scores = {name: tuple(one.scores for one in found) for name, found in scored.items()}
     return AdaptResult(
-        first, Comparison(task.metric, tuple(rows)), runs, scores, findings, len(task.train), ledger=Ledger.of(task).read()
+        task=first,
+        comparison=Comparison(task.metric, tuple(rows)),
+        runs=runs,
+        scores={name: tuple(one.scores for one in found) for name, found in scored.items()},
+        audit=findings,
+        available=len(task.train),
+        budgets=budgets,
+        selection=config.chosen_selection,
+        ledger=Ledger.of(task).read(),
     )
 
 
@@ -150,12 +179,15 @@ def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, cal
         settings=config.tune.to_dict(),
         seed=best.seed,
         test=ScoresRecord.of(result.best_scores.to_dict()),
-        validation={name: tuple(run.validation_score for run in runs) for name, runs in result.runs.items()},
+        validation=result.validation_scores,
+        budget=tuple(result.label_findings),
         comparison=ComparisonRecord.of(result.comparison, result.ledger.findings),
         provenance=provenance(),
     )
-    calibration = calibrate(best.model, origin.tokenizer, task, calibration_texts) if task_type_of(task).one_label else None
-    return Bundle(best.model, origin.tokenizer, task.labels, (*origin.history, record), calibration)
+    model, calibration = best.final.model, None
+    if task_type_of(task).one_label:
+        calibration = calibrate(model, origin.tokenizer, result.budgets[best.seed], best.choosing, calibration_texts)
+    return Bundle(model, origin.tokenizer, task.labels, (*origin.history, record), calibration)
 
 
 def _audit(task: Task, bundle: Bundle, model: str) -> Audit:
@@ -175,32 +207,42 @@ def _head_swap(before: Model, after: Model) -> list[str]:
     return head_swap_lines(len(kept), sum(parameter.numel() for parameter in before.backbone.parameters()), sizes, dropped)
 
 
-def _run(
-    name: str, bundle: Bundle, encoded: EncodedTask, config: FineTuneConfig, scored: tuple[int, ScoredMethod]
-) -> tuple[FineTuneResult, ScoredPredictions]:
-    """One run and its test scores; ``scored`` is (seed, what the ledger calls it)."""
-    seed, method = scored
-    model = task_model(bundle, encoded.task, config, seed, scratch=name == SCRATCH)
-    result = fine_tune(model, encoded, config, seed, title=f"{name}, seed {seed}", language=LanguageTask.of(bundle))
-    test = score_test(encoded.task, result.test_predictions, method, seed)
-    console.print(f"{name}, seed {seed}: {encoded.task.metric} {percent(test.score)} in {result.training.seconds:.0f} s")
-    return result, test
+@dataclass(frozen=True)
+class _Learner:
+    """A trained method."""
+
+    name: str
+    bundle: Bundle
+    encoded: EncodedTask
+    config: FineTuneConfig
+    method: ScoredMethod
+    """what the ledger calls it"""
+
+    def run(self, budget: LabelBudget, selection: SelectionName) -> tuple[BudgetedRun, ScoredPredictions]:
+        """One run and its test scores."""
+        task, seed = self.encoded.task, budget.seed
+        choice = SelectionSettings(selection, title=f"{self.name}, seed {seed}")
+        found = fine_tune_within(self.bundle, self.encoded, budget, self.config, choice, scratch=self.name == SCRATCH)
+        test = score_test(task, found.final.test_predictions, self.method, seed)
+        console.print(f"{self.name}, seed {seed}: {task.metric} {percent(test.score)} in {found.seconds:.0f} s")
+        return found, test
 
 
-def _trained_row(name: str, runs: Sequence[FineTuneResult], scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:
+def _trained_row(name: str, runs: Sequence[BudgetedRun], scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:
     """The row of a trained method."""
     lost = sum(collapsed(task, one.scores) for one in scored)
     note = f"{lost} of {len(runs)} runs collapsed" if lost else ""
-    seconds = float(np.mean([run.training.seconds for run in runs]))
+    seconds = float(np.mean([run.seconds for run in runs]))
     row = _row(name, scored, task)
-    return replace(row, seconds=seconds, trainable=runs[0].trainable, note=note)
+    return replace(row, seconds=seconds, trainable=runs[0].final.trainable, note=note)
 
 
-def _baselines(task: Task, encoded: Mapping[int, EncodedTask]) -> dict[str, dict[int, BaselineRun]]:
-    """What each baseline predicts, by the seed that drew its training texts."""
-    budgets = {seed: label_budget(one.task, None, "holdout", seed) for seed, one in encoded.items()}
-    chosen = {name: baseline for name, baseline in baselines_for(task).items() if not baseline.race_only}
-    return {name: {seed: run_baseline(one, budget) for seed, budget in budgets.items()} for name, one in chosen.items()}
+def _baselines(budgets: Mapping[int, LabelBudget], *, drawn: bool) -> dict[str, dict[int | None, BaselineRun]]:
+    """What each baseline predicts, by the seed that drew its labels, or by None if all seeds have the same."""
+    first = next(iter(budgets.values()))
+    apart = dict[int | None, LabelBudget](budgets.items() if drawn else [(None, first)])
+    chosen = {name: baseline for name, baseline in baselines_for(first.whole).items() if not baseline.race_only}
+    return {name: {seed: run_baseline(one, budget) for seed, budget in apart.items()} for name, one in chosen.items()}
 
 
 def _row(name: str, scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:
@@ -209,5 +251,6 @@ def _row(name: str, scored: Sequence[ScoredPredictions], task: Task) -> MethodRe
     return MethodResult(name, tuple(one.score for one in scored), resampled=resampled, bounded=task_type_of(task).bounded)
 
 
-def _with_labels(labels: int | None) -> str:
-    return f", {labels} labels" if labels else ""
+def _budget_key(config: AdaptConfig) -> list[int | str | None]:
+    """What tells budgets apart in the ledger; the whole validation split as a holdout is that of older versions."""
+    return [config.labels, *([config.chosen_selection] if config.labels or config.chosen_selection != "holdout" else [])]

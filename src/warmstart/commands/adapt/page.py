@@ -31,9 +31,9 @@ def write_adapt_page(
         " ".join(result.findings),
         (
             (f"{task.metric}, {first.name}", percent(first.interval.mean)),
-            ("training texts", f"{len(task.train):,}"),
+            ("labels looked at", f"{result.labels:,}"),
             ("test texts", f"{len(task.test):,}"),
-            ("labels", str(len(task.labels))),
+            ("classes", str(len(task.labels))),
             ("seeds", str(len(first.scores))),
         ),
         (
@@ -53,13 +53,16 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
     """The comparison, the validation scores during fine-tuning, the scores of each label and the confusions."""
     metric, task = result.task.metric, result.task
     yield scores_section(result.comparison, f"{metric} on the test split", metric)
-    yield Section(
-        "Fine-tuning",
-        (f"{metric} on the validation split at each evaluation; the weights of the best one are kept.",),
-        (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", tuning_chart(curve_rows(result.runs), metric)),),
-    )
-    saved = f"The saved model is that of seed {result.best.seed}, the best one on validation."
-    best = result.best_scores
+    if rows := curve_rows(result.runs):
+        where = f"{metric} on the validation split at each evaluation; the weights of the best one are kept."
+        if result.selection == "cross-validation":
+            where = f"{metric} out of fold at each evaluation, mean over folds; where it is best, the last model's training ends."
+        yield Section(
+            "Fine-tuning",
+            (where,),
+            (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", tuning_chart(rows, metric)),),
+        )
+    saved, best = result.saved, result.best_scores
     if not isinstance(best, ClassificationScores):
         yield Section("Scores", (saved, best.note), (Table(best.header, best.table()),))
         return
@@ -101,5 +104,5 @@ def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
     """What continued pretraining changed."""
     text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
     rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
-    header = ("stage", "held-out loss, nats", "probe on validation", "seconds of training")
+    header = ("stage", "held-out loss, nats", "probe on frozen features", "seconds of training")
     return Section("Continued pretraining", (text, record.decision), (Table(header, rows),))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warmstart.data.budget import LabelBudget, SelectionName, labels_sentence
 from warmstart.data.test_ledger import LedgerSummary
 from warmstart.finetuning.runs import PRETRAINED, best_run
-from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage
+from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
 from warmstart.stats.calibration import (
     apply_temperature,
     calibration_error_change,
@@ -22,14 +23,14 @@ from warmstart.stats.calibration import (
     reliability_bins,
 )
 from warmstart.stats.changes import Change
-from warmstart.stats.formatting import figure_interval, percent, percent_value
+from warmstart.stats.formatting import figure_interval, percent, percent_value, time_span
 from warmstart.stats.resampling import cluster_bootstrap
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Task
-    from warmstart.finetuning.finetune import FineTuneResult
+    from warmstart.finetuning.selection import BudgetedRun
     from warmstart.model.bundle import Calibration
     from warmstart.stats.calibration import ReliabilityBin
     from warmstart.stats.comparison import Comparison
@@ -46,23 +47,61 @@ class AdaptResult:
     """A pretrained model, fine-tuned on a task over several seeds, and compared with baselines."""
 
     task: Task
+    """with the texts of the first seed's budget"""
     comparison: Comparison
-    runs: Mapping[str, tuple[FineTuneResult, ...]]
+    runs: Mapping[str, tuple[BudgetedRun, ...]]
     """the runs of each trained method, one per seed"""
     scores: Mapping[str, tuple[Scores, ...]]
     """the test scores of each method: one per run; of a baseline one, or one for each draw of training texts"""
     audit: Audit
     available: int
     """training texts that there are, of which every seed draws those it uses"""
+    budgets: Mapping[int, LabelBudget]
+    """the labels of each seed"""
+    selection: SelectionName = "holdout"
+    """what chose the settings"""
+    set_apart: int = 0
+    """further labels, which chose nothing"""
     confidence: ConfidenceResult | None = None
     """of the saved run; None before it is saved, and for tasks without one label per text"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     """how often the test split was scored"""
 
     @property
-    def best(self) -> FineTuneResult:
-        """The pretrained run with the best validation score, which is saved."""
+    def best(self) -> BudgetedRun:
+        """The pretrained run with the best score on the texts that choose, or the first if none choose; it is saved."""
         return best_run(self.runs)
+
+    @property
+    def saved(self) -> str:
+        """Which run is saved, and why."""
+        why = {"cross-validation": "the best one out of fold", "holdout": "the best one on validation", "none": "the first one"}
+        no_label = ", because no label chooses" * (self.selection == "none")
+        return f"The saved model is that of seed {self.best.seed}, {why[self.selection]}{no_label}."
+
+    @property
+    def labels(self) -> int:
+        """Labelled texts that a run may look at."""
+        return len(self.budgets[next(iter(self.budgets))]) + self.set_apart
+
+    @property
+    def validation_scores(self) -> dict[str, tuple[float, ...]]:
+        """The score of each run on the texts that choose, by method; empty if none choose."""
+        if self.selection == "none":
+            return {}
+        return {name: tuple(run.validation_score for run in runs) for name, runs in self.runs.items()}
+
+    @property
+    def label_findings(self) -> list[str]:
+        """What the labels of a run are for, and what choosing cost."""
+        budget, runs = self.budgets[next(iter(self.budgets))], self.runs[PRETRAINED]
+        found = [labels_sentence(budget, self.selection)]
+        if self.selection == "cross-validation":
+            spent, whole = (float(np.mean([getattr(run, name) for run in runs])) for name in ("selection_seconds", "seconds"))
+            found.append(f"Cross-validation took {time_span(spent)} of the {time_span(whole)} of a {PRETRAINED} run.")
+        if self.set_apart:
+            found.append(f"{self.set_apart:,} further labels choose nothing, so that a guarantee can be based on them.")
+        return found
 
     @property
     def best_scores(self) -> Scores:
@@ -84,8 +123,8 @@ class AdaptResult:
 
     @property
     def findings(self) -> list[str]:
-        """The comparison, and how often the test split was scored."""
-        return [*self.comparison_findings, *self.ledger.findings]
+        """The comparison, what the labels were for, and how often the test split was scored."""
+        return [*self.comparison_findings, *self.label_findings, *self.ledger.findings]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""
@@ -93,7 +132,9 @@ class AdaptResult:
             "task": self.task.summary(),
             "findings": self.findings,
             "comparison": self.comparison.to_dict(),
-            "validation": {name: [run.validation_score for run in runs] for name, runs in self.runs.items()},
+            "labels": {"selection": self.selection, "looked_at": self.labels, "set_apart": self.set_apart},
+            "selection_seconds": {name: [run.selection_seconds for run in runs] for name, runs in self.runs.items()},
+            "validation": {name: [*scores] for name, scores in self.validation_scores.items()},
             "best_seed": self.best.seed,
             "test_split": self.ledger.to_dict(),
             "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
@@ -115,6 +156,8 @@ class ConfidenceResult:
     """(N,)"""
     units: np.ndarray
     """(N,) which texts are resampled together: each alone, or those of one group"""
+    selection: SelectionName = "holdout"
+    """what chose the settings; the temperature is fitted on the same predictions"""
 
     @property
     def correct(self) -> np.ndarray:
@@ -146,9 +189,11 @@ class ConfidenceResult:
             "wrong (AURC).",
         ]
         if self.calibration.held_out:
+            count, level = len(self.calibration.held_out), percent(CONFIDENCE_LEVEL, trim=True)
             findings.append(
-                f"Thresholds found on {len(self.calibration.held_out)} held-out texts that chose nothing guarantee an error rate "
-                f"with {percent(CONFIDENCE_LEVEL, trim=True)} confidence for new texts from the same distribution."
+                f"Thresholds found on {count} held-out texts that chose nothing guarantee an error rate with {level} confidence "
+                f"for new texts from the same distribution, but none below {percent(smallest_guarantee(count, CONFIDENCE_LEVEL))}, "
+                "which takes more texts."
             )
         return findings
 
@@ -161,9 +206,16 @@ class ConfidenceResult:
         """What the temperature says, if its interval excludes 1."""
         temperature, interval = self.calibration.temperature, self.calibration.interval
         if interval is None:
-            return "No temperature was fitted, because all validation texts are classified correctly; no probability changes."
+            why = {
+                "cross-validation": "all texts are classified correctly out of fold",
+                "holdout": "all validation texts are classified correctly",
+                "none": "no label chooses, which leaves no text to fit it on",
+            }
+            return f"No temperature was fitted, because {why[self.selection]}; no probability changes."
         low, high = interval
-        fitted = f"the temperature fitted on the validation texts is {figure_interval(temperature, low, high, digits=2)}"
+        out_of_fold = "out-of-fold predictions for the texts that learn"
+        fitted_on = out_of_fold if self.selection == "cross-validation" else "the validation texts"
+        fitted = f"the temperature fitted on {fitted_on} is {figure_interval(temperature, low, high, digits=2)}"
         if low <= 1 <= high:
             return f"No significant miscalibration: {fitted}, and the interval includes 1."
         return f"The model was {'overconfident' if low > 1 else 'underconfident'}: {fitted}."

@@ -7,6 +7,7 @@ by the area that they document, with few labels and with more.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,17 +15,18 @@ from typing import Annotated
 from pydantic import Field
 
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.adapt.command import AdaptConfig, adapted_bundle, compare_methods
+from warmstart.commands.adapt.command import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
 from warmstart.commands.adapt.result import AdaptResult
 from warmstart.commands.pretrain.command import PretrainConfig, make_tokenizer, pretrain_on, split_stores
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.config import Advanced
 from warmstart.console import console, print_comparison
+from warmstart.data.budget import LabelBudget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
 from warmstart.data.source import Source
-from warmstart.data.task import Task, subsample
+from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.bundle import Bundle
@@ -47,7 +49,7 @@ class QuickstartConfig(ThreadsConfig):
     tokens: int = Field(1_500_000, gt=0)
     """budget of pretraining in tokens"""
     labels: Annotated[tuple[int, ...], Field(min_length=1)] = (120, 480)
-    """numbers of labelled texts to adapt to; the last one makes the bundle"""
+    """numbers of labelled texts, of which a fifth chooses and the others learn; the last one makes the bundle"""
     epochs: float = Field(5, gt=0)
     """passes over the labelled texts"""
     seeds: int = Field(3, gt=0)
@@ -63,18 +65,17 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     folder = open_run(config.out, config, resume=False)
     task, source = built_in_data(folder, config)
     scoring = ScoringRun.begin([task], config)
-    for count in config.labels:
-        subsample(task, count, config.seed)  # too many or too few labels are refused before pretraining, not after
+    adapting = {count: _adapt_config(config, count) for count in config.labels}
+    budgets = {count: draw_budgets(task, one) for count, one in adapting.items()}  # refused before pretraining, not after
     settings = _pretrain_config(config, source)
     console.print(f"Pretraining on {config.tokens:,} tokens of documentation; passages of the test split are left out.")
     tokenizer = make_tokenizer(settings, [source], folder)
     stores = split_stores(settings, [source], tokenizer, folder / "text")
     pretraining = pretrain_on(stores, tokenizer, settings, folder)
     save(pretraining.bundle, folder / "pretrained")
-    adapting = _adapt_config(config)
-    adaptations = tuple(_adapt(pretraining.bundle, task, count, adapting, scoring) for count in config.labels)
+    adaptations = tuple(_adapt(pretraining.bundle, budgets[count], one, scoring) for count, one in adapting.items())
     result = QuickstartResult(pretraining, adaptations)
-    adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting)
+    adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting[config.labels[-1]])
     save(adapted, folder / "bundle")
     page = write_quickstart_page(result, config, folder)
     text = task.test.texts[0]
@@ -114,7 +115,7 @@ def _pretrain_config(config: QuickstartConfig, source: Source) -> PretrainConfig
     )
 
 
-def _adapt_config(config: QuickstartConfig) -> AdaptConfig:
+def _adapt_config(config: QuickstartConfig, labels: int) -> AdaptConfig:
     train = TrainConfig(
         epochs=config.epochs,
         batch=16,
@@ -129,13 +130,15 @@ def _adapt_config(config: QuickstartConfig) -> AdaptConfig:
         task=f"{config.out}/task",
         out=config.out,
         tune=FineTuneConfig(train=train),
+        labels=labels,
+        selection="holdout",  # cross-validation would take six times as long
         seeds=config.seeds,
         seed=config.seed,
     )
 
 
-def _adapt(bundle: Bundle, task: Task, labels: int, settings: AdaptConfig, scoring: ScoringRun) -> AdaptResult:
-    console.print(f"\nAdapting to {labels} labelled texts; each of {settings.seeds} seeds draws its own.")
-    result = compare_methods(bundle, task, settings, scoring, labels)
-    print_comparison(f"{labels} labels: {task.metric}", result.comparison)
+def _adapt(bundle: Bundle, budgets: Mapping[int, LabelBudget], settings: AdaptConfig, scoring: ScoringRun) -> AdaptResult:
+    console.print(f"\nAdapting with {settings.labels} labelled texts; each of {settings.seeds} seeds draws its own.")
+    result = compare_methods(bundle, budgets, settings, scoring)
+    print_comparison(f"{settings.labels} labels: {result.task.metric}", result.comparison)
     return result

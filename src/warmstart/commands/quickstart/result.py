@@ -24,20 +24,21 @@ class QuickstartResult:
     def headline(self) -> str:
         """The comparisons with the two strongest rivals at the largest number of labels, the strongest first."""
         last = self.adaptations[-1]
-        return f"With {len(last.task.train)} labels: {' '.join(last.comparison.findings()[:2])}"
+        return f"With {last.labels} labels: {' '.join(last.comparison.findings()[:2])}"
 
     @property
     def findings(self) -> list[str]:
-        """The comparisons for each number of labels; once, what their intervals leave out, and how often test was scored."""
-        found = [(len(result.task.train), sentence) for result in self.adaptations for sentence in result.comparison.findings()]
+        """The comparisons for each number of labels, and what the labels were for; once, what intervals leave out, and scorings."""
+        found = [(result.labels, sentence) for result in self.adaptations for sentence in result.comparison.findings()]
         compared = [f"{labels} labels: {sentence}" for labels, sentence in found]
         one_split = [ONE_SPLIT] if any(result.one_split for result in self.adaptations) else []
-        return [*compared, *one_split, *self.adaptations[-1].ledger.findings]
+        labels = [sentence for result in self.adaptations for sentence in result.label_findings]
+        return [*compared, *labels, *one_split, *self.adaptations[-1].ledger.findings]
 
     def score_rows(self) -> list[tuple[str, int, float, float, float]]:
         """(method, labels, mean, low, high) of the test score of every method for every number of labels."""
         return [
-            (row.name, len(result.task.train), row.interval.mean, row.interval.low, row.interval.high)
+            (row.name, result.labels, row.interval.mean, row.interval.low, row.interval.high)
             for result in self.adaptations
             for row in result.comparison.rows
         ]
