@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from helpers.bundles import language_bundle
-from helpers.tasks import cats, tune
+from helpers.tasks import cats, tune, write_task
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.adapt.result import AdaptResult
@@ -26,6 +26,7 @@ from warmstart.finetuning.schemes import SchemeOptions
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord
 from warmstart.stats.calibration import fit_temperature
+from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -96,6 +97,17 @@ def test_without_selection_the_first_seed_is_saved(place: Path) -> None:
     assert "NaN" not in json.dumps(result.to_dict())
 
 
+@pytest.mark.parametrize("type_name", [*TASK_TYPES])
+def test_every_task_type_has_a_budget(type_name: str, place: Path) -> None:
+    """From the manifest to the report, with the baselines of the type."""
+    manifest = write_task(place / type_name, type_name)
+    given = {"model": str(place / "lm"), "task": str(manifest), "out": str(place / "run"), "labels": 24, "seeds": 1}
+    result = adapt(AdaptConfig.build(given | {"tune": tune(epochs=1)}))
+    assert result.label_findings[0] in (place / "run" / "report.html").read_text()
+    assert record_of(result, place).task.train == 24
+    assert len(result.comparison.rows) >= 3
+
+
 @pytest.mark.parametrize("scheme", ["probe", "dapt+probe"])
 def test_the_validation_and_test_labels_change_nothing(scheme: str, place: Path) -> None:
     """Turned round, they leave the saved model and its calibration the same to the bit; continued pretraining, too."""
@@ -136,7 +148,7 @@ def test_calibration_texts_are_part_of_the_budget(place: Path) -> None:
     """Half of the labels give the guarantee, and the report says how little they can guarantee."""
     result = run(place, calibration_fraction=0.5, baselines=False)
     assert (result.labels, result.set_apart, len(result.task.train)) == (24, 12, 12)
-    assert result.label_findings[-1] == "12 further labels choose nothing, so that a guarantee can be based on them."
+    assert result.label_findings[-1] == "12 further labels choose nothing; they can guarantee no error rate below 22.1%."
     assert result.confidence
     assert len(result.confidence.calibration.held_out) == 12
     assert "but none below 22.1%, which takes more texts." in result.confidence.findings[-1]

@@ -49,6 +49,9 @@ def test_folds_have_their_share_of_every_class(labels: np.ndarray, seed: int) ->
 def test_a_class_with_one_text_always_learns() -> None:
     labels = np.array([0] * 5 + [1] * 5 + [2])
     assert 10 not in np.concatenate(cross_validation_folds(labels, np.arange(11), 5, 0))
+    split = Split(tuple(map(str, range(11))), labels)
+    sentence = label_budget(Task("t", ("a", "b", "c"), split, split, split), None, "cross-validation", 0).sentence
+    assert sentence.endswith("Of these, 1 learns in every fold: no other text has the same class.")
     with pytest.raises(DataError, match="use more labels"):
         cross_validation_folds(np.arange(4), np.arange(4), 5, 0)
 

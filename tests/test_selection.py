@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from helpers.bundles import SCHEME_CASES, finetune_config, language_bundle
-from helpers.tasks import cats
+from helpers.tasks import cats, write_task
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DivergedError
@@ -20,7 +21,8 @@ from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, best_rate, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import swap_head
-from warmstart.tasks import task_type_of
+from warmstart.tasks import TASK_TYPES, task_type_of
+from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 
@@ -61,6 +63,21 @@ def test_every_scheme_lives_a_cross_validated_life(names: str, bundle: Bundle, e
     assert run.final.validation_predictions is None
     assert np.isnan(run.final.validation_score)
     assert run.selection_seconds > 0
+
+
+@pytest.mark.parametrize("type_name", [*TASK_TYPES])
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_every_task_type_is_chosen_for(type_name: str, selection: SelectionName, bundle: Bundle, tmp_path: Path) -> None:
+    """Whatever its predictions are, those for the texts that choose have the score that is reported."""
+    task = load_task(write_task(tmp_path / "task", type_name))
+    config = SHORT.model_copy(update={"scheme": "full"})
+    encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, config), 0), bundle.tokenizer)
+    budget = label_budget(task, 24, selection, 0)
+    run = fine_tune_within(bundle, encoded, budget, config, SelectionSettings(selection, choose=True))
+    assert len(run.choosing) == len(budget.choosing)
+    score = task_type_of(task).scores(budget.choosing, run.choosing, task).score(task.metric)
+    assert score == pytest.approx(run.validation_score)
+    assert len(run.final.test_predictions) == len(task.test)
 
 
 def same(one: BudgetedRun, other: BudgetedRun) -> None:
@@ -170,6 +187,8 @@ def test_a_rate_that_diverges_is_left_out(selection: SelectionName, bundle: Bund
     assert (run.diverged, run.learning_rate, [*run.tried]) == ((1e30,), 5e-3, [5e-3])
     with pytest.raises(DivergedError, match=r"diverged at 1e\+30, 1e\+31; try lower"):
         fine_tune_within(bundle, encoded, budget, config, SelectionSettings(selection, (1e30, 1e31)))
+    with pytest.raises(DivergedError, match="lower the learning rate"):
+        fine_tune_within(bundle, encoded, budget, config, SelectionSettings(selection, (1e30,)))
 
 
 def test_what_the_labels_cannot_choose_is_refused(bundle: Bundle, encoded: EncodedTask) -> None:

@@ -100,7 +100,8 @@ class LabelBudget:
         if not self.cross_validated:
             return f"{len(self):,} labels: {len(self.train):,} to learn, {len(self.validation):,} to choose."
         alone = len(self.train) - len(self.choosing)
-        single = f" Of these, {alone} learn in every fold, because no other text has their class." if alone else ""
+        verb = "learns" if alone == 1 else "learn"
+        single = f" Of these, {alone} {verb} in every fold: no other text has the same class." if alone else ""
         return f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{single}"
 
 

@@ -145,6 +145,8 @@ class _Selection:
             try:
                 found = self._try(rate)
             except DivergedError:
+                if len(self._rates()) == 1:
+                    raise
                 diverged.append(rate)
                 continue
             tried[rate] = found.score

@@ -100,7 +100,8 @@ class AdaptResult:
             spent, whole = (float(np.mean([getattr(run, name) for run in runs])) for name in ("selection_seconds", "seconds"))
             found.append(f"Cross-validation took {time_span(spent)} of the {time_span(whole)} of a {PRETRAINED} run.")
         if self.set_apart:
-            found.append(f"{self.set_apart:,} further labels choose nothing, so that a guarantee can be based on them.")
+            least = percent(smallest_guarantee(self.set_apart, CONFIDENCE_LEVEL))
+            found.append(f"{self.set_apart:,} further labels choose nothing; they can guarantee no error rate below {least}.")
         return found
 
     @property
