@@ -194,8 +194,10 @@ def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
 
 
 def _of_choice(values: np.ndarray, resampled: np.ndarray, overlap: float | None, doubt: float = 1.0) -> Noise:
-    """The noise of a mean over S seeds, each of which scores what the others choose."""
+    """The noise of a mean over S seeds, each of which scores what the others choose; one run has none over seeds."""
     noise = Noise.of(values, resampled, overlap)
+    if len(values) < 2:
+        return noise
     return replace(noise, of_seeds=noise.of_seeds + doubt * float(values.var(ddof=1)) / (len(values) - 1))
 
 

@@ -21,10 +21,10 @@ from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.console import console
 from warmstart.data.budget import LabelBudget, label_budget
+from warmstart.data.pool import Pool, task_pool
 from warmstart.data.task import Task, resplit
 from warmstart.device import pick_device
 from warmstart.errors import DataError, DivergedError, ModelError
-from warmstart.finetuning.continued import pretraining_texts
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult, head_config_for
@@ -154,13 +154,14 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     budget, baseline = _budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
     started = time.perf_counter()
     vectors = _vectors_of(trial, context) if trial.method.family == "frozen" else None
-    run = run_baseline(baseline, budget, _pool_texts(trial, context) if baseline.reads_pool else (), vectors)
+    pool = _pool(trial, context) if baseline.reads_pool else Pool(())
+    run = run_baseline(baseline, budget, pool.texts, vectors)
     scored = _scored(budget.task, run.test, named_as or trial, context)
     result = TrialResult(
         score=scored.score,
         resampled=_rounded(scored.resampled),
         seconds=time.perf_counter() - started,
-        note=run.note,
+        note=f"{run.note}; {pool.left_out:,} like a test or validation text left out" if pool.left_out else run.note,
         **_chosen(budget, run.choosing),
     )
     return result, TrialPredictions(run.choosing, run.test)
@@ -244,11 +245,14 @@ def _budget(trial: Trial, context: SweepContext) -> LabelBudget:
     return label_budget(_task(trial, context), trial.labels, trial.selection, trial.seed)
 
 
-def _pool_texts(trial: Trial, context: SweepContext) -> tuple[str, ...]:
-    """The pool of a trial: the task's text without labels."""
-    task, budget = _task(trial, context), _budget(trial, context)
-    rest = task.train.take(np.setdiff1d(np.arange(len(task.train)), budget.train)).texts if context.pool == "rest" else ()
-    return tuple(pretraining_texts(task, rest)[0])
+def _pool(trial: Trial, context: SweepContext) -> Pool:
+    """The task's text without labels, but for the texts that a trial has labels of."""
+    return _read_pool(context, trial.seed if trial.resample else None).without(_budget(trial, context))
+
+
+@functools.lru_cache(maxsize=2)
+def _read_pool(context: SweepContext, split_seed: int | None) -> Pool:
+    return task_pool(_read_task(context, split_seed), context.pool)
 
 
 def _vectors_of(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any]], np.ndarray]:

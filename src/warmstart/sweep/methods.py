@@ -30,10 +30,13 @@ CONTINUED = "dapt"
 
 
 def list_methods(
-    task: Task, backbones: Sequence[str], schemes: Sequence[str], tune: FineTuneConfig, *, scratch: bool
+    task: Task, backbones: Sequence[str], schemes: Sequence[str], tune: FineTuneConfig, *, scratch: bool, pool: bool = False
 ) -> list[Method]:
-    """All methods, cheapest first. Raises ``ModelError`` or ``ConfigError`` if a scheme does not fit a backbone."""
-    baselines = baselines_for(task)
+    """All methods, cheapest first; those that read the pool only if there is one.
+
+    Raises ``ModelError`` or ``ConfigError`` if a scheme does not fit a backbone.
+    """
+    baselines = baselines_for(task, pool=pool, vectors=True)
     methods = [Method(name=name, family="baseline") for name, baseline in baselines.items() if not baseline.needs_vectors]
     for path, suffix in zip(backbones, _suffixes(backbones), strict=True):
         bundle, own = load_model(path), {"backbone": path, "backbone_digest": bundle_digest(path)}

@@ -22,6 +22,7 @@ from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import SelectionName, default_selection, label_budget
+from warmstart.data.pool import NO_POOL, REST, task_pool
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
 from warmstart.errors import ConfigError, DataError
@@ -166,7 +167,16 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
             label_budget(task, labels, selection_for(config, labels), config.seed).folds  # noqa: B018
         except DataError as error:
             raise ConfigError(f"--labels {labels}: {error}") from None
-    return task, list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch)
+    return task, list_methods(
+        task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=_has_pool(config, task)
+    )
+
+
+def _has_pool(config: SweepConfig, task: Task) -> bool:
+    """Whether there are texts without labels; raises ``DataError`` if the file that was named has none, or holds test texts."""
+    if config.pool in (REST, NO_POOL):
+        return config.pool == REST and bool(task.unlabelled or config.numbers_of_labels()[0])
+    return len(task_pool(task, config.pool)) > 0
 
 
 def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
