@@ -388,6 +388,7 @@ class RaceResult:
                 "over_texts": one.test_scores.over_texts.to_dict(),
                 "over_both": self.interval(one).to_dict(),
                 "validation": one.validation,
+                "validations": [run.validation for run in one.runs],
                 "seconds": one.seconds,
                 "search_seconds": one.search_seconds,
                 "memory": one.memory,
