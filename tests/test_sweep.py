@@ -30,7 +30,8 @@ from warmstart.sweep import execution
 from warmstart.sweep.execution import run_trial
 from warmstart.sweep.methods import bundle_digest, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank, rank_method
-from warmstart.sweep.store import SweepContext, find_result, result_file
+from warmstart.sweep.stack import best_member, mix
+from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, result_file
 from warmstart.sweep.sweep import open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks.load import load_task
@@ -322,6 +323,22 @@ def test_a_method_better_on_test_names_its_validation_score() -> None:
         results = {t: result(0.95, validation) if t is tfidf else result(0.8 + 1e-5 * t.seed, 0.7667) for t in trials}
         sentence = next(sentence for sentence in raced(trials, results).findings if "TF-IDF is better" in sentence)
         assert sentence.endswith(end)
+
+
+def test_a_stack_is_chosen_and_weighted_by_loss_within_the_labels() -> None:
+    """Of each side the surest on the texts that choose, whatever the scores; the better of two equals in form gets more weight."""
+    labels = np.array([0, 1] * 50)
+    right = np.where(labels[:, None] == np.arange(2), 0.9, 0.1)
+    blurred = np.where(np.arange(100)[:, None] % 4 == 0, right[:, ::-1], right)
+    weight, mixed = mix(TrialPredictions(right, right), TrialPredictions(blurred, blurred), labels)
+    assert weight > 0.9
+    assert mixed.choosing.sum(axis=1) == pytest.approx(1)
+    same, _ = mix(TrialPredictions(blurred, right), TrialPredictions(blurred, blurred), labels)
+    assert same == pytest.approx(0.5)
+    trials = [Trial(method=Method(name=name, family="frozen"), seed=0) for name in ("a", "b", "c")]
+    results = {trial: replace(result(0.5, 0.5), validation_loss=loss) for trial, loss in zip(trials, (0.6, 0.4, None), strict=True)}
+    assert best_member(results, ("frozen",)) == trials[1]
+    assert best_member(results, ("baseline",)) is None
 
 
 def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

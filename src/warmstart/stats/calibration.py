@@ -125,6 +125,18 @@ def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.asarray(-np.log(probabilities[np.arange(len(labels)), labels].clip(min=1e-12)))
 
 
+def calibrated_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean log loss in nats at the temperature that ``fit_temperature`` finds on the same texts.
+
+    It compares classifiers by all their probabilities, where accuracy sees the first places only; with few texts it varies less.
+
+    >>> overconfident = np.array([[0.9, 0.1]] * 4)  # right three times of four: as good as 0.75
+    >>> round(calibrated_loss(overconfident, np.array([0, 0, 0, 1])), 3)
+    0.562
+    """
+    return log_loss(apply_temperature(probabilities, fit_temperature(probabilities, labels)), labels)
+
+
 @dataclass(frozen=True)
 class ReliabilityBin:
     """Texts of similar confidence."""

@@ -18,9 +18,15 @@ FOLD_VARIANCE = 2.0
 
 
 def choose_within_draw(
-    methods: Sequence[MethodScores], costs: Sequence[float], constant: int | None = None, least: float = -math.inf
+    methods: Sequence[MethodScores],
+    costs: Sequence[float],
+    constant: int | None = None,
+    least: float = -math.inf,
+    losses: Sequence[float] = (),
 ) -> int:
     """The index of the method with the best out-of-fold score, of equals the cheapest, if it is better than a constant prediction.
+
+    With ``losses``, the log loss of each method (``calibrated_loss``), the lowest loss takes the place of the best score.
 
     Of ``methods``, the scores of one seed on the texts that choose, ``constant`` is the one that learns nothing from the texts; it
     is chosen if the best is not significantly better. ``least`` is what a constant prediction scores at least, such as the share of
@@ -43,7 +49,8 @@ def choose_within_draw(
     >>> choose_within_draw(draw, [0.0, 1.0, 1.0], constant=0), choose_within_draw(draw[::2], [0.0, 1.0], constant=0)
     (1, 0)
     """
-    best = min(range(len(methods)), key=lambda i: (-methods[i].scores[0], costs[i]))
+    order = losses or [-one.scores[0] for one in methods]
+    best = min(range(len(methods)), key=lambda i: (order[i], costs[i]))
     if constant is None or best == constant:
         return best
     return best if _better_than_constant(methods, constant, least)[best] else constant

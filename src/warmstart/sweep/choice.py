@@ -97,8 +97,10 @@ class TransferGain:
         return f"Both are chosen in each draw within its labels: {chosen}."
 
 
-def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool) -> TransferGain | None:
+def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool, by_loss: bool = False) -> TransferGain | None:
     """What transfer bought; both sides are chosen on the texts that choose, never by test score. None if one side has no method.
+
+    With ``by_loss`` each draw chooses the lowest calibrated loss instead of the best score.
 
     Simulation: tests/test_draws.py: ``test_few_sweeps_of_equal_methods_claim_that_transfer_helps``.
     """
@@ -106,7 +108,8 @@ def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool) -> TransferGa
     if not all(sides):
         return None
     seeds, seen = max(len(one.seeds) for one in methods), as_each_seed_sees(methods, drawn=drawn)
-    chosen = [[with_all_seeds(methods, best_of(_of(view, names))) for view in seen] for names in (TRANSFER, WITHOUT_PRETRAINING)]
+    best_in = surest_of if by_loss else best_of
+    chosen = [[with_all_seeds(methods, best_in(_of(view, names))) for view in seen] for names in (TRANSFER, WITHOUT_PRETRAINING)]
     if drawn:
         one, other = (picked([method.test_scores for method in side]) for side in chosen)
         return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), seeds, drawn=True)
@@ -126,6 +129,19 @@ def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[Ranked
 def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
     """The best on the texts that choose; of equals, the one that takes the fewest seconds."""
     return min(methods, key=lambda one: (-one.validation, one.seconds))
+
+
+def surest_of(methods: Sequence[RankedMethod]) -> RankedMethod:
+    """The lowest calibrated loss on the texts that choose; the best score where a method has no probabilities."""
+    if losses := losses_of(methods):
+        return methods[min(range(len(methods)), key=lambda i: (losses[i], methods[i].seconds))]
+    return best_of(methods)
+
+
+def losses_of(methods: Sequence[RankedMethod]) -> list[float]:
+    """The calibrated loss of each method on the texts that choose; empty if one has none."""
+    losses = [one.validation_loss for one in methods]
+    return [loss for loss in losses if loss is not None] if None not in losses else []
 
 
 def doubt_of_best(methods: Sequence[RankedMethod]) -> float:

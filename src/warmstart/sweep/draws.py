@@ -9,7 +9,7 @@ from functools import cached_property
 from warmstart.stats.choice import choose_within_draw
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
 from warmstart.stats.formatting import percent
-from warmstart.sweep.choice import as_each_seed_sees, list_choices, most_chosen, with_all_seeds
+from warmstart.sweep.choice import as_each_seed_sees, list_choices, losses_of, most_chosen, with_all_seeds
 from warmstart.sweep.ranking import RankedMethod
 
 MAJORITY_LABEL = "majority"
@@ -23,15 +23,17 @@ class Draws:
     methods: tuple[RankedMethod, ...]
     most_frequent: float
     """the share of the most frequent class, which a stratified draw repeats: the least that a constant prediction scores"""
+    by_loss: bool = False
+    """the method with the lowest calibrated loss is chosen instead of the one with the best score"""
 
     @cached_property
     def chosen(self) -> list[RankedMethod]:
-        """The best out-of-fold score of each draw; the majority label if it is not significantly better than that."""
+        """The best of each draw by its out-of-fold predictions; the majority label if its score is not significantly better."""
         return [self._chosen(seen, tested=True) for seen in self._seen]
 
     @cached_property
     def untested(self) -> list[RankedMethod]:
-        """The best out-of-fold score of each draw, whether or not it is better than the majority label."""
+        """The best of each draw, whether or not it is better than the majority label."""
         return [self._chosen(seen, tested=False) for seen in self._seen]
 
     @cached_property
@@ -51,7 +53,12 @@ class Draws:
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
         constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
         scores, costs = [one.validation_scores for one in seen], [one.seconds for one in seen]
-        return with_all_seeds(self.methods, seen[choose_within_draw(scores, costs, constant, self.most_frequent)])
+        return with_all_seeds(
+            self.methods, seen[choose_within_draw(scores, costs, constant, self.most_frequent, self._losses(seen))]
+        )
+
+    def _losses(self, seen: Sequence[RankedMethod]) -> list[float]:
+        return losses_of(seen) if self.by_loss else []
 
     @property
     def recommendation(self) -> str:

@@ -32,9 +32,10 @@ from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.model import swap_head
+from warmstart.stats.calibration import calibrated_loss
 from warmstart.stats.formatting import percent
 from warmstart.sweep.estimate import SweepEstimate
-from warmstart.sweep.stack import MEMBERS, average, best_member
+from warmstart.sweep.stack import MEMBERS, best_member, mix
 from warmstart.sweep.store import (
     SweepContext,
     TrialPredictions,
@@ -116,15 +117,14 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
 def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: SweepContext) -> TrialResult | None:
     """The result of combining the best of ``members`` with a backbone and the best without, on the same labels.
 
-    Both are the best on the texts that choose. None if there is no such pair.
+    Both have the lowest loss on the texts that choose. None if there is no such pair.
     """
-    chosen = [best_member(members, families) for families in MEMBERS]
-    predictions = [read_predictions(one, context) for one in chosen if one]
-    found = [one for one in predictions if one]
+    chosen = [one for one in (best_member(members, families) for families in MEMBERS) if one]
+    found = [one for one in (read_predictions(trial, context) for trial in chosen) if one]
     if len(found) < len(MEMBERS):
         return None
-    budget, runs = _budget(trial, context), [members[one] for one in chosen if one]
-    stacked = TrialPredictions(*average(found, budget.choosing.labels))
+    budget, runs = _budget(trial, context), [members[one] for one in chosen]
+    weight, stacked = mix(found[0], found[1], budget.choosing.labels)
     scored = _scored(budget.task, stacked.test, trial, context)
     result = TrialResult(
         score=scored.score,
@@ -135,7 +135,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         trainable=sum(run.trainable for run in runs),
         new=sum(run.new for run in runs),
         disk=sum(run.disk for run in runs),
-        note=f"average of {' and '.join(one.method.name for one in chosen if one)}",
+        note=f"{percent(weight, 0)} {chosen[0].method.name}, {percent(1 - weight, 0)} {chosen[1].method.name}",
         **_chosen(budget, stacked.choosing),
     )
     return _saved(trial, context, result, stacked)
@@ -202,7 +202,9 @@ def _chosen(budget: LabelBudget, predictions: Any) -> dict[str, Any]:
     task_type = task_type_of(budget.task)
     scores = task_type.scores(budget.choosing, predictions, budget.task)
     resampled = task_type.resampled_scores(budget.choosing, predictions, budget.task)
+    calibrated = budget.task.single_label and task_type.probabilistic
     return {
+        "validation_loss": calibrated_loss(predictions, budget.choosing.labels) if calibrated else None,
         "validation": scores.score(budget.task.metric),
         "resampled_validation": _rounded(resampled),
         "budget": budget.sentence,

@@ -55,6 +55,12 @@ class RankedMethod:
         return float(np.mean([run.validation for run in self.runs]))
 
     @property
+    def validation_loss(self) -> float | None:
+        """Calibrated log loss on the texts that choose, mean over seeds; None if a run has none."""
+        losses = [run.validation_loss for run in self.runs if run.validation_loss is not None]
+        return float(np.mean(losses)) if len(losses) == len(self.runs) else None
+
+    @property
     def seconds(self) -> float:
         """Mean over seeds."""
         return float(np.mean([run.seconds for run in self.runs]))

@@ -92,7 +92,8 @@ class CurveResult:
     def gains(self) -> dict[int, TransferGain]:
         """What transfer bought against the strongest rival without pretraining, by number of labels."""
         compared = {n: [self.at(method, n) for method in self.methods] for n in self.rankings}
-        found = {n: transfer_gain(methods, drawn=self.drawn) for n, methods in compared.items()}
+        by_loss = self.drawn and self.task.metric == "accuracy"
+        found = {n: transfer_gain(methods, drawn=self.drawn, by_loss=by_loss) for n, methods in compared.items()}
         return {n: gain for n, gain in found.items() if gain}
 
     @cached_property

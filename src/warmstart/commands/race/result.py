@@ -118,12 +118,13 @@ class RaceResult:
         """What each draw chose within its labels, if every seed drew its own."""
         counted = self.task.single_label and self.task.metric == "accuracy"
         most_frequent = float(np.bincount(self.task.train.labels).max() / len(self.task.train)) if counted else 0.0
-        return Draws(self.ranking.methods, most_frequent)
+        by_loss = self.ranking.drawn and self.task.metric == "accuracy"  # the log loss stands for no other metric
+        return Draws(self.ranking.methods, most_frequent, by_loss)
 
     @property
     def transfer(self) -> TransferGain | None:
         """What transfer bought against the strongest rival without pretraining."""
-        return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn)
+        return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn, by_loss=self._draws.by_loss)
 
     @property
     def recommended(self) -> RankedMethod:
@@ -159,7 +160,7 @@ class RaceResult:
         return one.test_scores.over_both.within(*metric_range(self.task.metric))
 
     def over_seeds(self, one: RankedMethod) -> Interval:
-        """What other seeds would give on these test texts, cut alike."""
+        """The same over seeds alone."""
         return one.test_scores.over_seeds.within(*metric_range(self.task.metric))
 
     @cached_property
