@@ -107,17 +107,33 @@ SETS = {
 def prepare(name: str, runs: Path) -> Path:
     """Write a set under ``runs/tasks``, if it is not there; returns its manifest."""
     folder = runs / "tasks" / name
-    manifest = folder / "task.yaml"
-    if not manifest.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "task.yaml").is_file():
         train, test = ([row for row in part if row[0]] for part in SETS[name].read())
-        known = {label for _, label in train}
-        test = [row for row in test if row[1] in known]
-        if len(test) > LARGEST_TEST:
-            test = [test[i] for i in stratified_sample(_numbers(test), LARGEST_TEST, 0)]
-        for part, rows in (("train", train), ("test", test)):
-            (folder / f"{part}.ndjson").write_text("".join(_lines(rows)), encoding="utf-8")
-        manifest.write_text(f"name: {name}\ntrain: train.ndjson\nvalidation: 0.1\ntest: test.ndjson\n", encoding="utf-8")
+        write(name, train, _sample(test, {label for _, label in train}, LARGEST_TEST), folder)
+    return folder / "task.yaml"
+
+
+def shortened(name: str, runs: Path, words: int = 60, texts: tuple[int, int] = (3000, 500)) -> Path:
+    """The same with at most so many training and test texts, and of each the first words, under ``runs/short``."""
+    train, test = SETS[name].read()
+    parts = [[(" ".join(text.split()[:words]), label) for text, label in part if text] for part in (train, test)]
+    train = _sample(parts[0], {label for _, label in parts[0]}, texts[0])
+    return write(name, train, _sample(parts[1], {label for _, label in train}, texts[1]), runs / "short" / name)
+
+
+def _sample(rows: Rows, labels: set[str], largest: int) -> Rows:
+    """Rows with one of the labels; where there are more than ``largest``, a stratified sample."""
+    rows = [row for row in rows if row[1] in labels]
+    return rows if len(rows) <= largest else [rows[i] for i in stratified_sample(_numbers(rows), largest, 0)]
+
+
+def write(name: str, train: Rows, test: Rows, folder: Path) -> Path:
+    """Write a task; returns its manifest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, rows in (("train", train), ("test", test)):
+        (folder / f"{part}.ndjson").write_text("".join(_lines(rows)), encoding="utf-8")
+    manifest = folder / "task.yaml"
+    manifest.write_text(f"name: {name}\ntrain: train.ndjson\nvalidation: 0.1\ntest: test.ndjson\n", encoding="utf-8")
     return manifest
 
 

@@ -30,7 +30,7 @@ from warmstart.sweep import execution
 from warmstart.sweep.execution import run_trial
 from warmstart.sweep.methods import bundle_digest, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank, rank_method
-from warmstart.sweep.stack import best_member, mix
+from warmstart.sweep.stack import average, stacked_trials
 from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, result_file
 from warmstart.sweep.sweep import open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
@@ -325,20 +325,19 @@ def test_a_method_better_on_test_names_its_validation_score() -> None:
         assert sentence.endswith(end)
 
 
-def test_a_stack_is_chosen_and_weighted_by_loss_within_the_labels() -> None:
-    """Of each side the surest on the texts that choose, whatever the scores; the better of two equals in form gets more weight."""
+def test_a_stack_is_the_mean_of_the_surest_methods() -> None:
+    """The lowest losses on the texts that choose, whatever the scores; each calibrated on these texts before the mean."""
     labels = np.array([0, 1] * 50)
     right = np.where(labels[:, None] == np.arange(2), 0.9, 0.1)
-    blurred = np.where(np.arange(100)[:, None] % 4 == 0, right[:, ::-1], right)
-    weight, mixed = mix(TrialPredictions(right, right), TrialPredictions(blurred, blurred), labels)
-    assert weight > 0.9
-    assert mixed.choosing.sum(axis=1) == pytest.approx(1)
-    same, _ = mix(TrialPredictions(blurred, right), TrialPredictions(blurred, blurred), labels)
-    assert same == pytest.approx(0.5)
-    trials = [Trial(method=Method(name=name, family="frozen"), seed=0) for name in ("a", "b", "c")]
-    results = {trial: replace(result(0.5, 0.5), validation_loss=loss) for trial, loss in zip(trials, (0.6, 0.4, None), strict=True)}
-    assert best_member(results, ("frozen",)) == trials[1]
-    assert best_member(results, ("baseline",)) is None
+    wrong_at_times = np.where(np.arange(100)[:, None] % 4 == 0, right[:, ::-1], right)
+    one = TrialPredictions(wrong_at_times, right)
+    stacked = average([one, one], labels)
+    assert stacked.test.max() == pytest.approx(0.75, abs=1e-3), "right for three of four texts"
+    assert stacked.choosing.sum(axis=1) == pytest.approx(1)
+    trials = [Trial(method=Method(name=name, family="frozen"), seed=0) for name in "abcde"]
+    losses = (0.6, 0.4, None, 0.5, 0.7)
+    results = {trial: replace(result(0.5, 0.5), validation_loss=loss) for trial, loss in zip(trials, losses, strict=True)}
+    assert [trial.method.name for trial in stacked_trials(results)] == ["b", "d", "a"]
 
 
 def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

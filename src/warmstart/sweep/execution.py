@@ -35,7 +35,7 @@ from warmstart.model.model import swap_head
 from warmstart.stats.calibration import calibrated_loss
 from warmstart.stats.formatting import percent
 from warmstart.sweep.estimate import SweepEstimate
-from warmstart.sweep.stack import MEMBERS, best_member, mix
+from warmstart.sweep.stack import average, stacked_trials
 from warmstart.sweep.store import (
     SweepContext,
     TrialPredictions,
@@ -115,16 +115,13 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
 
 
 def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: SweepContext) -> TrialResult | None:
-    """The result of combining the best of ``members`` with a backbone and the best without, on the same labels.
-
-    Both have the lowest loss on the texts that choose. None if there is no such pair.
-    """
-    chosen = [one for one in (best_member(members, families) for families in MEMBERS) if one]
+    """The result of combining the surest of ``members``, on the same labels; None if there are fewer than two."""
+    chosen = stacked_trials(members)
     found = [one for one in (read_predictions(trial, context) for trial in chosen) if one]
-    if len(found) < len(MEMBERS):
+    if len(chosen) < 2 or len(found) < len(chosen):
         return None
     budget, runs = _budget(trial, context), [members[one] for one in chosen]
-    weight, stacked = mix(found[0], found[1], budget.choosing.labels)
+    stacked = average(found, budget.choosing.labels)
     scored = _scored(budget.task, stacked.test, trial, context)
     result = TrialResult(
         score=scored.score,
@@ -135,7 +132,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         trainable=sum(run.trainable for run in runs),
         new=sum(run.new for run in runs),
         disk=sum(run.disk for run in runs),
-        note=f"{percent(weight, 0)} {chosen[0].method.name}, {percent(1 - weight, 0)} {chosen[1].method.name}",
+        note=f"mean of {', '.join(one.method.name for one in chosen)}",
         **_chosen(budget, stacked.choosing),
     )
     return _saved(trial, context, result, stacked)
