@@ -150,8 +150,8 @@ class _Run:
 
     def _step(self, progress: float) -> tuple[Tensor, int]:
         """One optimiser step; returns the summed loss and the number of its targets."""
-        self.optimizer.unfreeze(progress)
-        self.model.train()
+        if self.optimizer.unfreeze(progress) or not self.model.training:
+            self.model.train()  # walks through all modules: only when an evaluation came between, or other parts train
         seed_torch(self.job.seed, "step", self.output.steps)
         batches = self.job.batches(self.output.steps)
         count = sum(batch.count for batch in batches)

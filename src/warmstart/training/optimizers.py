@@ -60,12 +60,19 @@ class Optimizer:
         if muon:
             self.optimizers.append(torch.optim.Muon(muon, weight_decay=config.weight_decay, momentum=0.95))
         self.clip = config.clip
+        self.trains: list[bool] = []
+        """which groups train at present; empty before the first step"""
 
-    def unfreeze(self, progress: float) -> None:
-        """Let the groups that train at ``progress`` have gradients, and freeze the others."""
-        for group in self.groups:
+    def unfreeze(self, progress: float) -> bool:
+        """Let the groups that train at ``progress`` have gradients, and freeze the others; whether this changed anything."""
+        trains = [group.schedule(progress) > 0 for group in self.groups]
+        if trains == self.trains:
+            return False
+        for group, has_gradients in zip(self.groups, trains, strict=True):
             for parameter in group.parameters.values():
-                parameter.requires_grad_(group.schedule(progress) > 0)
+                parameter.requires_grad_(has_gradients)
+        self.trains = trains
+        return True
 
     def step(self, factor: float, progress: float = 0.0) -> None:
         """Clip, set every learning rate to ``factor`` of its peak at ``progress``, step, clear the gradients."""
