@@ -19,7 +19,7 @@ from warmstart.commands.adapt.result import AdaptResult
 from warmstart.data.budget import label_budget
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.schemes import SchemeOptions
@@ -168,12 +168,16 @@ def test_calibration_texts_of_a_budget_have_no_copies_among_those_that_learn() -
 
 def test_what_cannot_be_chosen_is_refused_before_training(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Too few labels, and early stopping without a holdout; nothing is written."""
-    with pytest.raises(DataError, match="use more labels"):
+    with pytest.raises(ConfigError, match="--labels 2: cross-validation needs two labelled texts of one class"):
         run(place, labels=2)
+    with pytest.raises(ConfigError, match="use more labels; with --no-baselines nothing has to choose"):
+        run(place, labels=2, selection="none")
+    with pytest.raises(ConfigError, match="--labels 8, of which 7 are set apart for calibration: one label of each"):
+        run(place, labels=8, calibration_fraction=0.9)
     with pytest.raises(ConfigError, match="--patience needs texts that choose and do not learn"):
         run(place, tune=tune("probe", epochs=2) | {"patience": 2})
     assert not [*place.glob("run*/config.yaml")]
     save_task(cats(), place / "task")
     flags = ["--labels", "100", "--selection", "none", "--out", str(place / "out")]
     assert main(["adapt", str(place / "lm"), str(place / "task"), *flags]) == 2
-    assert "at most all 60 examples; got 100" in capsys.readouterr().err
+    assert "--labels 100: there are 60 training texts, but 100 labels should learn" in capsys.readouterr().err

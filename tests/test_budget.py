@@ -105,7 +105,14 @@ def test_copies_of_a_text_are_in_one_fold() -> None:
         assert not {*part.train.texts} & {*part.validation.texts}
 
 
-@pytest.mark.parametrize("labels", [2, 101])
-def test_fewer_labels_than_classes_and_more_than_texts_are_refused(labels: int) -> None:
-    with pytest.raises(DataError, match=str(labels)):
-        label_budget(task_of(), labels, "cross-validation", 0)
+@pytest.mark.parametrize(
+    ("labels", "selection", "said"),
+    [
+        (2, "cross-validation", "each of the 3 classes must learn, but of 2 labels only 2 would; use more labels"),
+        (3, "holdout", "each of the 3 classes must learn, but of 3 labels only 2 would; use more labels"),
+        (101, "none", "there are 100 training texts, but 101 labels should learn; use fewer labels"),
+    ],
+)
+def test_fewer_labels_than_classes_and_more_than_texts_are_refused(labels: int, selection: SelectionName, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        label_budget(task_of(), labels, selection, 0)

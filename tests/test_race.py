@@ -174,8 +174,18 @@ def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Pa
         (trial, SweepContext.of(replace(cats(), metric="macro_f1"), "task", place, FineTuneConfig(), drop_leaks=False)),
         (trial, SweepContext.of(cats(), "task", place, FineTuneConfig(pooling="last"), drop_leaks=False)),
     ]
+    stack = Trial(method=Method(name="stack", family="stack"), seed=0, learning_rates=(1e-3,))
+    frozen = Trial(method=Method(name="frozen vectors", family="frozen", backbone_digest="a"), seed=0)
+    expectation = Trial(method=Method(name="naive Bayes + EM", family="baseline"), seed=0)
+    pooled = context.model_copy(update={"pool": "texts.txt", "pool_digest": "1"})
+    others += [(one, where) for one in (stack, expectation) for where in (context, pooled)]
+    others += [(one, SweepContext.of(cats(), "task", place, FineTuneConfig(pooling="last"))) for one in (stack, frozen)]
+    others += [(frozen, context), (stack.model_copy(update={"learning_rates": (2e-3,)}), context)]
     names = [result_file(trial, context), *(result_file(*other) for other in others)]
     assert len(set(names)) == len(names)
+    words = Trial(method=Method(name="naive Bayes", family="baseline"), seed=0)
+    for one in (trial, frozen, words):  # they read no pool
+        assert result_file(one, pooled) == result_file(one, context)
     renamed = trial.model_copy(update={"method": trial.method.model_copy(update={"name": "x", "backbone": "elsewhere"})})
     moved = SweepContext.of(cats(), "other/path", place, FineTuneConfig(), drop_leaks=False)
     assert result_file(renamed, moved) == result_file(trial, context)
@@ -210,6 +220,18 @@ def test_with_a_number_of_labels_every_seed_chooses_within_its_own(place: Path) 
     assert [len(run.tried) for run in full.runs] == [2, 2]
     assert {run.budget for run in full.runs} == {"20 labels: all of them learn, and 5-fold cross-validation on them chooses."}
     assert found.ranking.drawn
+
+
+def test_too_few_labels_to_choose_a_method_are_refused_before_anything_is_trained(place: Path) -> None:
+    """Settings may be fixed, but the race chooses among methods; of any seed."""
+    with pytest.raises(ConfigError, match="--labels 2: cross-validation needs two labelled texts of one class"):
+        race(race_config(place, labels=2, selection="none"))
+    task = cats()
+    copies = tuple(task.train.texts[i % 2 if i < 58 else i] for i in range(60))
+    save_task(task.with_train(replace(task.train, texts=copies)), place / "task")
+    with pytest.raises(ConfigError, match="--labels 4: cross-validation needs"):
+        race(race_config(place, labels=4, seeds=60))
+    assert not (place / "race").exists()
 
 
 def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +273,7 @@ def test_workers_change_no_result(place: Path) -> None:
         (["--learning-rate", "1e-4"], "use --learning-rates 0.0001, not --learning-rate"),
         (["--schemes", "lorra"], "unknown scheme 'lorra'; did you mean 'lora'?"),
         (["--budget", "soon"], "must be a time such as 90s, 30m or 2h; got 'soon'"),
-        (["--labels", "4000"], "at most all 60 examples; got 4000"),
+        (["--labels", "4000"], "there are 60 training texts, but 4,000 labels should learn"),
         (["--learning-rates", "0"], "--learning-rates must be greater than 0"),
         (["--rates", "1e-3"], "unknown flag --rates; it is now --learning-rates"),
         (["--jobs", "0"], "jobs"),
@@ -305,7 +327,7 @@ def test_a_curve_needs_increasing_numbers_that_the_task_has(place: Path) -> None
     """Both mistakes are reported before anything is trained."""
     with pytest.raises(ConfigError, match="must be increasing numbers from 2 on; got 8 4"):
         curve_config(place, labels=[8, 4])
-    with pytest.raises(ConfigError, match="--labels 600: .* at most all 60 examples"):
+    with pytest.raises(ConfigError, match="--labels 600: there are 60 training texts"):
         curve(curve_config(place, labels=[8, 600]))
 
 

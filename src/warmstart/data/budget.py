@@ -19,6 +19,7 @@ import numpy as np
 from warmstart.data.folds import cross_validation_folds
 from warmstart.data.splits import strata, stratified_sample, stratified_split
 from warmstart.data.task import Split, Task
+from warmstart.errors import DataError
 
 SelectionName = Literal["cross-validation", "holdout", "none"]
 """how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
@@ -105,9 +106,9 @@ class LabelBudget:
         return f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{single}"
 
 
-def default_selection(labels: int | None) -> SelectionName:
-    """How settings are chosen if nobody says."""
-    return "holdout" if labels is None else "cross-validation"
+def selection_or_default(selection: SelectionName | None, labels: int | None) -> SelectionName:
+    """As somebody said, or the default for this number of labels."""
+    return selection or ("holdout" if labels is None else "cross-validation")
 
 
 def labels_sentence(budget: LabelBudget, selection: SelectionName) -> str:
@@ -130,4 +131,10 @@ def label_budget(task: Task, labels: int | None, selection: SelectionName, seed:
         count = min(len(task.validation), max(1, round(HOLDOUT_SHARE * labels)))
         whole = count == len(task.validation)
         held_out = np.arange(count) if whole else stratified_split(strata(task.validation.labels), count, seed)[1]
-    return LabelBudget(task, stratified_sample(classes, labels - len(held_out), seed), held_out, seed)
+    learning, least, most = labels - len(held_out), len(np.unique(classes)), len(task.train)
+    if learning < least:
+        need = f"one label of each of the {least} classes must learn"
+        raise DataError(f"{need}, but of {labels} labels only {learning} would; use more labels")
+    if learning > most:
+        raise DataError(f"there are {most:,} training texts, but {learning:,} labels should learn; use fewer labels")
+    return LabelBudget(task, stratified_sample(classes, learning, seed), held_out, seed)

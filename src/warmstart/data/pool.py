@@ -10,6 +10,7 @@ seen what it is scored on. Texts of the budget are not repeated in it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +23,7 @@ from warmstart.data.task import Task, plain_text
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
+from warmstart.storage import sha256
 
 REST = "rest"
 NO_POOL = "none"
@@ -69,10 +71,8 @@ def task_pool(task: Task, source: str = REST) -> Pool:
     if source == NO_POOL:
         return Pool(())
     scored = [plain_text(text) for split in task.held_out().values() for text in split.texts]
-    if source == REST:
-        given, where = [*documents_of(task.unlabelled)], f"the 'unlabelled' text of '{task.name}'"
-    else:
-        given, where = [*documents_of((Source(path=source, document="line"),))], source
+    given, where = _given(task, source), f"the 'unlabelled' text of '{task.name}'" if source == REST else source
+    if source != REST:
         _refuse_test_texts(task, given, source)
     allowed, left_out = _unlike(given, scored)
     if not allowed and (source != REST or task.unlabelled):
@@ -81,6 +81,16 @@ def task_pool(task: Task, source: str = REST) -> Pool:
         training, more = _unlike([*map(plain_text, task.train.texts)], scored)
         allowed, left_out = [*dict.fromkeys([*allowed, *training])], left_out + more
     return Pool(tuple(allowed), left_out)
+
+
+def pool_digest(task: Task, source: str = REST) -> str:
+    """Identifies a pool with a task's own digest, of which its ``unlabelled`` text is no part; empty for ``none``."""
+    return "" if source == NO_POOL else sha256(json.dumps([source == REST, *_given(task, source)]).encode())
+
+
+def _given(task: Task, source: str) -> list[str]:
+    """The texts of the manifest's ``unlabelled`` sources, or of a file."""
+    return [*documents_of(task.unlabelled if source == REST else (Source(path=source, document="line"),))]
 
 
 def _unlike(texts: list[str], scored: list[str]) -> tuple[list[str], int]:

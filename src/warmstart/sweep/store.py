@@ -17,6 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 import polars
 
+from warmstart.baselines import BASELINES
 from warmstart.config import Config
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
@@ -50,6 +51,8 @@ class SweepContext(Config):
     """the run that scores the test split"""
     pool: str = "rest"
     """the task's text without labels: ``rest``, ``none`` or a file"""
+    pool_digest: str = ""
+    """identifies its texts"""
     drop_leaks: bool = False
     """without training texts that are also in validation or test"""
     drop_near_leaks: bool = False
@@ -140,9 +143,11 @@ def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> 
 def _identity(trial: Trial, context: SweepContext) -> list[Any]:
     """All that a trial's result depends on but learning rates, its seed and the texts of the task."""
     method = trial.method
-    own: Any = [method.name, context.pool]
-    if method.fine_tunes:
-        own = context.tune.model_copy(update={"scheme": method.scheme or "full"}).to_dict()
+    name, scheme = method.scheme or method.name, method.scheme if method.fine_tunes and method.scheme else "full"
+    own: list[Any] = [] if method.fine_tunes else [name]
+    own += [] if method.family == "baseline" else [context.tune.model_copy(update={"scheme": scheme}).to_dict()]
+    if method.family == "stack" or (name in BASELINES and BASELINES[name].reads_pool):
+        own += [context.pool_digest]
     return [method.family, method.backbone_digest, own, trial.labels, trial.selection, *["resample"] * trial.resample]
 
 

@@ -21,8 +21,8 @@ from tyro.conf import Positional, arg
 from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
-from warmstart.data.budget import SelectionName, default_selection, label_budget
-from warmstart.data.pool import NO_POOL, REST, task_pool
+from warmstart.data.budget import SelectionName, label_budget, selection_or_default
+from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
 from warmstart.errors import ConfigError, DataError
@@ -139,7 +139,9 @@ def open_sweep(config: SweepConfig) -> Sweep:
     context = _context(config, task, scoring)
     estimate = _estimate(config, task, methods, context)
     labels = config.numbers_of_labels()[0]
-    budget = label_budget(task, labels, selection_for(config, labels), config.seed)  # the first seed's labels decide for all
+    budget = label_budget(
+        task, labels, selection_or_default(config.selection, labels), config.seed
+    )  # the first seed's labels decide for all
     methods = [with_continued_backbone(one, budget, config.tune, folder) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
@@ -163,10 +165,12 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     for labels in filter(None, config.numbers_of_labels()):
-        try:
-            label_budget(task, labels, selection_for(config, labels), config.seed).folds  # noqa: B018
-        except DataError as error:
-            raise ConfigError(f"--labels {labels}: {error}") from None
+        selection = selection_or_default(config.selection, labels)
+        for seed in range(config.seed, config.seed + config.seeds):
+            try:
+                label_budget(task, labels, selection, seed).folds  # noqa: B018
+            except DataError as error:
+                raise ConfigError(f"--labels {labels}: {error}") from None
     return task, list_methods(
         task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=_has_pool(config, task)
     )
@@ -198,7 +202,7 @@ def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None,
 
 def _trial(config: SweepConfig, method: Method, labels: int | None) -> Trial:
     """The trial of a method with the first seed."""
-    selection = selection_for(config, labels)
+    selection = selection_or_default(config.selection, labels)
     rates = learning_rates_for(method, config.learning_rates, config.tune.train.learning_rate)
     if selection == "none":
         rates = rates[:1]
@@ -215,15 +219,10 @@ def _at_seed(trial: Trial, seed: int, first: TrialResult | None) -> Trial:
     return trial.model_copy(update={"seed": seed, "learning_rates": rates})
 
 
-def selection_for(config: SweepConfig, labels: int | None) -> SelectionName:
-    """As the setting says, or the default for this number of labels."""
-    return config.selection or default_selection(labels)
-
-
 def _context(config: SweepConfig, task: Task, scoring: ScoringRun) -> SweepContext:
     leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
     context = SweepContext.of(task, config.task, Path(config.out), config.tune, **leaks)
-    return context.model_copy(update={"scoring": scoring, "pool": config.pool})
+    return context.model_copy(update={"scoring": scoring, "pool": config.pool, "pool_digest": pool_digest(task, config.pool)})
 
 
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
@@ -249,7 +248,8 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
     for method in [method for method in sweep.methods if method.family == STACK]:
         for seed in sorted({trial.seed for trial in trials}):
             members = [trial for trial in trials if trial.seed == seed or trial.same_for_every_seed]
-            trial = members[0].model_copy(update={"method": method, "seed": seed, "learning_rates": ()})
+            tried = {"learning_rates": sweep.config.learning_rates}  # its members choose from these
+            trial = members[0].model_copy(update={"method": method, "seed": seed} | tried)
             if all(one in results for one in members):
                 result = find_result(trial, sweep.context) or run_stack(
                     trial, {one: results[one] for one in members}, sweep.context

@@ -18,9 +18,10 @@ from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, head_
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
-from warmstart.data.budget import LabelBudget, SelectionName, default_selection, label_budget
+from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun, described_settings
+from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -81,7 +82,7 @@ class AdaptConfig(Config):
     @property
     def chosen_selection(self) -> SelectionName:
         """What chooses the settings, by name."""
-        return self.selection or default_selection(self.labels)
+        return selection_or_default(self.selection, self.labels)
 
 
 def adapt(config: AdaptConfig) -> AdaptResult:
@@ -122,10 +123,16 @@ def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[in
     So the intervals also cover other choices of texts. Raises ``ConfigError`` or ``DataError`` if the labels cannot choose.
     """
     labels, seeds = config.labels and config.labels - set_apart, range(config.seed, config.seed + config.seeds)
-    budgets = {seed: label_budget(task, labels, config.chosen_selection, seed) for seed in seeds}
+    try:
+        budgets = {seed: label_budget(task, labels, config.chosen_selection, seed) for seed in seeds}
+        if config.chosen_selection != "none" or config.baselines:
+            for budget in budgets.values():
+                budget.folds  # noqa: B018  too few labels are refused before training, not after
+    except DataError as error:
+        apart = f", of which {set_apart} are set apart for calibration" if set_apart else ""
+        without = "; with --no-baselines nothing has to choose" if config.chosen_selection == "none" and config.baselines else ""
+        raise ConfigError(f"--labels {config.labels}{apart}: {error}{without}" if labels else str(error)) from None
     check_patience(budgets[config.seed].task, config.tune)
-    for budget in budgets.values():
-        assert config.chosen_selection == "none" or budget.folds  # too few labels are refused before training, not after
     return budgets
 
 
