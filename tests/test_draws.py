@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def ranked(name: str, validation: Sequence[float], test: Sequence[float], noise:
         TrialResult(score, tuple(score + noise / 100), seconds, chosen, tuple(chosen + noise), search_seconds=2.0 * seconds)
         for chosen, score in zip(validation, test, strict=True)
     )
-    return RankedMethod(method, runs, tuple(range(len(runs))))
+    return RankedMethod(method, runs, tuple(range(len(runs))), place=[*FAMILIES].index(name))
 
 
 def methods_of(validation: dict[str, Sequence[float]], test: dict[str, Sequence[float]]) -> tuple[RankedMethod, ...]:
@@ -77,6 +78,23 @@ def test_test_texts_choose_nothing() -> None:
     assert one.to_dict()["chosen"] == other.to_dict()["chosen"]
     both = one.to_dict()["transfer"], other.to_dict()["transfer"]
     assert [both[0][side] for side in ("transfer", "rivals")] == [both[1][side] for side in ("transfer", "rivals")]
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_neither_seconds_nor_test_scores_break_ties(*, drawn: bool) -> None:
+    """Of equal validation scores the first of the sweep's methods wins, so that the same race says the same whenever it is run."""
+    same = methods_of(
+        VALIDATION | dict.fromkeys(("NB", "TF-IDF", "probe", "full"), VALIDATION["full"]), TEST | {"probe": TEST["NB"]}
+    )
+    for methods in (same, same[::-1]):
+        for order in (1, -1):
+            timed = zip(methods, range(len(methods))[::order], strict=True)
+            rows = tuple(replace(one, runs=tuple(replace(run, seconds=1.0 + k) for run in one.runs)) for one, k in timed)
+            gain = transfer_gain(rows, drawn=drawn)
+            assert gain is not None
+            assert ({one.name for one in gain.transfer}, {one.name for one in gain.rivals}) == ({"probe"}, {"NB"})
+            found = RaceResult(cats(), 50, Ranking(rows, (), (), 3, drawn), audit(cats()), 0.5)
+            assert found.best.name == ("NB" if drawn else "probe")
 
 
 def test_what_transfer_bought_names_the_strongest_rival_of_each_draw() -> None:

@@ -45,9 +45,9 @@ def list_choices(chosen: Sequence[RankedMethod]) -> str:
 
 
 def most_chosen(chosen: Sequence[RankedMethod]) -> RankedMethod:
-    """The one that most draws choose; of equals, the one that takes the fewest seconds."""
+    """The one that most draws choose; of equals, the first of the sweep's methods."""
     counts = Counter(one.method for one in chosen)
-    return min(chosen, key=lambda one: (-counts[one.method], one.seconds))
+    return min(chosen, key=lambda one: (-counts[one.method], one.place))
 
 
 @dataclass(frozen=True)
@@ -127,14 +127,14 @@ def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[Ranked
 
 
 def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
-    """The best on the texts that choose; of equals, the one that takes the fewest seconds."""
-    return min(methods, key=lambda one: (-one.validation, one.seconds))
+    """The best on the texts that choose; of equals, the first of the sweep's methods."""
+    return min(methods, key=lambda one: (-one.validation, one.place))
 
 
 def surest_of(methods: Sequence[RankedMethod]) -> RankedMethod:
     """The lowest calibrated loss on the texts that choose; the best score where a method has no probabilities."""
     if losses := losses_of(methods):
-        return methods[min(range(len(methods)), key=lambda i: (losses[i], methods[i].seconds))]
+        return methods[min(range(len(methods)), key=lambda i: (losses[i], methods[i].place))]
     return best_of(methods)
 
 

@@ -52,13 +52,9 @@ class Draws:
 
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
         constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
-        scores, costs = [one.validation_scores for one in seen], [one.seconds for one in seen]
-        return with_all_seeds(
-            self.methods, seen[choose_within_draw(scores, costs, constant, self.most_frequent, self._losses(seen))]
-        )
-
-    def _losses(self, seen: Sequence[RankedMethod]) -> list[float]:
-        return losses_of(seen) if self.by_loss else []
+        scores, places = [one.validation_scores for one in seen], [one.place for one in seen]
+        losses = losses_of(seen) if self.by_loss else []
+        return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, losses)])
 
     @property
     def recommendation(self) -> str:

@@ -21,6 +21,8 @@ class RankedMethod:
     """one per seed"""
     seeds: tuple[int, ...]
     """of these trials"""
+    place: int = 0
+    """in the order of the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
 
     def with_seeds(self, seeds: Set[int]) -> RankedMethod:
         """The same with the trials of these seeds only."""
@@ -138,7 +140,7 @@ class Ranking:
 def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
     """All methods, best first. What is the same for every seed has one trial."""
     found = {method: rank_method(method, runs) for method in methods}
-    ranked = [one for one in found.values() if one]
+    ranked = [replace(one, place=place) for place, one in enumerate(found.values()) if one]
     fixed = {trial.method for trial in runs.trials if trial.same_for_every_seed}
     trained = any(one.method not in fixed for one in ranked)
     seeds = set.intersection(*(set(one.seeds) for one in ranked if one.method not in fixed)) if trained else set[int]()

@@ -80,7 +80,7 @@ class CurveResult:
         """The pretrained method that is best on validation, or in most draws, with the most labels."""
         transfer = [self.at(method, self.largest) for method in self.methods if method.family in TRANSFER]
         if not self.drawn:
-            return max(transfer, key=lambda one: one.validation).method
+            return best_of(transfer).method
         return most_chosen([best_of(seen) for seen in as_each_seed_sees(transfer, drawn=True)]).method
 
     @cached_property

@@ -58,6 +58,7 @@ from warmstart.sweep.choice import (
     TRANSFER,
     TransferGain,
     as_each_seed_sees,
+    best_of,
     doubt_of_best,
     list_choices,
     transfer_gain,
@@ -107,7 +108,7 @@ class RaceResult:
     @cached_property
     def best(self) -> RankedMethod:
         """The trained method that is best on validation; if every seed drew its own labels, the one that most draws chose."""
-        return self._draws.recommended if self.ranking.drawn else max(self._candidates, key=lambda one: one.validation)
+        return self._draws.recommended if self.ranking.drawn else best_of(self._candidates)
 
     @property
     def _candidates(self) -> list[RankedMethod]:
@@ -139,7 +140,7 @@ class RaceResult:
         return self._cheapest(lambda one: float(one.runs[0].disk) if one.method.fine_tunes else math.inf)
 
     def _cheapest(self, cost: Callable[[RankedMethod], float]) -> RankedMethod:
-        methods = self.ranking.methods
+        methods = sorted(self.ranking.methods, key=lambda one: one.place)
         scores = [one.validation_scores for one in methods]
         chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in methods])
         return next(one for one in methods if one.validation_scores is chosen)
