@@ -59,11 +59,11 @@ def test_each_draw_chooses_by_its_own_scores() -> None:
     found = race(VALIDATION, TEST)
     assert found.recommended.name == found.best.name == "full"
     assert found.score_of_best.mean == pytest.approx((0.85 + 0.86 + 0.5) / 3)
-    assert found.findings[0] == "Use full, chosen in 2 of 3 draws, each by its own out-of-fold scores."
+    assert found.findings[0] == "Use full, chosen in 2 of 3 draws, each by its own labels."
     assert "what each draw chose reaches 73.7% (" in found.findings[1]
     assert "(full in 2 of 3 draws, majority in 1)" in found.findings[1]
-    held = next(one for one in found.findings if "is not significantly better than that of the majority label" in one)
-    assert held.startswith("In 1 of 3 draws the best")
+    held = next(one for one in found.findings if "no method is significantly better than the majority label, which" in one)
+    assert held.startswith("In 1 of 3 draws no method")
     assert "they would reach 77.0% (full)" in held
     assert "50 labels: all of them learn." in found.findings
     assert any(one == "Choosing settings took 66 seconds in all, beside the runs themselves." for one in found.findings)
@@ -150,7 +150,7 @@ def test_the_cheapest_within_the_noise_is_named() -> None:
     """Where most draws have the same cheaper method within one standard error, beside the recommended one."""
     near = {name: tuple(score - 0.01 for score in VALIDATION["full"]) for name in ("NB", "TF-IDF")}
     [sentence] = [one for one in race(VALIDATION | near, TEST).findings if one.startswith("The cheapest method within")]
-    assert sentence.endswith("of the best out-of-fold score is NB in 3 of 3 draws.")
+    assert sentence.endswith("of what a draw chose is NB in 3 of 3 draws.")
     far = dict.fromkeys(("NB", "TF-IDF"), (0.5, 0.5, 0.5))
     assert not any(one.startswith("The cheapest method within") for one in race(VALIDATION | far, TEST).findings)
 

@@ -41,6 +41,7 @@ SCORING_FILES = {
     "tasks/scoring.py": "the gate",
     "tasks/task_type.py": "scores of resamples are scores",
     "tasks/classification.py": "how this type is scored",
+    "baselines/choice.py": "texts that choose",
     "baselines/majority.py": "the score of a constant prediction, which says how the labels are distributed",
     "finetuning/finetune.py": "validation",
     "finetuning/selection.py": "texts that choose",

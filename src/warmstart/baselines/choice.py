@@ -55,10 +55,9 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
     several = () if task.single_label else baseline.multilabel_candidates
     candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
     found = {setting: learner.choose(setting) for setting in candidates}
-    scored = task_type_of(task).scores
-    tried = {}
+    task_type, tried = task_type_of(task), dict[float, float]()
     if len(candidates) > 1:
-        tried = {setting: scored(budget.choosing, made, task).score(task.metric) for setting, (made, _) in found.items()}
+        tried = {setting: task_type.scores(budget.choosing, made, task).score(task.metric) for setting, (made, _) in found.items()}
     best = max(candidates, key=lambda setting: tried.get(setting, 0.0))
     predict = learner.fit(np.arange(len(budget.train)), best) if budget.cross_validated else found[best][1]
     test = predict(reading.rows(task.test.texts))

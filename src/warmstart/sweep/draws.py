@@ -28,7 +28,7 @@ class Draws:
 
     @cached_property
     def chosen(self) -> list[RankedMethod]:
-        """The best of each draw by its out-of-fold predictions; the majority label if its score is not significantly better."""
+        """The best of each draw on its texts that choose; the majority label if its score is not significantly better."""
         return [self._chosen(seen, tested=True) for seen in self._seen]
 
     @cached_property
@@ -62,11 +62,8 @@ class Draws:
         best, draws = self.recommended, len(self.chosen)
         most = f"{sum(one.method == best.method for one in self.chosen)} of {draws} draws"
         if best.name != MAJORITY_LABEL:
-            return f"Use {best.name}, chosen in {most}, each by its own out-of-fold scores."
-        return (
-            f"Label more texts first: in {most}, no method is significantly better than the majority label by out-of-fold scores "
-            "(5% level)."
-        )
+            return f"Use {best.name}, chosen in {most}, each by its own labels."
+        return f"Label more texts first: in {most}, no method is significantly better than the majority label (5% level)."
 
     @property
     def held_back(self) -> list[str]:
@@ -76,9 +73,8 @@ class Draws:
             return []
         score = picked([one.test_scores for one in self.untested]).over_seeds.mean
         return [
-            f"In {count} of {len(self.chosen)} draws the best out-of-fold score is not significantly better than that of the "
-            f"majority label, which is chosen instead; if each draw chose its best score, they would reach {percent(score)} "
-            f"({list_choices(self.untested)})."
+            f"In {count} of {len(self.chosen)} draws no method is significantly better than the majority label, which is chosen "
+            f"instead; if each draw chose its best method, they would reach {percent(score)} ({list_choices(self.untested)})."
         ]
 
     @property
@@ -96,6 +92,5 @@ class Draws:
         if one.method == self.recommended.method or 2 * count <= len(found):
             return []
         return [
-            f"The cheapest method within one standard error of the best out-of-fold score is {one.name} in {count} of {len(found)} "
-            "draws."
+            f"The cheapest method within one standard error of what a draw chose is {one.name} in {count} of {len(found)} draws."
         ]

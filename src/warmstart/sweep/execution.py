@@ -20,7 +20,7 @@ from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.console import console
-from warmstart.data.budget import LabelBudget, label_budget
+from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.pool import Pool, task_pool
 from warmstart.data.task import Task, resplit
 from warmstart.device import pick_device
@@ -133,7 +133,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         new=sum(run.new for run in runs),
         disk=sum(run.disk for run in runs),
         note=f"mean of {', '.join(one.method.name for one in chosen)}",
-        **_chosen(budget, stacked.choosing),
+        **_chosen(budget, trial, stacked.choosing),
     )
     return _saved(trial, context, result, stacked)
 
@@ -151,7 +151,7 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     budget, baseline = _budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
     started = time.perf_counter()
     vectors = _vectors_of(trial, context) if trial.method.family == "frozen" else None
-    pool = _pool(trial, context) if baseline.reads_pool else Pool(())
+    pool = _read_pool(context, _split_seed(trial)).without(budget) if baseline.reads_pool else Pool(())
     run = run_baseline(baseline, budget, pool.texts, vectors)
     scored = _scored(budget.task, run.test, named_as or trial, context)
     result = TrialResult(
@@ -159,7 +159,7 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
         resampled=_rounded(scored.resampled),
         seconds=time.perf_counter() - started,
         note=f"{run.note}; {pool.left_out:,} like a test or validation text left out" if pool.left_out else run.note,
-        **_chosen(budget, run.choosing),
+        **_chosen(budget, trial, run.choosing),
     )
     return result, TrialPredictions(run.choosing, run.test)
 
@@ -180,7 +180,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved - saved
     test = _scored(budget.task, done.final.test_predictions, trial, context, done.learning_rate)
-    result = replace(_result(done.final, test, budget.task, shared), **_chosen(budget, done.choosing))
+    result = replace(_result(done.final, test, budget.task, shared), **_chosen(budget, trial, done.choosing))
     result = replace(
         result,
         seconds=seconds + saved - done.selection_seconds,
@@ -194,7 +194,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     return result, TrialPredictions(done.choosing, done.final.test_predictions)
 
 
-def _chosen(budget: LabelBudget, predictions: Any) -> dict[str, Any]:
+def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, Any]:
     """The fields of a result that say how the texts that choose were predicted."""
     task_type = task_type_of(budget.task)
     scores = task_type.scores(budget.choosing, predictions, budget.task)
@@ -204,7 +204,7 @@ def _chosen(budget: LabelBudget, predictions: Any) -> dict[str, Any]:
         "validation_loss": calibrated_loss(predictions, budget.choosing.labels) if calibrated else None,
         "validation": scores.score(budget.task.metric),
         "resampled_validation": _rounded(resampled),
-        "budget": budget.sentence,
+        "budget": labels_sentence(budget, trial.selection),
     }
 
 
@@ -236,17 +236,17 @@ def _rounded(resampled: np.ndarray) -> tuple[float, ...]:
     return tuple(round(float(value), 6) for value in resampled)
 
 
+def _split_seed(trial: Trial) -> int | None:
+    """The seed that draws the split of a trial; None: the task's own split."""
+    return trial.seed if trial.resample else None
+
+
 def _task(trial: Trial, context: SweepContext) -> Task:
-    return _read_task(context, trial.seed if trial.resample else None)
+    return _read_task(context, _split_seed(trial))
 
 
 def _budget(trial: Trial, context: SweepContext) -> LabelBudget:
     return label_budget(_task(trial, context), trial.labels, trial.selection, trial.seed)
-
-
-def _pool(trial: Trial, context: SweepContext) -> Pool:
-    """The task's text without labels, but for the texts that a trial has labels of."""
-    return _read_pool(context, trial.seed if trial.resample else None).without(_budget(trial, context))
 
 
 @functools.lru_cache(maxsize=2)
@@ -281,8 +281,8 @@ def _read_task(context: SweepContext, split_seed: int | None) -> Task:
 
 def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
     """The bundle of a trial, the one that all tasks share, and the texts as they read them; kept in this process."""
-    method, split_seed = trial.method, trial.seed if trial.resample else None
-    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, split_seed, context)
+    method = trial.method
+    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, _split_seed(trial), context)
 
 
 @functools.lru_cache(maxsize=4)
