@@ -64,6 +64,15 @@ def test_differences_are_corrected_for_their_number() -> None:
     assert many.findings[0].endswith(" points would have been detected with 80% power.")
 
 
+def test_rivals_that_never_differ_share_a_sentence() -> None:
+    """A ladder of baselines would otherwise fill the findings with sentences that say the same."""
+    found = curve_of((16, 0.0, 0.03), (32, 0.0, 0.03), names=(" · a", " · b"))
+    [sentence] = [one for one in found.findings if "any of" in one]
+    assert sentence.startswith(
+        "No significant difference between lp-ft · a and any of from scratch · a, from scratch · b at any number of labels. They differ"
+    )
+
+
 def test_one_seed_claims_nothing() -> None:
     """Lead or no lead: a curve of one seed says neither better nor worse (it said one of them in three of four null curves)."""
     full = curve_of((16, 0.2, 0.01), (32, 0.0, 0.01))

@@ -138,7 +138,7 @@ class CurveResult:
     @property
     def findings(self) -> list[str]:
         """Where pretraining helps, what more labels would give, and what is missing."""
-        findings = [*self._transfer(), *(sentence for other in self.others for sentence in self._comparison(other))]
+        findings = [*self._transfer(), *self._comparisons()]
         if curve := self.extrapolations.get(self.pretrained):
             findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(), *self._worth()]
         else:
@@ -174,6 +174,16 @@ class CurveResult:
         groups = {pair: [n for n in pairs if pairs[n] == pair] for pair in dict.fromkeys(pairs.values())}
         places = "; ".join(f"{pair} with {list_sizes(group, [*gains])} labels" for pair, group in groups.items())
         return [*findings, f"Both are chosen {who}{', most often ' if self.drawn else ': '}{places}."]
+
+    def _comparisons(self) -> list[str]:
+        """The pretrained method against each without pretraining; those that never differ significantly share a sentence."""
+        apart = {other for other, _ in self.significant}
+        findings = [sentence for other in self.others if other in apart for sentence in self._comparison(other)]
+        if alike := [other for other in self.others if other not in apart]:
+            leads = dict(enumerate(self.lead(other, labels) for other in alike for labels in self.rankings))
+            names = "any of " * (len(alike) > 1) + ", ".join(other.name for other in alike)
+            findings += self._verdicts((self.pretrained.name, names), leads, [], len(self.others) * len(self.rankings))
+        return findings
 
     def _comparison(self, other: Method) -> list[str]:
         """Where the pretrained method is better than another, where it is worse, and where that stops."""
