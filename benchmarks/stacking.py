@@ -33,7 +33,7 @@ Scored = Mapping[str, tuple[TrialResult, TrialPredictions]]
 def policies(methods: Scored, choosing: np.ndarray, test: np.ndarray) -> dict[str, float]:
     """Test accuracy of each choice; ``choosing`` and ``test`` are the labels of the texts that choose and of the test texts."""
     by_score = max(methods, key=lambda name: methods[name][0].validation)
-    by_loss = sorted(methods, key=lambda name: methods[name][0].validation_loss or 0.0)
+    by_loss = sorted(methods, key=lambda name: -(methods[name][0].gain or (0.0,))[0])
     calibrated = {name: [apply_temperature(part, fit_temperature(made.choosing, choosing)) for part in made]
                   for name, (_, made) in methods.items()}  # fmt: skip
 

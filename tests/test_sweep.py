@@ -335,8 +335,8 @@ def test_a_stack_is_the_mean_of_the_surest_methods() -> None:
     assert stacked.test.max() == pytest.approx(0.75, abs=1e-3), "right for three of four texts"
     assert stacked.choosing.sum(axis=1) == pytest.approx(1)
     trials = [Trial(method=Method(name=name, family="frozen"), seed=0) for name in "abcde"]
-    losses = (0.6, 0.4, None, 0.5, 0.7)
-    results = {trial: replace(result(0.5, 0.5), validation_loss=loss) for trial, loss in zip(trials, losses, strict=True)}
+    gains = ((0.1, 0.1), (0.3, 0.1), None, (0.2, 0.1), (0.0, 0.1))
+    results = {trial: replace(result(0.5, 0.5), gain=gain) for trial, gain in zip(trials, gains, strict=True)}
     assert [trial.method.name for trial in stacked_trials(results)] == ["b", "d", "a"]
 
 

@@ -9,10 +9,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.stats import norm
 
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.multiple_testing import max_statistic_threshold
 
+ERROR_RATE = 0.05
+"""of draws without signal in which a method may be chosen over a constant prediction"""
 FOLD_VARIANCE = 2.0
 """the variance of an out-of-fold score over draws without signal, at most, in multiples of the bootstrap's over texts"""
 
@@ -22,11 +25,12 @@ def choose_within_draw(
     costs: Sequence[float],
     constant: int | None = None,
     least: float = -math.inf,
-    losses: Sequence[float] = (),
+    gains: Sequence[tuple[float, float]] = (),
 ) -> int:
     """The index of the method with the best out-of-fold score, of equals the cheapest, if it is better than a constant prediction.
 
-    With ``losses``, the log loss of each method (``calibrated_loss``), the lowest loss takes the place of the best score.
+    With ``gains``, what each method gains over the label frequencies and its standard error (``loss_gain``), the largest gain takes
+    the place of the best score, and must be significant: gain > z error, z the normal quantile for 5% over the other methods.
 
     Of ``methods``, the scores of one seed on the texts that choose, ``constant`` is the one that learns nothing from the texts; it
     is chosen if the best is not significantly better. ``least`` is what a constant prediction scores at least, such as the share of
@@ -49,10 +53,13 @@ def choose_within_draw(
     >>> choose_within_draw(draw, [0.0, 1.0, 1.0], constant=0), choose_within_draw(draw[::2], [0.0, 1.0], constant=0)
     (1, 0)
     """
-    order = losses or [-one.scores[0] for one in methods]
+    order = [-gain for gain, _ in gains] or [-one.scores[0] for one in methods]
     best = min(range(len(methods)), key=lambda i: (order[i], costs[i]))
     if constant is None or best == constant:
         return best
+    if gains:
+        gain, error = gains[best]
+        return best if gain > norm.ppf(1 - ERROR_RATE / (len(gains) - 1)) * error else constant
     return best if _better_than_constant(methods, constant, least)[best] else constant
 
 

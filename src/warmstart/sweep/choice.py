@@ -133,15 +133,15 @@ def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
 
 def surest_of(methods: Sequence[RankedMethod]) -> RankedMethod:
     """The lowest calibrated loss on the texts that choose; the best score where a method has no probabilities."""
-    if losses := losses_of(methods):
-        return methods[min(range(len(methods)), key=lambda i: (losses[i], methods[i].place))]
+    if gains := gains_of(methods):
+        return methods[min(range(len(methods)), key=lambda i: (-gains[i][0], methods[i].place))]
     return best_of(methods)
 
 
-def losses_of(methods: Sequence[RankedMethod]) -> list[float]:
-    """The calibrated loss of each method on the texts that choose; empty if one has none."""
-    losses = [one.validation_loss for one in methods]
-    return [loss for loss in losses if loss is not None] if None not in losses else []
+def gains_of(methods: Sequence[RankedMethod]) -> list[tuple[float, float]]:
+    """What each method gains over the label frequencies on the texts that choose, with its error; empty if one has none."""
+    found = [one.gain for one in methods if one.gain]
+    return found if len(found) == len(methods) else []
 
 
 def doubt_of_best(methods: Sequence[RankedMethod]) -> float:

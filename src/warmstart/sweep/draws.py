@@ -9,7 +9,7 @@ from functools import cached_property
 from warmstart.stats.choice import choose_within_draw
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
 from warmstart.stats.formatting import percent
-from warmstart.sweep.choice import as_each_seed_sees, list_choices, losses_of, most_chosen, with_all_seeds
+from warmstart.sweep.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, with_all_seeds
 from warmstart.sweep.ranking import RankedMethod
 
 MAJORITY_LABEL = "majority"
@@ -53,8 +53,8 @@ class Draws:
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
         constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
         scores, places = [one.validation_scores for one in seen], [one.place for one in seen]
-        losses = losses_of(seen) if self.by_loss else []
-        return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, losses)])
+        gains = gains_of(seen) if self.by_loss else []
+        return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, gains)])
 
     @property
     def recommendation(self) -> str:

@@ -32,7 +32,7 @@ from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.model import swap_head
-from warmstart.stats.calibration import calibrated_loss
+from warmstart.stats.calibration import loss_gain
 from warmstart.stats.formatting import percent
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.stack import average, stacked_trials
@@ -201,7 +201,7 @@ def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, An
     resampled = task_type.resampled_scores(budget.choosing, predictions, budget.task)
     calibrated = budget.task.single_label and task_type.probabilistic
     return {
-        "validation_loss": calibrated_loss(predictions, budget.choosing.labels) if calibrated else None,
+        "gain": loss_gain(predictions, budget.choosing.labels) if calibrated else None,
         "validation": scores.score(budget.task.metric),
         "resampled_validation": _rounded(resampled),
         "budget": labels_sentence(budget, trial.selection),

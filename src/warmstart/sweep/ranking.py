@@ -57,10 +57,13 @@ class RankedMethod:
         return float(np.mean([run.validation for run in self.runs]))
 
     @property
-    def validation_loss(self) -> float | None:
-        """Calibrated log loss on the texts that choose, mean over seeds; None if a run has none."""
-        losses = [run.validation_loss for run in self.runs if run.validation_loss is not None]
-        return float(np.mean(losses)) if len(losses) == len(self.runs) else None
+    def gain(self) -> tuple[float, float] | None:
+        """Nats per text that chooses over the label frequencies, mean over seeds, and its error; None if a run has none."""
+        found = [run.gain for run in self.runs if run.gain]
+        if len(found) < len(self.runs):
+            return None
+        gains, errors = np.array(found).T
+        return float(gains.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
 
     @property
     def seconds(self) -> float:

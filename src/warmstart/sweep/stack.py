@@ -25,8 +25,8 @@ STACKED = 3
 
 def stacked_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
     """The trials with the lowest loss on the texts that choose, best first; without those that predict no probabilities."""
-    losses = {trial: result.validation_loss for trial, result in results.items() if result.validation_loss is not None}
-    return sorted(losses, key=lambda trial: losses[trial])[:STACKED]
+    gains = {trial: result.gain[0] for trial, result in results.items() if result.gain}
+    return sorted(gains, key=lambda trial: -gains[trial])[:STACKED]
 
 
 def average(members: Sequence[TrialPredictions], labels: np.ndarray) -> TrialPredictions:

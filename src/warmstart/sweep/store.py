@@ -28,7 +28,7 @@ from warmstart.finetuning.selection import SelectionSettings
 from warmstart.storage import atomic_write, sha256
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
-VERSION = 4
+VERSION = 5
 """counted up when old results mean something else, or are written in another form"""
 TRIALS = "trials"
 """folder of the results, in the folder of the run"""
@@ -94,7 +94,8 @@ def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
         values = json.loads(file.read_text(encoding="utf-8"))
         trial = Trial.build(values.pop("trial"), str(file))
         lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes", "diverged_rates")}
-        return trial, TrialResult(**values | lists | {"tried": tuple(map(tuple, values["tried"]))})
+        gain = tuple(values["gain"]) if values["gain"] else None
+        return trial, TrialResult(**values | lists | {"tried": tuple(map(tuple, values["tried"])), "gain": gain})
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
 

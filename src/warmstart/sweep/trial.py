@@ -95,8 +95,8 @@ class TrialResult:
     """the metric on the texts that choose, of models that did not learn from them"""
     resampled_validation: tuple[float, ...] = ()
     """(R,) the same on resamples of them"""
-    validation_loss: float | None = None
-    """nats per text that chooses, of probabilities calibrated on these texts; None for predictions that are no probabilities"""
+    gain: tuple[float, float] | None = None
+    """nats per text that chooses over the label frequencies, and the standard error (``loss_gain``); None without probabilities"""
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
     tried: tuple[tuple[float, float], ...] = ()
