@@ -454,8 +454,6 @@ def test_few_draws_without_signal_choose_a_method(shares: tuple[float, ...]) -> 
             patch.setattr("warmstart.stats.choice.FOLD_VARIANCE", 1.0)
             plain.append(choose_within_draw(rows, [*range(6)], constant=0, least=max(shares)))
     rates = [float(np.mean(np.array(one) > 0)) for one in (chosen, plain, by_loss)]
-    print(
-        f"classes of {shares}: chosen in {rates[0]:.3f} of draws, with the bootstrap's variance in {rates[1]:.3f}, by loss {rates[2]:.3f}"
-    )
+    print(f"{shares}: chosen in {rates[0]:.3f} of draws; bootstrap's variance {rates[1]:.3f}, by loss {rates[2]:.3f}")
     assert rates[0] <= 0.05
     assert rates[2] <= 0.05
