@@ -243,7 +243,7 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
 
 
 def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[Trial, TrialResult]:
-    """The combination of two methods for each seed with which all of them have a result."""
+    """For each seed with which all methods have a result, the combination of the surest of them."""
     found = dict[Trial, TrialResult]()
     for method in [method for method in sweep.methods if method.family == STACK]:
         for seed in sorted({trial.seed for trial in trials}):

@@ -30,6 +30,7 @@ from warmstart.sweep.choice import (
     as_each_seed_sees,
     best_of,
     most_chosen,
+    surest_of,
     transfer_gain,
 )
 
@@ -81,7 +82,8 @@ class CurveResult:
         transfer = [self.at(method, self.largest) for method in self.methods if method.family in TRANSFER]
         if not self.drawn:
             return best_of(transfer).method
-        return most_chosen([best_of(seen) for seen in as_each_seed_sees(transfer, drawn=True)]).method
+        best_in = surest_of if self._by_loss else best_of
+        return most_chosen([best_in(seen) for seen in as_each_seed_sees(transfer, drawn=True)]).method
 
     @cached_property
     def others(self) -> tuple[Method, ...]:
@@ -92,9 +94,12 @@ class CurveResult:
     def gains(self) -> dict[int, TransferGain]:
         """What transfer bought against the strongest rival without pretraining, by number of labels."""
         compared = {n: [self.at(method, n) for method in self.methods] for n in self.rankings}
-        by_loss = self.drawn and self.task.metric == "accuracy"
-        found = {n: transfer_gain(methods, drawn=self.drawn, by_loss=by_loss) for n, methods in compared.items()}
+        found = {n: transfer_gain(methods, drawn=self.drawn, by_loss=self._by_loss) for n, methods in compared.items()}
         return {n: gain for n, gain in found.items() if gain}
+
+    @property
+    def _by_loss(self) -> bool:
+        return self.drawn and self.task.metric == "accuracy"  # the log loss stands for no other metric
 
     @cached_property
     def target(self) -> float:
