@@ -22,6 +22,7 @@ PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for p
 MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
 """a percentage or an interval that was measured"""
 BY_HAND = {
+    "docs/baselines.md": {"baseline": "the lines of Python below it"},
     "docs/adaptation-results.md": {"comparison": "equality of imported models, by tests", "form": "graphs, by onnxruntime"},
     "docs/study-results.md": {"method": "faithfulness on questions cut from their labels"},
     "docs/attention-lab.md": {"question": "closed forms that study lab checks"},

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import norm
 
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.multiple_testing import max_statistic_threshold
@@ -58,6 +57,8 @@ def choose_within_draw(
     if constant is None or best == constant:
         return best
     if gains:
+        from scipy.stats import norm
+
         gain, error = gains[best]
         return best if gain > norm.ppf(1 - ERROR_RATE / (len(gains) - 1)) * error else constant
     return best if _better_than_constant(methods, constant, least)[best] else constant

@@ -76,7 +76,7 @@ class SweepConfig(Config):
     selection: SelectionName | None = None
     """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings, least time);
     default: cross-validation with --labels, otherwise holdout"""
-    pool: str = "rest"
+    pool: Advanced[str] = "rest"
     """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
     seeds: int = Field(5, gt=0)
     """number of seeds; fewer than three give wide intervals"""

@@ -20,6 +20,7 @@ from warmstart.commands.race.page import (
     write_tasks_page,
 )
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
+from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError, ModelError
@@ -46,7 +47,7 @@ class RaceConfig(SweepConfig):
     labels: int | None = Field(None, gt=1)
     """number of labelled texts, drawn anew for each seed: everything labelled that anything looks at; default: all"""
 
-    resample: bool = False
+    resample: Advanced[bool] = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
 
     def numbers_of_labels(self) -> tuple[int | None, ...]:
