@@ -133,7 +133,7 @@ def quickstart(results: Sequence[Result]) -> str:
     adaptations = results[0]["adaptations"]
     scores = [{row["name"]: row for row in one["comparison"]["rows"]} for one in adaptations]
     names = sorted(scores[-1], key=lambda name: -scores[-1][name]["mean"])
-    sizes = [one["task"]["train"] for one in adaptations]
+    sizes = [one["task"]["train"] + one["task"]["validation"] for one in adaptations]  # all labels that anything looks at
     rows = [(name, *(score(methods[name]) for methods in scores)) for name in names]
     sentences = " ".join(adaptations[-1]["findings"][:2])
     return "\n\n".join(
