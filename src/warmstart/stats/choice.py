@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.multiple_testing import max_statistic_threshold
 
-ERROR_RATE = 0.05
-"""of draws without signal in which a method may be chosen over a constant prediction"""
 FOLD_VARIANCE = 2.0
 """the variance of an out-of-fold score over draws without signal, at most, in multiples of the bootstrap's over texts"""
 
@@ -60,7 +59,7 @@ def choose_within_draw(
         from scipy.stats import norm
 
         gain, error = gains[best]
-        return best if gain > norm.ppf(1 - ERROR_RATE / (len(gains) - 1)) * error else constant
+        return best if gain > norm.ppf(1 - SIGNIFICANT / (len(gains) - 1)) * error else constant
     return best if _better_than_constant(methods, constant, least)[best] else constant
 
 

@@ -108,8 +108,10 @@ def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool, by_loss: bool
     if not all(sides):
         return None
     seeds, seen = max(len(one.seeds) for one in methods), as_each_seed_sees(methods, drawn=drawn)
-    best_in = surest_of if by_loss else best_of
-    chosen = [[with_all_seeds(methods, best_in(_of(view, names))) for view in seen] for names in (TRANSFER, WITHOUT_PRETRAINING)]
+    chosen = [
+        [with_all_seeds(methods, best_of(_of(view, names), by_loss=by_loss)) for view in seen]
+        for names in (TRANSFER, WITHOUT_PRETRAINING)
+    ]
     if drawn:
         one, other = (picked([method.test_scores for method in side]) for side in chosen)
         return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), seeds, drawn=True)
@@ -126,16 +128,19 @@ def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[Ranked
     return [one for one in methods if one.method.family in families]
 
 
-def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
-    """The best on the texts that choose; of equals, the first of the sweep's methods."""
-    return min(methods, key=lambda one: (-one.validation, one.place))
+def chooses_by_loss(metric: str, *, drawn: bool) -> bool:
+    """Whether methods are chosen by calibrated loss: in draws, where it stands for accuracy and for no other metric."""
+    return drawn and metric == "accuracy"
 
 
-def surest_of(methods: Sequence[RankedMethod]) -> RankedMethod:
-    """The lowest calibrated loss on the texts that choose; the best score where a method has no probabilities."""
-    if gains := gains_of(methods):
-        return methods[min(range(len(methods)), key=lambda i: (-gains[i][0], methods[i].place))]
-    return best_of(methods)
+def best_of(methods: Sequence[RankedMethod], *, by_loss: bool = False) -> RankedMethod:
+    """The best on the texts that choose; of equals, the first of the sweep's methods.
+
+    With ``by_loss`` the one with the lowest calibrated loss; the best score all the same where a method has no probabilities.
+    """
+    gains = gains_of(methods) if by_loss else []
+    order = [gain for gain, _ in gains] or [one.validation for one in methods]
+    return methods[min(range(len(methods)), key=lambda i: (-order[i], methods[i].place))]
 
 
 def gains_of(methods: Sequence[RankedMethod]) -> list[tuple[float, float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import threading
 import time
@@ -180,9 +179,9 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved - saved
     test = _scored(budget.task, done.final.test_predictions, trial, context, done.learning_rate)
-    result = replace(_result(done.final, test, budget.task, shared), **_chosen(budget, trial, done.choosing))
-    result = replace(
-        result,
+    result = TrialResult(
+        score=test.score,
+        resampled=_rounded(test.resampled),
         seconds=seconds + saved - done.selection_seconds,
         seconds_saved=saved,
         search_seconds=done.selection_seconds,
@@ -190,6 +189,9 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         learning_rate=done.learning_rate,
         tried=tuple(done.tried.items()),
         diverged_rates=done.diverged,
+        collapsed=collapsed(budget.task, test.scores),
+        **_sizes(done.final, shared),
+        **_chosen(budget, trial, done.choosing),
     )
     return result, TrialPredictions(done.choosing, done.final.test_predictions)
 
@@ -208,22 +210,17 @@ def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, An
     }
 
 
-def _result(done: FineTuneResult, test: ScoredPredictions, task: Task, shared: Bundle) -> TrialResult:
-    """Scores and sizes, without costs; weights are new or changed by comparison with the bundle that all tasks share."""
+def _sizes(done: FineTuneResult, shared: Bundle) -> dict[str, Any]:
+    """The fields of a result that say what trained, and what must be kept beside the bundle that all tasks share."""
     old = {f"backbone.{name}": tensor for name, tensor in shared.model.backbone.state_dict().items()}
     weights = done.model.weights()
     new = {name: tensor for name, tensor in weights.items() if name not in old}
     changed = [tensor for name, tensor in weights.items() if name in old and not torch.equal(tensor, old[name])]
-    return TrialResult(
-        score=test.score,
-        resampled=_rounded(test.resampled),
-        seconds=0.0,
-        validation=math.nan,
-        trainable=done.trainable,
-        new=sum(tensor.numel() for tensor in new.values()),
-        disk=sum(tensor.numel() * tensor.element_size() for tensor in (*new.values(), *changed)),
-        collapsed=collapsed(task, test.scores),
-    )
+    return {
+        "trainable": done.trainable,
+        "new": sum(tensor.numel() for tensor in new.values()),
+        "disk": sum(tensor.numel() * tensor.element_size() for tensor in (*new.values(), *changed)),
+    }
 
 
 def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> ScoredPredictions:

@@ -98,6 +98,11 @@ class RankedMethod:
         return tuple(sorted({run.learning_rate for run in self.runs if run.learning_rate}))
 
     @property
+    def rates(self) -> str:
+        """The same for people: ``"0.0005, 0.0015"``."""
+        return ", ".join(f"{rate:g}" for rate in self.learning_rates)
+
+    @property
     def search_seconds(self) -> float:
         """Spent on choosing, all seeds together."""
         return float(sum(run.search_seconds for run in self.runs))
@@ -112,9 +117,7 @@ class RankedMethod:
         parts = [
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
             f"after {before:.0f} s of continued pretraining, once" if before else "",
-            f"learning rate{several} {', '.join(f'{rate:g}' for rate in chosen)}{' (at the edge of those tried)' if edge else ''}"
-            if chosen
-            else "",
+            f"learning rate{several} {self.rates}{' (at the edge of those tried)' if edge else ''}" if chosen else "",
             *dict.fromkeys((*map(diverged_at, self.diverged), *(run.note for run in self.runs))),
         ]
         return "; ".join(part for part in parts if part)

@@ -21,7 +21,7 @@ from warmstart.baselines import BASELINES
 from warmstart.config import Config
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import ScoredMethod, ScoringRun
+from warmstart.data.test_ledger import ScoredMethod, ScoringRun, described_settings
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
@@ -137,8 +137,8 @@ def result_file(trial: Trial, context: SweepContext) -> Path:
 
 def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> ScoredMethod:
     """What the ledger calls a trial that chose this learning rate: everything but its seed."""
-    rate = f" at learning rate {learning_rate:g}" if learning_rate else ""
-    return context.scoring.method(f"{trial.settings}{rate}", [*_identity(trial, context), learning_rate])
+    described = described_settings(trial.method.name, learning_rate, trial.labels) + ", splits of its seeds" * trial.resample
+    return context.scoring.method(described, [*_identity(trial, context), learning_rate])
 
 
 def _identity(trial: Trial, context: SweepContext) -> list[Any]:

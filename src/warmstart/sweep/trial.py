@@ -71,11 +71,6 @@ class Trial(Config):
             self.method.family in ("baseline", "frozen") and not self.labels and not self.resample and self.selection == "holdout"
         )
 
-    @property
-    def settings(self) -> str:
-        """Everything but the seed, for people."""
-        return described_settings(self.method.name, labels=self.labels) + ", splits of its seeds" * self.resample
-
     def __str__(self) -> str:
         described = described_settings(self.method.name, labels=self.labels)
         return f"{described}, seed {self.seed}{' and its split' * self.resample}"

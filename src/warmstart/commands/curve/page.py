@@ -77,7 +77,7 @@ def _costs_section(result: CurveResult) -> Section:
         (
             f"{labels:,}",
             one.name,
-            ", ".join(f"{rate:g}" for rate in one.learning_rates) or "-",
+            one.rates or "-",
             f"{one.seconds:.1f}",
             f"{one.search_seconds / len(one.runs):.1f}",
             str(one.collapsed),

@@ -29,8 +29,8 @@ from warmstart.sweep.choice import (
     TransferGain,
     as_each_seed_sees,
     best_of,
+    chooses_by_loss,
     most_chosen,
-    surest_of,
     transfer_gain,
 )
 
@@ -82,8 +82,7 @@ class CurveResult:
         transfer = [self.at(method, self.largest) for method in self.methods if method.family in TRANSFER]
         if not self.drawn:
             return best_of(transfer).method
-        best_in = surest_of if self._by_loss else best_of
-        return most_chosen([best_in(seen) for seen in as_each_seed_sees(transfer, drawn=True)]).method
+        return most_chosen([best_of(seen, by_loss=self._by_loss) for seen in as_each_seed_sees(transfer, drawn=True)]).method
 
     @cached_property
     def others(self) -> tuple[Method, ...]:
@@ -99,7 +98,7 @@ class CurveResult:
 
     @property
     def _by_loss(self) -> bool:
-        return self.drawn and self.task.metric == "accuracy"  # the log loss stands for no other metric
+        return chooses_by_loss(self.task.metric, drawn=self.drawn)
 
     @cached_property
     def target(self) -> float:

@@ -237,10 +237,7 @@ def _cost_figures(result: RaceResult) -> Iterator[Figure]:
 def _learning_rates_section(result: RaceResult) -> Section:
     trained = [one for one in result.ranking.methods if one.tried]
     rates = sorted({rate for one in trained for rate in (*one.tried, *one.diverged)})
-    rows = [
-        (one.name, *(_validation_at(one, rate) for rate in rates), _rates(one.learning_rates), f"{one.search_seconds:.1f}")
-        for one in trained
-    ]
+    rows = [(one.name, *(_validation_at(one, rate) for rate in rates), one.rates, f"{one.search_seconds:.1f}") for one in trained]
     total = sum(one.search_seconds for one in result.ranking.methods)
     of = "mean over seeds, each of which chose for itself" if result.ranking.drawn else "first seed"
     text = (
@@ -249,10 +246,6 @@ def _learning_rates_section(result: RaceResult) -> Section:
     )
     header = ("method", *(f"{rate:g}" for rate in rates), "chosen", "seconds spent on choosing")
     return Section("Learning rates", (text,), (Table(header, rows),))
-
-
-def _rates(rates: Sequence[float]) -> str:
-    return ", ".join(f"{rate:g}" for rate in rates)
 
 
 def _validation_at(ranked: RankedMethod, learning_rate: float) -> str:

@@ -59,6 +59,7 @@ from warmstart.sweep.choice import (
     TransferGain,
     as_each_seed_sees,
     best_of,
+    chooses_by_loss,
     doubt_of_best,
     list_choices,
     transfer_gain,
@@ -119,8 +120,7 @@ class RaceResult:
         """What each draw chose within its labels, if every seed drew its own."""
         counted = self.task.single_label and self.task.metric == "accuracy"
         most_frequent = float(np.bincount(self.task.train.labels).max() / len(self.task.train)) if counted else 0.0
-        by_loss = self.ranking.drawn and self.task.metric == "accuracy"  # the log loss stands for no other metric
-        return Draws(self.ranking.methods, most_frequent, by_loss)
+        return Draws(self.ranking.methods, most_frequent, chooses_by_loss(self.task.metric, drawn=self.ranking.drawn))
 
     @property
     def transfer(self) -> TransferGain | None:
