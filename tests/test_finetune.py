@@ -79,7 +79,7 @@ def test_cached_features_change_no_result(names: str, pooling: str, tokenizer: T
 def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Probe and scalar mix over several seeds read each text once; another process finds the file; a damaged file is ignored."""
     task = make_task()
-    different = len({*task.train.texts, *task.validation.texts})
+    different = len({text for split in task.splits().values() for text in split.texts})
     encoded = replace(EncodedTask.of(task, classifier(tokenizer), tokenizer), features=FeatureCache(tmp_path / "features"))
     for names, seed in [("probe", 0), ("scalar-mix", 0), ("scalar-mix", 1)]:
         fine_tune(classifier(tokenizer), encoded, finetune_config(names), seed)

@@ -125,7 +125,7 @@ def test_a_frozen_scheme_reads_each_text_once(bundle: Bundle) -> None:
             budget = label_budget(encoded.task, 30, selection, seed)
             fine_tune_within(bundle, encoded, budget, SHORT, SelectionSettings(selection, (5e-3, 5e-2), choose=True))
             part = encoded.within(budget)
-            read |= {row.tobytes() for row in (*part.train.rows, *part.validation.rows)}
+            read |= {row.tobytes() for row in (*part.train.rows, *part.validation.rows, *part.test.rows)}
     assert encoded.features.texts_computed == len(read)
 
 

@@ -1,13 +1,16 @@
 """Texts as bags of words, from scikit-learn: words are runs of letters and digits, and every other sign by itself.
 
-What reads the pool takes its vocabulary and its weights from the pool too, and leaves out words that only one text has.
+What reads the pool takes its vocabulary and its weights from the pool too, and leaves out words that only one text has. Which of the
+texts have labels changes nothing in that, so all draws of labels share it.
 
 Letters: N texts, V words, D dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,57 +26,105 @@ DIMENSIONS = 100
 
 def tfidf(readable: Readable) -> Reading:
     """Rows are (N, V) TF-IDF of words and word pairs."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return _read(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=TOKENS), readable)
+    return _read(_tfidf_of_pairs, readable)
 
 
 def tfidf_words(readable: Readable) -> Reading:
     """Rows are (N, V) TF-IDF of words."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return _read(TfidfVectorizer(sublinear_tf=True, token_pattern=TOKENS), readable)
+    return _read(_tfidf_of_words, readable)
 
 
 def present_words(readable: Readable) -> Reading:
     """Rows are (N, V): 1 for each word that a text has."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    return _read(CountVectorizer(binary=True, token_pattern=TOKENS), readable)
+    return _read(_words, readable)
 
 
 def present_word_pairs(readable: Readable) -> Reading:
     """Rows are (N, V): 1 for each word and each pair of neighbouring words that a text has."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    return _read(CountVectorizer(binary=True, ngram_range=(1, 2), token_pattern=TOKENS), readable)
+    return _read(_word_pairs, readable)
 
 
 def latent_semantic_analysis(readable: Readable) -> Reading:
     """Rows are (N, D): TF-IDF in the directions of most variance (truncated SVD), of length 1 (Deerwester et al. 1990)."""
     from sklearn.preprocessing import normalize
-    from sklearn.utils.extmath import randomized_svd
 
-    words = tfidf(readable)
-    known = words.rows([*readable.inputs, *readable.pool])
-    size = min(DIMENSIONS, *known.shape)
-    directions = randomized_svd(known, size, random_state=derive(readable.seed, "baseline", "svd") % 2**32)[2]
+    known = _known_texts(_tfidf_of_pairs, readable)
+    directions = _directions(known)
 
     def rows(inputs: Sequence[Any]) -> np.ndarray:
-        return np.asarray(normalize(words.rows(inputs) @ directions.T))
+        return np.asarray(normalize(known.rows(inputs) @ directions.T))
 
     return Reading(rows, rows(readable.pool) if readable.pool else None)
 
 
-def _read(vectorizer: Any, readable: Readable) -> Reading:
+def _tfidf_of_pairs() -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=TOKENS)
+
+
+def _tfidf_of_words() -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(sublinear_tf=True, token_pattern=TOKENS)
+
+
+def _words() -> Any:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    return CountVectorizer(binary=True, token_pattern=TOKENS)
+
+
+def _word_pairs() -> Any:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    return CountVectorizer(binary=True, ngram_range=(1, 2), token_pattern=TOKENS)
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownTexts:
+    """A vectorizer, and the rows of the texts to which it was fitted."""
+
+    vectorizer: Any
+    places: Mapping[str, int]
+    """text -> its row"""
+    matrix: Any
+    """(N, V)"""
+
+    def rows(self, inputs: Sequence[Any]) -> Any:
+        """(·, V) rows of any inputs."""
+        texts = plain_texts(inputs)
+        if all(text in self.places for text in texts):
+            return self.matrix[np.array([self.places[text] for text in texts], dtype=np.int64)]
+        return self.vectorizer.transform(texts)
+
+
+def _read(make: Callable[[], Any], readable: Readable) -> Reading:
+    known = _known_texts(make, readable)
+    return Reading(known.rows, known.rows(readable.pool) if readable.pool else None)
+
+
+def _known_texts(make: Callable[[], Any], readable: Readable) -> _KnownTexts:
     """The vectorizer, fitted to the texts that learn and to the pool."""
-    texts = [*readable.words_of(), *readable.pool]
+    texts = readable.words_of()
+    return _fitted(make, tuple(sorted({*texts, *readable.pool}) if readable.pool else sorted(texts)), 2 if readable.pool else 1)
+
+
+@functools.lru_cache(maxsize=12)
+def _fitted(make: Callable[[], Any], texts: tuple[str, ...], least_texts: int) -> _KnownTexts:
+    """A vectorizer of the words that so many texts have."""
+    vectorizer = make()
     try:
-        vectorizer.set_params(min_df=2 if readable.pool else 1).fit(texts)
+        matrix = vectorizer.set_params(min_df=least_texts).fit_transform(texts)
     except ValueError:  # no word is in two texts
-        vectorizer.set_params(min_df=1).fit(texts)
+        matrix = vectorizer.set_params(min_df=1).fit_transform(texts)
+    return _KnownTexts(vectorizer, {text: place for place, text in enumerate(texts)}, matrix)
 
-    def rows(inputs: Sequence[Any]) -> Any:
-        return vectorizer.transform(plain_texts(inputs))
 
-    return Reading(rows, rows(readable.pool) if readable.pool else None)
+@functools.lru_cache(maxsize=4)
+def _directions(known: _KnownTexts) -> np.ndarray:
+    """(D, V)."""
+    from sklearn.utils.extmath import randomized_svd
+
+    size = min(DIMENSIONS, *known.matrix.shape)
+    return np.asarray(randomized_svd(known.matrix, size, random_state=derive(0, "baseline", "svd") % 2**32)[2])

@@ -28,7 +28,7 @@ from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
-from warmstart.finetuning.finetune import run_length, task_model, training_inputs
+from warmstart.finetuning.finetune import reads_features, run_length, task_model, training_inputs
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
@@ -82,7 +82,7 @@ class Estimator:
         config = self.config.model_copy(update={"scheme": scheme_name})
         scheme, model = make_scheme(scheme_name, config.options), self._model(config)
         steps, settings = run_length(encoded, config.train, scheme)
-        frozen = scheme.keeps_features and config.cache_features and task_type_of(encoded.task).pooled
+        frozen = reads_features(encoded.task, config)
         lengths = encoded.train.lengths
         workload = Workload(config.train.batch, int(lengths.max()), bfloat16=in_bfloat16(config.train.precision, pick_device()))
         read_train, read_validation, read_test = (
@@ -94,10 +94,10 @@ class Estimator:
             step += max(0.0, self._full_step - self._head_step) * flops / self._full_flops
         assert settings.evaluate_every
         evaluations = 1 + (steps or 0) / settings.evaluate_every
-        evaluating = 0.0 if frozen else evaluations * read_validation
+        reading = 0.0 if frozen else evaluations * read_validation + read_test
         training = steps * config.train.accumulate * step if steps else 60 * (config.train.minutes or 0.0)
-        once = read_train + read_validation if frozen else 0.0
-        return RunCost(training + evaluating + read_test, once, memory)
+        once = read_train + read_validation + read_test if frozen else 0.0
+        return RunCost(training + reading, once, memory)
 
     def _model(self, config: FineTuneConfig) -> Model:
         model = task_model(self.bundle, self.encoded.task, config, 0, scratch=False)

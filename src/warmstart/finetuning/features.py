@@ -28,6 +28,7 @@ from warmstart.heads.pooling import POOLINGS
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.storage import atomic_write
+from warmstart.tasks.task_type import predictions_of
 from warmstart.types import Batch
 
 
@@ -122,6 +123,12 @@ def _pooling(model: Model) -> str:
     pooling = getattr(model.head.config, "pooling", None)
     assert isinstance(pooling, str), "only a head that pools has features of a text"
     return pooling
+
+
+def predict_from_features(model: Model, features: Tensor) -> np.ndarray:
+    """(B, L + 1, D) -> what the head predicts for each text, in the form that its task type scores."""
+    with torch.inference_mode():
+        return predictions_of(model, logits_from_features(model, features)).numpy()
 
 
 def logits_from_features(model: Model, features: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.features import predict_from_features
 from warmstart.finetuning.inputs import TrainingInputs
 from warmstart.finetuning.language_loss import LanguageTask, require_language_head
 from warmstart.finetuning.scheme import Scheme
@@ -127,7 +128,7 @@ def fine_tune(
         del model.language
     early_stopping.restore()
     validation_predictions = inputs.predict_validation() if len(encoded.validation) else None
-    test_predictions = predict_test(model, encoded)
+    test_predictions = predict_test(model, encoded, config)
     kept = {id(parameter) for parameter in model.parameters()}
     return FineTuneResult(
         model=model.cpu().eval(),
@@ -141,9 +142,22 @@ def fine_tune(
     )
 
 
-def predict_test(model: Model, encoded: EncodedTask) -> Any:
-    """Predictions for the test split, without calibration, by a model on its device; None if the split has no texts."""
-    return task_type_of(encoded.task).predict(model, encoded.test, encoded.pad_id) if len(encoded.test) else None
+def predict_test(model: Model, encoded: EncodedTask, config: FineTuneConfig) -> Any:
+    """Predictions for the test split, without calibration, by a model on its device; None if the split has no texts.
+
+    If the scheme keeps the features of texts the same, they are read once, for all runs.
+    """
+    if not len(encoded.test):
+        return None
+    if reads_features(encoded.task, config):
+        return predict_from_features(model, encoded.features.get(model, encoded.test, encoded.pad_id))
+    return task_type_of(encoded.task).predict(model, encoded.test, encoded.pad_id)
+
+
+def reads_features(task: Task, config: FineTuneConfig) -> bool:
+    """Whether a run reads cached features of texts: the scheme keeps them the same, and the task has one prediction per text."""
+    scheme = make_scheme(config.scheme, config.options)
+    return scheme.keeps_features and config.cache_features and task_type_of(task).pooled
 
 
 def training_inputs(
@@ -151,8 +165,7 @@ def training_inputs(
 ) -> TrainingInputs:
     """The run's inputs; from cached features if the scheme keeps them the same. ``rest`` is (seed, language)."""
     seed, language = rest
-    cached = scheme.keeps_features and config.cache_features and task_type_of(encoded.task).pooled
-    make = TrainingInputs.from_features if cached else TrainingInputs.from_texts
+    make = TrainingInputs.from_features if reads_features(encoded.task, config) else TrainingInputs.from_texts
     inputs = make(model, encoded, config, seed)
     if scheme.language_weight:
         return inputs.with_language_loss(model, encoded, require_language_head(language), scheme.language_weight, seed)

@@ -17,7 +17,7 @@ from torch import Tensor
 from warmstart.data.batches import labelled_batches
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.features import logits_from_features
+from warmstart.finetuning.features import logits_from_features, predict_from_features
 from warmstart.finetuning.language_loss import (
     LanguageBatch,
     LanguageTask,
@@ -28,7 +28,7 @@ from warmstart.finetuning.language_loss import (
 from warmstart.finetuning.task_loss import TaskLoss, class_weights, task_loss
 from warmstart.model.model import Model
 from warmstart.tasks import task_type_of
-from warmstart.tasks.task_type import head_loss, predictions_of
+from warmstart.tasks.task_type import head_loss
 from warmstart.types import Batch
 
 
@@ -72,13 +72,9 @@ class TrainingInputs:
             assert batch.targets is not None
             return loss_of(logits_from_features(model, training[batch.targets]), labels[batch.targets])
 
-        @torch.inference_mode()
-        def predict() -> np.ndarray:
-            return predictions_of(model, logits_from_features(model, validation)).numpy()
-
         size, indices = (config.train.batch, config.train.accumulate), np.arange(len(encoded.train))
         batches = labelled_batches(encoded.train, indices, size, seed, encoded.pad_id, causal=model.causal)
-        return cls(batches, loss, predict)
+        return cls(batches, loss, partial(predict_from_features, model, validation))
 
     def with_language_loss(
         self, model: Model, encoded: EncodedTask, language: LanguageTask, weight: float, seed: int

@@ -216,7 +216,7 @@ class _Selection:
         return config.model_copy(update={"train": _shortened(config.train, steps, float(np.mean(ends)))})
 
     def _with_test(self, run: FineTuneResult) -> FineTuneResult:
-        predictions = predict_test(run.model.to(pick_device()), self.encoded)
+        predictions = predict_test(run.model.to(pick_device()), self.encoded, self.config)
         return replace(run, model=run.model.cpu(), test_predictions=predictions)
 
 
