@@ -1,7 +1,7 @@
 """Texts as bags of words, from scikit-learn: words are runs of letters and digits, and every other sign by itself.
 
-What reads the pool takes its vocabulary and its weights from it too, and leaves out words that only one text has. All draws of labels
-share that, because it does not depend on which of the texts have labels.
+What reads the pool takes its vocabulary and its weights from it too, and leaves out words that only one text has. All draws of
+labels share that, because it does not depend on which of the texts have labels.
 
 Letters: N texts, V words, D dimensions.
 """
