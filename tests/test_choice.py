@@ -113,7 +113,7 @@ def race(validation: Scores, test: Scores) -> RaceResult:
             for s in range(seeds)
         )
         ranked.append(RankedMethod(method, runs, tuple(range(seeds))))
-    return RaceResult(cats(), 60, Ranking(tuple(ranked), (), (), seeds), audit(cats()), 0.5)
+    return RaceResult(cats(), 60, 20, Ranking(tuple(ranked), (), (), seeds), audit(cats()), 0.5)
 
 
 def races(

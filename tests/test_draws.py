@@ -53,7 +53,7 @@ def race(validation: dict[str, Sequence[float]], test: dict[str, Sequence[float]
     """A race whose every seed drew 50 labels."""
     methods = methods_of(validation, test)
     ranking = Ranking(methods, (), (), len(methods[0].runs), drawn=True)
-    return RaceResult(cats(), 50, ranking, audit(cats()), 0.5, budget="50 labels: all of them learn.")
+    return RaceResult(cats(), 50, 50, ranking, audit(cats()), 0.5, budget="50 labels: all of them learn.")
 
 
 def test_each_draw_chooses_by_its_own_scores() -> None:
@@ -72,6 +72,13 @@ def test_each_draw_chooses_by_its_own_scores() -> None:
     gap = {row.ranked.name: row.difference.mean for row in found.differences}
     assert gap["TF-IDF"] == pytest.approx(np.mean(TEST["TF-IDF"]) - (0.85 + 0.86 + 0.5) / 3)
     assert found.gap_of_recommended.mean == pytest.approx(gap["full"])
+
+
+def test_the_labels_that_choose_are_counted_not_those_that_only_learn() -> None:
+    """Of 50 labels a fifth set apart is few; 50 that choose in folds are not."""
+    found = race(VALIDATION, TEST)
+    assert "Only 10 labels choose, which is few." in replace(found, choosing=10).findings
+    assert not any("which is few" in sentence for sentence in found.findings)
 
 
 def test_test_texts_choose_nothing() -> None:
@@ -95,7 +102,7 @@ def test_neither_seconds_nor_test_scores_break_ties(*, drawn: bool) -> None:
             gain = transfer_gain(rows, drawn=drawn)
             assert gain is not None
             assert ({one.name for one in gain.transfer}, {one.name for one in gain.rivals}) == ({"probe"}, {"NB"})
-            found = RaceResult(cats(), 50, Ranking(rows, (), (), 3, drawn), audit(cats()), 0.5)
+            found = RaceResult(cats(), 50, 50, Ranking(rows, (), (), 3, drawn), audit(cats()), 0.5)
             assert found.best.name == ("NB" if drawn else "probe")
 
 

@@ -116,7 +116,7 @@ def ranked(trials: list[Trial], results: dict[Trial, TrialResult]) -> Ranking:
 
 def raced(trials: list[Trial], results: dict[Trial, TrialResult]) -> RaceResult:
     """The result of a race with these trials."""
-    return RaceResult(cats(), 60, ranked(trials, results), audit(cats()), 0.5)
+    return RaceResult(cats(), 60, 20, ranked(trials, results), audit(cats()), 0.5)
 
 
 def test_methods_of_the_same_name_stay_apart() -> None:
@@ -234,6 +234,12 @@ def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monke
     assert open_sweep(config).folder == place / "race"
 
 
+@pytest.mark.parametrize(("changes", "choosing"), [({"labels": 40}, 40), ({"labels": 40, "selection": "holdout"}, 8), ({}, 20)])
+def test_a_sweep_counts_the_labels_that_choose(changes: dict[str, object], choosing: int, place: Path) -> None:
+    """All of a budget that is cross-validated, its holdout, or the validation split."""
+    assert open_sweep(race_config(place, schemes=[], seeds=1, scratch=False, **changes)).choosing == choosing
+
+
 def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:
     """No worker saves a result of other texts under the name of those that the race started with."""
     path = str(place / "task")
@@ -290,7 +296,7 @@ def test_the_recommendation_is_made_on_validation(test: float, validation: float
     found = raced(trials, {t: result(test, validation) for t in trials} | full)
     assert found.recommended.name == recommended
     assert found.findings[0].startswith(f"Use {recommended}")
-    assert "Only 20 validation texts made this choice, which is few." in found.findings
+    assert "Only 20 labels choose, which is few." in found.findings
     assert "full reaches 80.0% (80.0 to 80.0), over 3 seeds and the test texts, in 9.0 seconds per run" in found.findings[1]
     if recommended == "probe":
         behind = "Probe reaches 60.0% in 1.0 seconds per run, -20.0 points (-20.0 to -20.0) against full"

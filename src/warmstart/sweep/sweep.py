@@ -118,6 +118,8 @@ class Sweep:
     context: SweepContext
     folder: Path
     estimate: SweepEstimate
+    choosing: int
+    """labelled texts of the first seed that choose; those of the other seeds are as many, or nearly"""
 
     def finish(self) -> LedgerSummary:
         """All trials that the time allows have run: what the ledger now says of the test split."""
@@ -139,13 +141,12 @@ def open_sweep(config: SweepConfig) -> Sweep:
     context = _context(config, task, scoring)
     estimate = _estimate(config, task, methods, context)
     labels = config.numbers_of_labels()[0]
-    budget = label_budget(
-        task, labels, selection_or_default(config.selection, labels), config.seed
-    )  # the first seed's labels decide for all
+    selection = selection_or_default(config.selection, labels)
+    budget = label_budget(task, labels, selection, config.seed)  # the first seed's labels decide for all
     methods = [with_continued_backbone(one, budget, config.tune, folder) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate)
+    return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate, len(budget.choosing))
 
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:

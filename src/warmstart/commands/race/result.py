@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from warmstart.sweep.ranking import RankedMethod, Ranking
 
 FEW_TEXTS = 30
-"""with fewer validation texts, a choice made on them is uncertain"""
+"""with fewer texts that choose, the choice is uncertain"""
 
 
 class DifferenceToBest(NamedTuple):
@@ -96,7 +96,9 @@ class RaceResult:
 
     task: Task
     labels: int
-    """training texts of each run"""
+    """labelled texts of each run"""
+    choosing: int
+    """those of them that choose, in folds or because they are set apart; without a number of labels, the validation texts"""
     ranking: Ranking
     audit: Audit
     constant_score: float
@@ -264,8 +266,6 @@ class RaceResult:
                 limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" if gain.claimable else ""
                 findings.append(f"Transfer brought no significant gain on validation{limit}.")
         findings += self._bought_by_transfer()
-        if (count := len(self.task.validation)) < FEW_TEXTS:
-            findings.append(f"Only {count} validation texts made this choice, which is few.")
         if (smallest := self.smallest).method.fine_tunes:
             size = file_size(smallest.runs[0].disk)
             findings.append(f"The smallest method within the noise is {smallest.name}: {size} per task beside the backbone.")
@@ -274,7 +274,7 @@ class RaceResult:
     def _choice_of_draws(self) -> list[str]:
         """The recommendation if every seed drew its own labels, which also chose."""
         draws, interval = self._draws, self.score_of_best
-        findings = [
+        return [
             draws.recommendation,
             f"On the test texts, what each draw chose reaches {percent_interval(interval.mean, interval.low, interval.high)}, over "
             f"{self.sources} ({list_choices(draws.chosen)}); no test text played a part in the choice.",
@@ -282,15 +282,13 @@ class RaceResult:
             *draws.held_back,
             *draws.cheapest,
         ]
-        if self.labels < FEW_TEXTS:
-            findings.append(f"Only {self.labels} labels made each choice, which is few.")
-        return findings
 
     def _labels_and_choice(self) -> list[str]:
         """What the labels were for, and what choosing cost."""
         spent = sum(one.search_seconds for one in self.ranking.methods)
         cost = [f"Choosing settings took {time_span(spent)} in all, beside the runs themselves."] if spent else []
-        return [*([self.budget] if self.budget else []), *cost]
+        few = [f"Only {self.choosing} labels choose, which is few."] if self.choosing < FEW_TEXTS else []
+        return [*([self.budget] if self.budget else []), *few, *cost]
 
     def _bought_by_transfer(self) -> list[str]:
         """The chosen method with a pretrained backbone against the strongest without pretraining."""
