@@ -190,6 +190,20 @@ def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str
     assert (ledger(place / "cats").scorings, ledger(place / "cats").settings) == (13, 5), "the same settings, scored again"
 
 
+def test_the_ledger_tells_what_chose(place: Path) -> None:
+    """Two runs that differ in their selection alone have other names, in ``adapt`` and in a race."""
+    selections = ("cross-validation", "holdout", "none")
+    for selection in selections:
+        given = {"labels": 20, "selection": selection, "seeds": 1, "scratch": False}
+        adapt(adapt_config(place, **given, baselines=False, out=str(place / selection)))
+        race(race_config(place, **given, task=str(place / "cats"), schemes=[], out=str(place / f"race-{selection}")))
+    names = {entry.name for entry in ledger(place / "cats").entries}
+    for method in ("full at learning rate 0.005", "majority"):
+        assert {name for name in names if name.startswith(method)} == {
+            f"{method}, 20 labels, selection {one}" for one in selections
+        }
+
+
 def test_sealed_refuses_before_training(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """``adapt --sealed`` scores once; then it, ``evaluate`` and ``race`` end with exit code 2 and one message."""
     model, task, out = str(place / "lm"), str(place / "cats"), str(place / "run")

@@ -302,10 +302,13 @@ class ScoredMethod(NamedTuple):
         self.run.check(task)
 
 
-def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None) -> str:
-    """A method for people: ``described_settings("lora", 5e-4, 100)`` -> ``"lora at learning rate 0.0005, 100 labels"``."""
+def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
+    """A method for people, with the ``--selection`` that chose its settings.
+
+    ``described_settings("lora", 5e-4, 100, "holdout")`` -> ``"lora at learning rate 0.0005, 100 labels, selection holdout"``
+    """
     rate = f" at learning rate {learning_rate:g}" if learning_rate else ""
-    return f"{name}{rate}{f', {labels} labels' if labels else ''}"
+    return f"{name}{rate}{f', {labels} labels' if labels else ''}{f', selection {selection}' if selection else ''}"
 
 
 def digest_of(values: Any) -> str:

@@ -137,8 +137,8 @@ def result_file(trial: Trial, context: SweepContext) -> Path:
 
 def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> ScoredMethod:
     """What the ledger calls a trial that chose this learning rate: everything but its seed."""
-    described = described_settings(trial.method.name, learning_rate, trial.labels) + ", splits of its seeds" * trial.resample
-    return context.scoring.method(described, [*_identity(trial, context), learning_rate])
+    described = described_settings(trial.method.name, learning_rate, trial.labels, trial.selection)
+    return context.scoring.method(described + ", splits of its seeds" * trial.resample, [*_identity(trial, context), learning_rate])
 
 
 def _identity(trial: Trial, context: SweepContext) -> list[Any]:

@@ -155,13 +155,15 @@ def compare_methods(bundle: Bundle, budgets: Mapping[int, LabelBudget], config: 
     families, origin = {PRETRAINED: "adapted", SCRATCH: "scratch"}, model_digest(config.model)  # the words of a race
     runs, scored = dict[str, tuple[BudgetedRun, ...]](), dict[str, tuple[ScoredPredictions, ...]]()
     for name, tune in settings.items():
-        described = described_settings(tune.scheme if name == PRETRAINED else name, tune.train.learning_rate, config.labels)
+        short, rate = tune.scheme if name == PRETRAINED else name, tune.train.learning_rate
+        described = described_settings(short, rate, config.labels, config.chosen_selection)
         method = scoring.method(described, [families[name], origin, tune.to_dict(), *_budget_key(config)])
         learner = _Learner(name, bundle, encoded, tune, method)
         runs[name], scored[name] = zip(*(learner.run(budget, config.chosen_selection) for budget in budgets.values()), strict=True)
     rows = [_trained_row(name, results, scored[name], task) for name, results in runs.items()]
     for name, predicted in _baselines(budgets, drawn=config.labels is not None).items() if config.baselines else ():
-        method = scoring.method(described_settings(name, labels=config.labels), ["baseline", name, *_budget_key(config)])
+        described = described_settings(name, 0.0, config.labels, config.chosen_selection)
+        method = scoring.method(described, ["baseline", name, *_budget_key(config)])
         scored[name] = tuple(score_test(task, one.test, method, seed) for seed, one in predicted.items())
         rows.append(replace(_row(name, scored[name], task), note="; ".join(dict.fromkeys(one.note for one in predicted.values()))))
     return AdaptResult(
