@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warmstart.data.budget import label_budget
-from warmstart.data.pool import Pool, task_pool
+from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key
@@ -58,10 +58,6 @@ def test_texts_nearly_the_same_as_a_scored_one_are_left_out_and_counted() -> Non
     pool = task_pool(task_of("new", "exactly  THIS!", LONG.replace("lazy", "sleepy"), "to choose", "newer"))
     assert pool.texts == ("new", "newer")
     assert pool.left_out == 3
-    assert pool.sentence == (
-        "The pool has 2 texts without labels. 3 more are left out: the same as a test or validation text, or nearly the same."
-    )
-    assert Pool(("one",)).sentence == "The pool has 1 texts without labels."
 
 
 def test_unlabelled_sources_come_first(tmp_path: Path) -> None:

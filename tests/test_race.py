@@ -18,6 +18,7 @@ from warmstart.cli import main
 from warmstart.commands.curve.command import curve
 from warmstart.commands.curve.result import list_sizes
 from warmstart.commands.race.command import race
+from warmstart.data import pool
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.estimate import RunCost
@@ -73,6 +74,17 @@ def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     assert count - 1 <= compared <= count, "every method is compared with what each draw chose, which may be one of them"
     assert {name: len(table) for name, table in found.tables.items()} == {"methods": count, "differences": compared}
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
+
+
+def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep looks whether a file has any text that may be read; the trials read the same."""
+    file, sizes = place / "pool.txt", list[int]()
+    file.write_text("\n".join(f"We found a cat in {year}." for year in range(1900, 1940)))
+    compare = pool.near_duplicates
+    monkeypatch.setattr(pool, "near_duplicates", lambda texts, others: (sizes.append(len(texts)), compare(texts, others))[1])
+    found = race(race_config(place, schemes=[], seeds=1, scratch=False, labels=20, pool=str(file)))
+    assert any("40 texts without labels" in one.runs[0].note for one in found.ranking.methods)
+    assert sizes == [40]
 
 
 def test_an_estimate_runs_and_writes_nothing(place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]) -> None:

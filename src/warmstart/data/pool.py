@@ -10,7 +10,9 @@ seen what it is scored on. Texts of the budget are not repeated in it.
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,15 +43,6 @@ class Pool:
     def __len__(self) -> int:
         return len(self.texts)
 
-    @property
-    def sentence(self) -> str:
-        """How many texts there are, and how many were left out, as a complete sentence."""
-        out = (
-            f" {self.left_out:,} more {'is' if self.left_out == 1 else 'are'} left out: the same as a test or validation text, or "
-            "nearly the same."
-        )
-        return f"The pool has {len(self):,} texts without labels.{out if self.left_out else ''}"
-
     def without(self, budget: LabelBudget) -> Pool:
         """The pool without the texts of a budget, or copies of them."""
         labelled = {text_key(plain_text(text)) for split in (budget.task.train, budget.task.validation) for text in split.texts}
@@ -70,7 +63,7 @@ def task_pool(task: Task, source: str = REST) -> Pool:
     """
     if source == NO_POOL:
         return Pool(())
-    scored = [plain_text(text) for split in task.held_out().values() for text in split.texts]
+    scored = tuple(plain_text(text) for split in task.held_out().values() for text in split.texts)
     given, where = _given(task, source), f"the 'unlabelled' text of '{task.name}'" if source == REST else source
     if source != REST:
         _refuse_test_texts(task, given, source)
@@ -78,7 +71,7 @@ def task_pool(task: Task, source: str = REST) -> Pool:
     if not allowed and (source != REST or task.unlabelled):
         raise DataError(f"{where} must have texts that are not in test or validation, but has none; give more text")
     if source == REST:
-        training, more = _unlike([*map(plain_text, task.train.texts)], scored)
+        training, more = _unlike(tuple(map(plain_text, task.train.texts)), scored)
         allowed, left_out = [*dict.fromkeys([*allowed, *training])], left_out + more
     return Pool(tuple(allowed), left_out)
 
@@ -88,13 +81,17 @@ def pool_digest(task: Task, source: str = REST) -> str:
     return "" if source == NO_POOL else sha256(json.dumps([source == REST, *_given(task, source)]).encode())
 
 
-def _given(task: Task, source: str) -> list[str]:
+def _given(task: Task, source: str) -> tuple[str, ...]:
     """The texts of the manifest's ``unlabelled`` sources, or of a file."""
-    return [*documents_of(task.unlabelled if source == REST else (Source(path=source, document="line"),))]
+    return tuple(documents_of(task.unlabelled if source == REST else (Source(path=source, document="line"),)))
 
 
-def _unlike(texts: list[str], scored: list[str]) -> tuple[list[str], int]:
-    """The different texts that are not blank and not like a scored one, and how many texts are like one."""
+@functools.lru_cache(maxsize=2)
+def _unlike(texts: tuple[str, ...], scored: tuple[str, ...]) -> tuple[list[str], int]:
+    """The different texts that are not blank and not like a scored one, and how many texts are like one.
+
+    Kept, because a sweep looks whether a file has any before its first trial, which reads the same.
+    """
     different = [text for text in dict.fromkeys(texts) if text.strip()]
     keys = {*map(text_key, scored)}
     like = near_duplicates([*map(text_words, different)], [*map(text_words, scored)]) >= 0
@@ -102,7 +99,7 @@ def _unlike(texts: list[str], scored: list[str]) -> tuple[list[str], int]:
     return [text for text, out in zip(different, like, strict=True) if not out], int(like.sum())
 
 
-def _refuse_test_texts(task: Task, texts: list[str], file: str) -> None:
+def _refuse_test_texts(task: Task, texts: Sequence[str], file: str) -> None:
     """Raise ``DataError`` if a text is exactly one of the test texts."""
     test = {plain_text(text).strip() for text in task.test.texts}
     if found := [text for text in dict.fromkeys(texts) if text.strip() in test]:
