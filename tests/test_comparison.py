@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from warmstart.seeding import rng
-from warmstart.stats.comparison import Comparison, MethodResult, compare_pair, compare_pairs
+from warmstart.stats.comparison import Comparison, MethodResult, compare_pair, compare_pairs, detectable_points
 from warmstart.stats.multiple_testing import holm
 
 OURS = MethodResult("pretrained", (0.86, 0.84, 0.85), seconds=61.24, trainable=1_234_567)
@@ -66,6 +66,12 @@ def test_more_comparisons_detect_less() -> None:
     assert found.endswith(
         "over 2 seeds on these test texts). 2 seeds are too few to detect a difference under 50 points with 80% power."
     )
+
+
+def test_a_table_says_where_seeds_are_too_few() -> None:
+    """As a sentence does; scores without bounds have a figure, however large."""
+    assert [detectable_points(size, bounded=True) for size in (0.024, 0.5)] == ["2.4", "too few seeds"]
+    assert detectable_points(0.7, bounded=False) == "70.0"
 
 
 def test_one_seed_shows_nothing() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
-from warmstart.commands.plan import PlanConfig, plan
+from warmstart.commands.plan import PlanConfig, PlannedSeeds, PlanResult, plan
 from warmstart.commands.race.command import race
+from warmstart.stats.noise import Noise
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -38,6 +40,18 @@ def test_more_seeds_detect_less_and_cost_more(pilot: Path, capsys: pytest.Captur
         words = f"{row.seeds} seeds and {row.texts:,} test texts" if row.texts else "no number of test texts is enough"
         assert words in " ".join(found.findings)
     assert "smallest detectable, points" in " ".join(capsys.readouterr().err.split())
+
+
+def test_differences_of_half_the_range_are_not_printed() -> None:
+    """Seeds are said to be too few instead, in the words of a comparison."""
+    row = PlannedSeeds(2, 0.7, None, 1.0)
+    found = PlanResult(0.02, 0.9, Noise(1e-4, 0.02, 2), 3, 500, None, (row,))
+    assert found.findings[0] == (
+        "The pilot's 2 seeds are too few to detect a difference under 50 points with 90% power, corrected for 3 comparisons."
+    )
+    assert "the pilot detects a difference of" in replace(found, bounded=False).findings[0]
+    assert found.table()[0][1] == "too few seeds"
+    assert replace(found, bounded=False).table()[0][1] == "70.0"
 
 
 def test_a_plan_is_json(pilot: Path, capsys: pytest.CaptureFixture[str]) -> None:

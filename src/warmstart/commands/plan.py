@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -17,10 +17,12 @@ from warmstart.commands.race.command import RaceConfig
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console, print_table
 from warmstart.errors import DataError
+from warmstart.stats.comparison import detectable_points, too_few_seeds
 from warmstart.stats.differences import paired_difference
 from warmstart.stats.formatting import file_size, percent, percent_value
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import POWER, rescaled, smallest_detectable, texts_needed
+from warmstart.stats.scores import metric_range
 from warmstart.sweep.ranking import RankedMethod, rank
 from warmstart.sweep.store import read_runs
 
@@ -68,16 +70,18 @@ class PlanResult:
     memory: int | None
     """the largest peak of a trial, in bytes"""
     rows: tuple[PlannedSeeds, ...]
+    bounded: bool = True
+    """whether scores lie between 0 and 1"""
 
     @property
     def findings(self) -> list[str]:
         """What the pilot can detect, what the wanted difference takes, what it costs, and how far the plan can be trusted."""
-        now = smallest_detectable(self.noise, self.power, 0.05 / self.rivals)
-        findings = [
-            f"With its {self.noise.seeds} seeds and {self.texts:,} test texts, the pilot detects a difference of "
-            f"{percent_value(now)} points with probability {percent(self.power, 0)}, corrected for {self.rivals} "
-            f"comparison{'s' * (self.rivals > 1)}."
-        ]
+        now, seeds = smallest_detectable(self.noise, self.power, 0.05 / self.rivals), self.noise.seeds
+        detects = f"the pilot detects a difference of {percent_value(now)} points with probability {percent(self.power, 0)}"
+        detects = f"With its {seeds} seeds and {self.texts:,} test texts, {detects}"
+        if too_few := too_few_seeds(now, seeds, bounded=self.bounded, power=self.power):
+            detects = f"The pilot's {too_few}"
+        findings = [f"{detects}, corrected for {self.rivals} comparison{'s' * (self.rivals > 1)}."]
         enough = [f"{row.seeds} seeds and {row.texts:,} test texts" for row in self.rows if row.texts]
         wanted = f"{percent_value(self.see)} points"
         if enough:
@@ -89,6 +93,18 @@ class PlanResult:
         findings.append(f"At the pilot's pace, one trial at a time, a race takes: {costs}{peak}.")
         findings.append(f"The variances come from only {self.noise.seeds} seeds, so the plan itself is uncertain.")
         return findings
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row per number of seeds: what it detects, the test texts and the minutes that it takes."""
+        return [
+            (
+                f"{row.seeds}",
+                detectable_points(row.detectable, bounded=self.bounded),
+                f"{row.texts:,}" if row.texts else "none",
+                f"{row.minutes:.1f}",
+            )
+            for row in self.rows
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
@@ -121,16 +137,13 @@ def plan(config: PlanConfig) -> PlanResult:
     others = [one for one in methods if one is not best]
     if len(best.runs) < 2:
         raise DataError(f"a pilot must have at least two seeds, but {folder} has {len(best.runs)}; run it with --seeds 2 or more")
-    result = make_plan(best, others, race["task"]["test"], config)
+    bounded = metric_range(race["task"]["metric"]) == (0, 1)
+    result = replace(make_plan(best, others, race["task"]["test"], config), bounded=bounded)
     if config.as_json:
         sys.stdout.write(json.dumps(result.to_dict(), indent=1) + "\n")
         return result
-    rows = [
-        (row.seeds, percent_value(row.detectable), f"{row.texts:,}" if row.texts else "none", f"{row.minutes:.1f}")
-        for row in result.rows
-    ]
     header = ("seeds", "smallest detectable, points", f"test texts for {config.see:g} points", "minutes")
-    print_table(f"{race['task']['name']}: power {percent(config.power, 0)}", rows, header)
+    print_table(f"{race['task']['name']}: power {percent(config.power, 0)}", result.table(), header)
     for sentence in result.findings:
         console.print(sentence, markup=False)
     return result

@@ -141,10 +141,23 @@ def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: b
 def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
     """``"2.4 points would have been detected with 80% power"``; see ``limits_of``."""
     sizes, seeds = [found.detectable(comparisons) for found in differences], differences[0].noise.seeds
-    if bounded and max(sizes) >= USEFUL:
-        seeds_are = "1 seed is" if seeds == 1 else f"{seeds} seeds are"
-        return f"{seeds_are} too few to detect a difference under {percent_value(USEFUL, 0)} points with {percent(POWER, 0)} power"
-    return detection_text(sizes)
+    return too_few_seeds(max(sizes), seeds, bounded=bounded) or detection_text(sizes)
+
+
+def too_few_seeds(detectable: float, seeds: int, *, bounded: bool, power: float = POWER) -> str:
+    """``"2 seeds are too few to detect a difference under 50 points with 80% power"``; empty if that is not so.
+
+    It is so if the smallest ``detectable`` difference of ``bounded`` scores is 50 points or more.
+    """
+    if not bounded or detectable < USEFUL:
+        return ""
+    seeds_are = "1 seed is" if seeds == 1 else f"{seeds} seeds are"
+    return f"{seeds_are} too few to detect a difference under {percent_value(USEFUL, 0)} points with {percent(power, 0)} power"
+
+
+def detectable_points(detectable: float, *, bounded: bool) -> str:
+    """A smallest detectable difference in a table: ``"2.4"`` points, or ``"too few seeds"`` where ``too_few_seeds`` says so."""
+    return "too few seeds" if bounded and detectable >= USEFUL else percent_value(detectable)
 
 
 def detection_text(

@@ -17,8 +17,10 @@ from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import INK, QUIET, shapes
+from warmstart.stats.comparison import detectable_points
 from warmstart.stats.formatting import file_size, p_value, percent, percent_range, percent_value, points_range, points_value
 from warmstart.stats.power import POWER
+from warmstart.stats.scores import metric_range
 from warmstart.stats.task_ranks import TaskRanks
 from warmstart.sweep.ranking import RankedMethod
 
@@ -197,6 +199,7 @@ def _differences_section(result: RaceResult) -> Section:
             " Being chosen flatters a method's own scores, so each seed compares with the method that is best on the other seeds. "
             "A difference is not exactly that of the scores in the ranking."
         )
+    count, bounded = len(result.differences), metric_range(result.task.metric) == (0, 1)
     rows = [
         (
             row.ranked.name,
@@ -204,7 +207,7 @@ def _differences_section(result: RaceResult) -> Section:
             points_range(gap.low, gap.high),
             p_value(row.p),
             "yes" if row.significant else "no",
-            percent_value(gap.detectable(len(result.differences))) if gap.claimable else "-",
+            detectable_points(gap.detectable(count), bounded=bounded) if gap.claimable else "-",
         )
         for row in result.differences
         for gap in [row.difference]
