@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -194,9 +195,12 @@ def right_answers(chance: np.random.Generator, skill: np.ndarray, texts: int, *,
     """(..., S, M, N) right or wrong, with skills (..., S, M); texts are new for each draw, or ``shared`` by the S draws."""
     outer, (draws, methods) = skill.shape[:-2], skill.shape[-2:]
     level = chance.standard_normal((*outer, 1 if shared else draws, 1, texts), dtype=np.float32)
-    level = level + METHOD_BY_TEXT * chance.standard_normal((*outer, 1 if shared else draws, methods, texts), dtype=np.float32)
-    base = level + skill[..., None].astype(np.float32)
-    return np.asarray(base + RESIDUAL * chance.standard_normal(base.shape, dtype=np.float32) > 0)
+    if shared:
+        level = level + METHOD_BY_TEXT * chance.standard_normal((*outer, 1, methods, texts), dtype=np.float32)
+    base = chance.standard_normal((*outer, draws, methods, texts), dtype=np.float32)
+    base *= RESIDUAL if shared else np.hypot(METHOD_BY_TEXT, RESIDUAL)  # of new texts both are drawn for each draw
+    base += level
+    return np.asarray(base > -skill[..., None].astype(np.float32))
 
 
 def sweeps(
@@ -214,14 +218,15 @@ def sweeps(
         yield from zip(choosing, right.mean(axis=-1), right.astype(np.float32) @ weights.T, strict=True)
 
 
-def policy(chance: np.random.Generator, accuracy: np.ndarray, labels: int, kept: float, sides: Sequence[slice]) -> list[float]:
+@functools.cache
+def policy(accuracies: tuple[float, ...], labels: int, kept: float, sides: tuple[tuple[int, int], ...]) -> list[float]:
     """The true accuracy of what a draw chooses, by best out-of-fold score, among each of some methods; over 40,000 draws."""
-    found = np.zeros(len(sides))
+    chance, accuracy, found = np.random.default_rng(0), np.array(accuracies), np.zeros(len(sides))
     for _ in range(20):
         folds, last = (skills(accuracy, one, 0.04) for one in lucks(chance, (2000, 1, len(accuracy)), kept))
         scores = right_answers(chance, folds, labels, shared=False).mean(axis=-1)[:, 0]
         truth = norm.cdf(last / SCALE)[:, 0]
-        found += [truth[np.arange(2000), side.start + scores[:, side].argmax(axis=1)].mean() / 20 for side in sides]
+        found += [truth[np.arange(2000), first + scores[:, first:end].argmax(axis=1)].mean() / 20 for first, end in sides]
     return [float(one) for one in found]
 
 
@@ -245,7 +250,7 @@ def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
     """
     chance, coverages = np.random.default_rng(draws), []
     for labels, kept in ((50, 0.5), (100, 0.5), (50, 0.0)):
-        truth = policy(chance, NEAR_AND_FAR, labels, kept, [slice(0, 12)])[0]
+        truth = policy(tuple(NEAR_AND_FAR), labels, kept, ((0, 12),))[0]
         errors, pooled, tested = [], [], []
         for choosing, test, resampled in sweeps(chance, 1000, draws, NEAR_AND_FAR, labels, kept):
             rows = [MethodScores("", tuple(one), many) for one, many in zip(test.T, resampled.swapaxes(0, 1), strict=True)]
@@ -291,7 +296,7 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
     chance = np.random.default_rng(draws)
     for rivals in (4, 8):
         accuracy, sides = np.full(4 + rivals, 0.75), [slice(0, 4), slice(4, 4 + rivals)]
-        one, other = policy(chance, accuracy, 50, 0.5, sides)
+        one, other = policy(tuple(accuracy), 50, 0.5, ((0, 4), (4, 4 + rivals)))
         truth = 0.0 if rivals == 4 else one - other  # more methods, more luck to choose from
         errors, claims, tested = [], [], []
         for choosing, test, resampled in sweeps(chance, 600, draws, accuracy, 50):
@@ -312,11 +317,18 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
         assert rivals > 4 or np.mean(claims) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(claims))
 
 
-def drawn_methods(right: np.ndarray, chance: np.random.Generator) -> list[MethodScores]:
+@functools.cache
+def resamples(texts: int, number: int) -> np.ndarray:
+    """(N, R) weights of one of 20 sets of resamples of the texts of a draw."""
+    chance = np.random.default_rng([texts, number])
+    return chance.multinomial(texts, np.full(texts, 1 / texts), 200).T.astype(np.float32) / texts
+
+
+def drawn_methods(right: np.ndarray, draw: int) -> list[MethodScores]:
     """The out-of-fold scores of one draw, from right and wrong answers (M, N)."""
-    texts = right.shape[-1]
-    weights = chance.multinomial(texts, np.full(texts, 1 / texts), 200).astype(np.float32) / texts
-    return [MethodScores("", (float(row.mean()),), row[None] @ weights.T) for row in right.astype(np.float32)]
+    right = right.astype(np.float32)
+    resampled = right @ resamples(right.shape[-1], draw % 20)
+    return [MethodScores("", (score,), many[None]) for score, many in zip(right.mean(axis=1).tolist(), resampled, strict=True)]
 
 
 def near_and_far(chance: np.random.Generator, count: int, best: float) -> np.ndarray:
@@ -363,7 +375,8 @@ def test_the_best_score_has_the_least_regret(labels: int) -> None:
         regrets.append({rule: 100 * float((best - truth[rows, one]).mean()) for rule, one in choices(right).items()})
         half = np.arange(labels)[None] % 2 == 0
         kept = [
-            choose_within_draw(drawn_methods(np.concatenate([half, one]), chance), [0.0, *COSTS], constant=0) for one in right[:300]
+            choose_within_draw(drawn_methods(np.concatenate([half, one]), draw), [0.0, *COSTS], constant=0)
+            for draw, one in enumerate(right[:300])
         ]
         tested = [best - (0.5 if m == 0 else truth[row, m - 1]) for row, m in enumerate(kept)]
         print(
@@ -391,7 +404,7 @@ def test_few_draws_of_equal_scores_choose_a_method(share: float, labels: int, co
         ("correlated", right_answers(chance, skill, labels, shared=False)[:, 0]),
         ("independent", independent),
     ):
-        draws = (drawn_methods(np.concatenate([majority[None], one]), chance) for one in answers)
+        draws = (drawn_methods(np.concatenate([majority[None], one]), draw) for draw, one in enumerate(answers))
         chosen = float(np.mean([choose_within_draw(draw, [0.0, *COSTS], constant=0) > 0 for draw in draws]))
         best = (answers.mean(axis=-1).max(axis=-1) > majority.mean()).mean()
         print(f"{labels} labels, majority {share}, {kind}: chosen in {chosen:.3f} of draws, by the best score in {best:.3f}")
@@ -435,9 +448,11 @@ def out_of_fold(
             for setting, scores in settings.items():
                 guesses = (scores[fold] + 1e-9 * chance.random(scores[fold].shape)).argmax(axis=1)
                 right.setdefault((name, setting), np.zeros(len(labels), dtype=bool))[fold] = guesses == labels[fold]
-                fitting.setdefault((name, setting), np.zeros(classes.shape))[fold] = softmax(scores[fold], axis=1)
+                fitting.setdefault((name, setting), np.zeros(classes.shape))[fold] = scores[fold]
     best = {name: max((key for key in right if key[0] == name), key=lambda key: right[key].sum()) for name, _ in right}
-    return np.array([right[key] for key in best.values()]), [loss_gain(fitting[key], labels) for key in best.values()]
+    return np.array([right[key] for key in best.values()]), [
+        loss_gain(softmax(fitting[key], axis=1), labels) for key in best.values()
+    ]
 
 
 @pytest.mark.slow
@@ -454,7 +469,7 @@ def test_few_draws_without_signal_choose_a_method(shares: tuple[float, ...]) -> 
     for seed in range(1000):
         words = 0.95 * topics[chance.integers(0, 8, len(labels))] + 0.05 / 150
         right, gains = out_of_fold(chance, chance.multinomial(20, words).astype(float), chance.permutation(labels), seed)
-        rows = drawn_methods(right, chance)
+        rows = drawn_methods(right, seed)
         chosen.append(choose_within_draw(rows, [*range(6)], constant=0, least=max(shares)))
         by_loss.append(choose_within_draw(rows, [*range(6)], constant=0, gains=gains))
         with pytest.MonkeyPatch.context() as patch:
