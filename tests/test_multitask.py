@@ -16,9 +16,16 @@ from helpers.bundles import language_bundle
 from helpers.multitask import multitask_model, task_batch, task_settings, who, write_inputs
 from helpers.tasks import cats
 from warmstart.cli import main
+from warmstart.commands.continual.command import ContinualConfig, continual
+from warmstart.commands.continual.result import ContinualResult
 from warmstart.commands.multitask.command import MultitaskConfig, multitask
+from warmstart.commands.multitask.result import MultitaskResult
+from warmstart.data.budget import NO_TEXTS, LabelBudget, SelectionName, label_budget
+from warmstart.data.task import Task
 from warmstart.errors import ConfigError
+from warmstart.finetuning import multitask_training
 from warmstart.finetuning.multitask_model import sampling_fractions, task_order
+from warmstart.finetuning.multitask_training import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle, save
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -61,7 +68,7 @@ def test_tasks_together_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
     result = multitask(MultitaskConfig.build(task_settings(write_inputs(tmp_path, tokenizer))))
     assert result.tasks == ("cats", "who")
     assert all(len(run.together) == len(run.alone) == 2 for run in result.runs)
-    assert len(result.findings) == 2 + 2  # a comparison and a count of scorings for each task
+    assert len(result.findings) == 2 + 2 + 2  # a comparison, what the labels are for, and a count of scorings for each task
     for task, name in enumerate(result.tasks):
         together, alone = result.comparison(task).rows
         assert together.resampled is not None
@@ -98,6 +105,59 @@ def test_mistakes_are_explained(command: str, tmp_path: Path, tokenizer: Tokeniz
             code = stop.code
         assert code == 2
         assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("selection", "said"), [("holdout", "19 to learn, 5 to choose."), ("none", "all of them learn, and none")])
+@pytest.mark.parametrize("command", ["continual", "multitask"])
+def test_labels_outside_the_budget_change_nothing(
+    command: str, selection: str, said: str, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turned round, with those of the test split, they leave every saved weight the same to the bit."""
+    place, tasks = write_inputs(tmp_path, tokenizer), {task.name: task for task in (cats(), who())}
+
+    def drawn(task: Task, labels: int | None, selection: SelectionName, seed: int) -> LabelBudget:
+        return replace(label_budget(tasks[task.name], labels, selection, seed), whole=task)  # whatever the other labels are
+
+    monkeypatch.setattr(multitask_training, "label_budget", drawn)
+    runs = []
+    for number in range(2):
+        for name, task in tasks.items() if number else ():
+            save_task(poisoned(task, label_budget(task, 24, selection, 0)), place / name)
+        settings = task_settings(place, labels=24, selection=selection, seeds=1, out=str(place / f"run{number}"))
+        if command == "continual":
+            found: ContinualResult | MultitaskResult = continual(ContinualConfig.build(settings | {"strategies": ["replay"]}))
+        else:
+            found = multitask(MultitaskConfig.build(settings))
+        assert all(f"{name}: 24 labels: {said}" in " ".join(found.findings) for name in tasks)
+        assert "NaN" not in json.dumps(found.to_dict())
+        folders = sorted((place / f"run{number}" / "bundles").rglob("bundle.json"))
+        runs.append([load_bundle(folder.parent).model.weights() for folder in folders])
+    assert len(runs[0]) == 2
+    for one, other in zip(*runs, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def poisoned(task: Task, budget: LabelBudget) -> Task:
+    """The task with every label changed that is not in the budget."""
+    kept = {"train": budget.train, "validation": budget.validation, "test": NO_TEXTS}
+    changed = {}
+    for name, split in task.splits().items():
+        labels = (split.labels + 1) % len(task.labels)
+        labels[kept[name]] = split.labels[kept[name]]
+        changed[name] = replace(split, labels=labels)
+    return replace(task, **changed)
+
+
+def test_each_seed_draws_its_own_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """More labels than there are texts, and a holdout without validation texts, are refused before anything is trained."""
+    place = write_inputs(tmp_path, tokenizer)
+    config = MultitaskConfig.build(task_settings(place, labels=24))
+    suite = TaskSuite.of(load_bundle(place / "lm"), load_tasks(config), config)
+    one, other = (suite.within(seed).encoded[0].task for seed in (0, 1))
+    assert (len(one.train), len(one.validation)) == (len(other.train), len(other.validation)) == (19, 5)
+    assert one.train.texts != other.train.texts
+    with pytest.raises(ConfigError, match="--labels 200: 'cats': there are 60 training texts"):
+        load_tasks(MultitaskConfig.build(task_settings(place, labels=200)))
 
 
 @pytest.mark.parametrize("words", [["--accumulate", "4"], ["--evaluate-every", "2"]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,11 +13,13 @@ from torch import Tensor
 from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config
+from warmstart.console import console
 from warmstart.data.batches import labelled_batches
-from warmstart.data.task import Task, subsample
+from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
+from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
 from warmstart.device import pick_device
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import head_config_for
@@ -48,7 +50,11 @@ class TasksConfig(Config):
     out: str = "runs/tasks"
     """folder of the run"""
     labels: int | None = Field(None, gt=1)
-    """training texts per task, stratified by label; default: all"""
+    """number of labelled texts of each task that anything may look at, to learn or to choose; each seed draws its own;
+    default: all"""
+    selection: Literal["holdout", "none"] = "holdout"
+    """what chooses the weights to keep and the seed to save: a holdout, with --labels a fifth of them, otherwise the validation
+    split; or none: the last weights and the first seed"""
     seeds: int = Field(3, gt=0)
     """number of seeds; fewer than three give wide intervals"""
     seed: int = Field(0, ge=0)
@@ -61,7 +67,7 @@ class TasksConfig(Config):
 
 
 def load_tasks(config: TasksConfig) -> list[Task]:
-    """The tasks. Raises ``ConfigError`` if two have the same name, or the settings do not fit several tasks."""
+    """The tasks. Raises ``ConfigError`` if two have the same name, or the settings do not fit several tasks or one of them."""
     tasks = load_named_tasks(config.tasks)
     if config.train.steps or config.train.tokens or config.train.minutes:
         raise ConfigError("the length of a run on several tasks is set by --epochs; remove --steps, --tokens and --minutes")
@@ -69,8 +75,22 @@ def load_tasks(config: TasksConfig) -> list[Task]:
         raise ConfigError("a run on several tasks reads one batch per step; remove --accumulate and --evaluate-every")
     if wrong := [task for task in tasks if not task_type_of(task).one_label]:
         raise ConfigError(f"each task must have one label per text, but '{wrong[0].name}' is a {wrong[0].type} task; remove it")
-    count = config.labels
-    return [subsample(task, count, config.seed) if count and count < len(task.train) else task for task in tasks]
+    for task in tasks:
+        _budget(task, config, config.seed)
+    return tasks
+
+
+def _budget(task: Task, config: TasksConfig, seed: int) -> LabelBudget:
+    """The labels of one task that a seed may look at. Raises ``ConfigError`` if the settings do not fit the task."""
+    if config.selection == "holdout" and not len(task.validation):
+        raise ConfigError(
+            f"selection by holdout needs validation texts, but '{task.name}' has none; give it some with 'validation', or use "
+            "--selection none"
+        )
+    try:
+        return label_budget(task, config.labels, config.selection, seed)
+    except DataError as error:
+        raise ConfigError(f"--labels {config.labels}: '{task.name}': {error}") from None
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,23 @@ class TaskSuite:
     def names(self) -> tuple[str, ...]:
         """The names of the tasks."""
         return tuple(encoded.task.name for encoded in self.encoded)
+
+    def within(self, seed: int) -> TaskSuite:
+        """The same with the labelled texts alone that a seed may look at, and the test texts; for a suite of whole tasks."""
+        return replace(self, encoded=tuple(one.within(_budget(one.task, self.config, seed)) for one in self.encoded))
+
+    @property
+    def label_findings(self) -> tuple[str, ...]:
+        """What the labels of each task are for, as a sentence; for a suite of whole tasks."""
+        budgets = [_budget(one.task, self.config, self.config.seed) for one in self.encoded]
+        return tuple(labels_sentence(budget, self.config.selection) for budget in budgets)
+
+    def seed_to_save(self, scores: Sequence[float | None]) -> int:
+        """Which of the seeds to save, from 0 on, by its validation ``scores``; printed with the reason."""
+        found = 0 if None in scores else max(range(len(scores)), key=lambda number: scores[number] or 0.0)
+        why = "the best one on validation" if self.config.selection == "holdout" else "the first one, because no label chooses"
+        console.print(f"The saved models are those of seed {self.config.seed + found}, {why}.", markup=False)
+        return found
 
     def new_model(self, seed: int) -> MultitaskModel:
         """A copy of the pretrained backbone with a new head for each task."""
@@ -129,8 +166,10 @@ class TaskSuite:
         self.scoring.finish(tasks)
         return tuple(Ledger.of(task).read() for task in tasks)
 
-    def validate(self, model: MultitaskModel, tasks: Sequence[int]) -> float:
-        """The mean over ``tasks`` of the metric on the validation split."""
+    def validate(self, model: MultitaskModel, tasks: Sequence[int]) -> float | None:
+        """The mean over ``tasks`` of the metric on the texts that choose; None if none do."""
+        if self.config.selection == "none":
+            return None
         scores = []
         for number in tasks:
             encoded, task = self.encoded[number], self.encoded[number].task
@@ -149,23 +188,25 @@ class TaskSuite:
         *,
         validate: Sequence[int],
         penalty: Callable[[], Tensor] | None = None,
-    ) -> tuple[TrainOutput, float]:
-        """Train ``model`` in place, and keep the weights of the best mean validation score over the tasks ``validate``.
+    ) -> tuple[TrainOutput, float | None]:
+        """Train ``model`` in place. Keeps the weights of the best mean score of the tasks ``validate``, or the last if none choose.
 
-        Returns what the run took, and that score.
+        Returns what the run took, and that score; None without texts that choose.
         """
-        early_stopping = EarlyStopping(model)
+        early_stopping, chosen = EarlyStopping(model), self.config.selection == "holdout"
         settings = self.config.train.model_copy(update={"evaluate_every": max(1, -(-steps // EVALUATIONS))})
         job = TrainingJob(
             batches,
             steps,
             seed,
-            evaluate=lambda: {"score": self.validate(model, validate)},
+            evaluate=(lambda: {"score": self.validate(model, validate)}) if chosen else None,
             callbacks=[lambda step, metrics: early_stopping.update(step, metrics["score"])],
             penalty=penalty,
             progress_bar=False,
         )
         output = train(model, job, settings)
+        if not chosen:
+            return output, None
         early_stopping.restore()
         return output, early_stopping.kept_score
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from typing import Annotated, ClassVar
 
-import numpy as np
 from pydantic import AfterValidator, Field
 
 from warmstart.commands.continual.page import write_continual_page
@@ -55,15 +54,15 @@ def continual(config: ContinualConfig) -> ContinualResult:
     runs: dict[str, tuple[ContinualRun, ...]] = {}
     models: dict[str, list[MultitaskModel]] = {}
     for strategy in config.strategies:
-        both = [run_strategy(suite, config, strategy, seed, language) for seed in seeds]
+        both = [run_strategy(suite.within(seed), config, strategy, seed, language) for seed in seeds]
         runs[strategy], models[strategy] = tuple(run for run, _ in both), [model for _, model in both]
-    result = ContinualResult(suite.names, runs, suite.finish())
+    result = ContinualResult(suite.names, runs, suite.finish(), suite.label_findings)
     print_table(f"after {' -> '.join(result.tasks)}", result.table(), result.HEADER)
     for sentence in result.findings:
         console.print(sentence, markup=False)
     for strategy, strategy_runs in runs.items():
-        best = int(np.argmax([run.validation_score for run in strategy_runs]))
-        for number, task in enumerate(tasks):
+        best = suite.seed_to_save([run.validation_score for run in strategy_runs])
+        for number, task in enumerate(encoded.task for encoded in suite.within(strategy_runs[best].seed).encoded):
             record = ContinualRecord(
                 strategy=strategy,
                 tasks=result.tasks,
@@ -82,7 +81,7 @@ def continual(config: ContinualConfig) -> ContinualResult:
 def run_strategy(
     suite: TaskSuite, config: ContinualConfig, name: str, seed: int, language: PretrainingLoss | None
 ) -> tuple[ContinualRun, MultitaskModel]:
-    """Learn all tasks with one strategy and one seed, from the pretrained backbone; the run and its model."""
+    """Learn all tasks of ``suite``, with the labels of this seed, from the pretrained backbone; the run and its model."""
     model, strategy = suite.new_model(seed), STRATEGIES[name](suite, config, seed)
     tested, seconds = [], 0.0
     losses = [language.measure(model)] if language else []

@@ -29,8 +29,8 @@ class ContinualRun:
     language_losses: tuple[float, ...]
     """language-model loss in nats at the start and after each task; empty without a text"""
     seconds: float
-    validation_score: float
-    """mean over all tasks at the end"""
+    validation_score: float | None
+    """mean over all tasks at the end, on the texts that choose; None if none do"""
     resampled: tuple[tuple[np.ndarray, ...], ...]
     """[k][j]: (R,) the test scores on resamples of the test texts"""
     resampled_losses: tuple[np.ndarray, ...]
@@ -52,6 +52,8 @@ class ContinualResult:
     """by strategy, one per seed"""
     ledgers: tuple[LedgerSummary, ...] = ()
     """how often the test split of each task was scored"""
+    labels: tuple[str, ...] = ()
+    """what the labels of each task were for, as sentences"""
 
     HEADER: ClassVar = (
         "strategy", "average at the end (95% over seeds and texts)", "over seeds", "right after learning", "backward transfer",
@@ -93,7 +95,8 @@ class ContinualResult:
             for strategy, change in self._language_changes().items()
             if strategy == base
         ]
-        return findings + [f"{task}: {finding}" for task, finding in findings_by_task(self.tasks, self.ledgers)]
+        named = [*zip(self.tasks, self.labels, strict=False), *findings_by_task(self.tasks, self.ledgers)]
+        return findings + [f"{task}: {finding}" for task, finding in named]
 
     def tested(self) -> list[tuple[str, ...]]:
         """Every change and comparison under ``TESTED_HEADER``; each kind is corrected for its number."""

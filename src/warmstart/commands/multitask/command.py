@@ -1,7 +1,7 @@
 """Several tasks trained together on one backbone, compared with each task alone on the same seeds.
 
 Each step reads texts of one task; how often each task is read depends on its size to the power ``alpha``. The weights with the best
-mean validation score over tasks are kept.
+mean score over tasks on the texts that choose are kept.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
     bundle, tasks = load_model(config.model), load_tasks(config)
     folder = open_run(config.out, config, resume=False)
     suite = TaskSuite.of(bundle, tasks, config)
-    runs, models = zip(*(_run(suite, config.alpha, seed) for seed in range(config.seed, config.seed + config.seeds)), strict=True)
-    result = MultitaskResult(suite.names, runs, suite.finish())
+    seeds = range(config.seed, config.seed + config.seeds)
+    runs, models = zip(*(_run(suite.within(seed), config.alpha, seed) for seed in seeds), strict=True)
+    result = MultitaskResult(suite.names, runs, suite.finish(), suite.label_findings)
     print_table("one backbone for all tasks, and one for each", result.table(), result.HEADER)
     for sentence in result.findings:
         console.print(sentence, markup=False)
-    best = max(range(len(runs)), key=lambda number: runs[number].validation_score)
-    for number, task in enumerate(tasks):
+    best = suite.seed_to_save([run.validation_score for run in runs])
+    for number, task in enumerate(encoded.task for encoded in suite.within(runs[best].seed).encoded):
         record = MultitaskRecord(tasks=suite.names, task=TaskRecord.of(task), seed=runs[best].seed, provenance=provenance())
         save(suite.task_bundle(models[best], number, record), folder / "bundles" / task.name)
     atomic_write(folder / "multitask.json", json.dumps(result.to_dict(), indent=1).encode())

@@ -28,5 +28,9 @@ def _task_section(result: MultitaskResult, task: int) -> Section:
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.rows]
     caption = "Test score: each seed, mean and 95% interval over seeds and test texts."
     figure = Figure(f"task-{task}", caption, comparison_chart(rows, "score"))
-    text = (result.sentences()[task], *(finding for ledger in result.ledgers[task : task + 1] for finding in ledger.findings))
+    text = (
+        result.sentences()[task],
+        *result.labels[task : task + 1],
+        *(finding for ledger in result.ledgers[task : task + 1] for finding in ledger.findings),
+    )
     return Section(result.tasks[task], text, (figure, Table(comparison.HEADER, comparison.table())))

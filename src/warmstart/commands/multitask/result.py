@@ -29,8 +29,8 @@ class MultitaskRun:
     """(R,) by task, together and alone: the same on resamples of the test split"""
     seconds: tuple[float, float]
     """of training together, and of all tasks alone"""
-    validation_score: float
-    """together: mean over tasks"""
+    validation_score: float | None
+    """together: mean over tasks on the texts that choose; None if none do"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class MultitaskResult:
     """one per seed"""
     ledgers: tuple[LedgerSummary, ...] = ()
     """how often the test split of each task was scored"""
+    labels: tuple[str, ...] = ()
+    """what the labels of each task were for, as sentences"""
 
     HEADER: ClassVar = ("task", TOGETHER, ALONE)
     """names the columns of ``table``"""
@@ -69,8 +71,9 @@ class MultitaskResult:
 
     @property
     def findings(self) -> list[str]:
-        """The same, each with the task's name, and how often each test split was scored."""
-        named = [*zip(self.tasks, self.sentences(), strict=True), *findings_by_task(self.tasks, self.ledgers)]
+        """The same, each with the task's name; what its labels were for, and how often its test split was scored."""
+        named = [*zip(self.tasks, self.sentences(), strict=True), *zip(self.tasks, self.labels, strict=False)]
+        named += findings_by_task(self.tasks, self.ledgers)
         return [f"{task}: {sentence}" for task, sentence in named]
 
     def table(self) -> list[tuple[str, ...]]:
