@@ -20,7 +20,8 @@ from warmstart.commands.continual.command import ContinualConfig, continual
 from warmstart.commands.continual.result import ContinualResult
 from warmstart.commands.multitask.command import MultitaskConfig, multitask
 from warmstart.commands.multitask.result import MultitaskResult
-from warmstart.data.budget import NO_TEXTS, LabelBudget, SelectionName, label_budget
+from warmstart.data.budget import LabelBudget, SelectionName, label_budget
+from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.finetuning import multitask_training

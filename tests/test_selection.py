@@ -13,7 +13,7 @@ from helpers.bundles import SCHEME_CASES, finetune_config, language_bundle
 from helpers.tasks import cats, write_task
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
-from warmstart.errors import ConfigError, DivergedError
+from warmstart.errors import ConfigError, DataError, DivergedError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.estimate import Estimator
@@ -199,8 +199,8 @@ def test_what_the_labels_cannot_choose_is_refused(bundle: Bundle, encoded: Encod
         fine_tune_within(bundle, encoded, budget, patient, SelectionSettings("cross-validation"))
     with pytest.raises(ConfigError, match="--patience needs texts that choose and do not learn"):
         fine_tune(task_model(bundle, encoded.task, patient, 0, scratch=False), encoded.within(budget), patient, 0, "")
-    with pytest.raises(ConfigError, match="selection by holdout needs validation texts, but 'cats' has none"):
-        fine_tune_within(bundle, encoded, budget, SHORT, SelectionSettings("holdout"))
+    with pytest.raises(DataError, match="selection by holdout needs validation texts, but 'cats' has none"):
+        label_budget(budget.task, None, "holdout", 0)
 
 
 def test_the_estimate_counts_every_model(bundle: Bundle, encoded: EncodedTask) -> None:

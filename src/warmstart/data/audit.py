@@ -404,7 +404,7 @@ def drop_leaks(task: Task, *, near: bool = False) -> Task:
     validation = _without(task.validation, task.test, near)
     train = _without(_without(task.train, task.test, near), validation, near)
     missing = [name for number, name in enumerate(task.labels) if number not in train.labels] if task.single_label else []
-    if missing or not len(validation):
+    if missing or (len(task.validation) and not len(validation)):
         what = f"training example of {', '.join(missing)}" if missing else "validation example"
         raise DataError(f"after dropping the leaks of '{task.name}', no {what} is left; split the data differently")
     return replace(task, train=train, validation=validation)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from warmstart.data.folds import cross_validation_folds
-from warmstart.data.splits import strata, stratified_sample, stratified_split
+from warmstart.data.splits import NO_TEXTS, strata, stratified_sample, stratified_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 
@@ -42,10 +42,6 @@ class Fold:
         """The task of this fold: its own training and validation texts, and no test texts."""
         chosen = task.splits()[self.of].take(self.choose)
         return replace(task, train=task.train.take(self.learn), validation=chosen, test=task.test.take(NO_TEXTS))
-
-
-NO_TEXTS = np.array([], dtype=np.int64)
-"""indices of no text"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,13 +117,19 @@ def label_budget(task: Task, labels: int | None, selection: SelectionName, seed:
     """Draw ``labels`` labelled texts, stratified, at least one of each class among those that learn; None: all there are.
 
     With ``holdout`` a fifth of them comes from the validation split, or all of that split if it is smaller. Otherwise all come from
-    the training split. Raises ``DataError`` if there are fewer labels than classes, or fewer texts than labels.
+    the training split. Raises ``DataError`` if there are fewer labels than classes, fewer texts than labels, or no validation texts
+    for a holdout.
     """
+    if selection == "holdout" and not len(task.validation):
+        raise DataError(
+            f"selection by holdout needs validation texts, but '{task.name}' has none; write 'validation: 0.1' into its manifest, "
+            "or use another --selection"
+        )
     classes, held_out = strata(task.train.labels), NO_TEXTS
     if labels is None:
         all_texts = np.arange(len(task.validation)) if selection == "holdout" else NO_TEXTS
         return LabelBudget(task, np.arange(len(task.train)), all_texts, seed)
-    if selection == "holdout" and len(task.validation):
+    if selection == "holdout":
         count = min(len(task.validation), max(1, round(HOLDOUT_SHARE * labels)))
         whole = count == len(task.validation)
         held_out = np.arange(count) if whole else stratified_split(strata(task.validation.labels), count, seed)[1]

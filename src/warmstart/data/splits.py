@@ -18,6 +18,9 @@ import numpy as np
 from warmstart.errors import DataError
 from warmstart.seeding import rng
 
+NO_TEXTS = np.array([], dtype=np.int64)
+"""indices of no text"""
+
 
 def stratified_split(labels: np.ndarray, fraction_or_count: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The indices of the kept and of the held-out examples, each ascending; together they are all indices, once.

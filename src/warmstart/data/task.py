@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.source import Source
-from warmstart.data.splits import grouped_split, strata, stratified_sample, stratified_split
+from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sample, stratified_split
 from warmstart.data.test_ledger import digest_of
 from warmstart.data.text_key import text_key
 
@@ -161,8 +161,8 @@ def resplit(task: Task, seed: int) -> Task:
     together = replace(pool, groups=pool.units) if repeated else replace(pool, groups=None)
     index = replace(together, texts=tuple(range(len(pool))))
     rest, test = index.hold_out(len(task.test), seed)
-    train, validation = rest.hold_out(len(task.validation), seed)
-    train, validation, test = (pool.take(np.array(split.texts)) for split in (train, validation, test))
+    train, validation = rest.hold_out(len(task.validation), seed) if len(task.validation) else (rest, rest.take(NO_TEXTS))
+    train, validation, test = (pool.take(np.array(split.texts, dtype=np.int64)) for split in (train, validation, test))
     return replace(task, train=train, validation=validation, test=test)
 
 

@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from warmstart.data.budget import NO_TEXTS, SelectionName, label_budget, labels_sentence
+from warmstart.data.budget import SelectionName, label_budget, labels_sentence
+from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags

@@ -39,6 +39,11 @@ def split_calibration_texts(task: Task, fraction: float, labels: int | None = No
             f"--calibration-fraction needs a task with one label per text, but '{task.name}' is a {task.type} task; remove it"
         )
     if labels is None:
+        if not len(task.validation):
+            raise ConfigError(
+                f"--calibration-fraction needs validation texts, but '{task.name}' has none; write 'validation: 0.1' into its "
+                "manifest, or use --labels"
+            )
         kept, calibration = calibration_split(len(task.validation), task.validation.groups, fraction)
         return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)
     alone = len(np.unique(task.train.units)) == len(task.train)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from warmstart.data.budget import NO_TEXTS, Fold, LabelBudget
+from warmstart.data.budget import Fold, LabelBudget
 from warmstart.data.encode import Encoded
+from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.finetuning.features import FeatureCache
 from warmstart.model.model import Model

@@ -82,15 +82,11 @@ def load_tasks(config: TasksConfig) -> list[Task]:
 
 def _budget(task: Task, config: TasksConfig, seed: int) -> LabelBudget:
     """The labels of one task that a seed may look at. Raises ``ConfigError`` if the settings do not fit the task."""
-    if config.selection == "holdout" and not len(task.validation):
-        raise ConfigError(
-            f"selection by holdout needs validation texts, but '{task.name}' has none; give it some with 'validation', or use "
-            "--selection none"
-        )
     try:
         return label_budget(task, config.labels, config.selection, seed)
     except DataError as error:
-        raise ConfigError(f"--labels {config.labels}: '{task.name}': {error}") from None
+        labels = f"--labels {config.labels}: " if config.labels else ""
+        raise ConfigError(f"{labels}'{task.name}': {error}") from None
 
 
 @dataclass(frozen=True)

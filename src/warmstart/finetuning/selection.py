@@ -21,7 +21,7 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget, SelectionName
 from warmstart.device import pick_device
-from warmstart.errors import ConfigError, DivergedError
+from warmstart.errors import DivergedError
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
@@ -97,13 +97,9 @@ def fine_tune_within(
     """Choose the settings and train the last model, all within the budget and by its seed; ``encoded`` is the whole task.
 
     Nothing is encoded again, and features of a frozen backbone are shared. Raises ``DivergedError`` if the loss diverges at every
-    learning rate, ``ConfigError`` if the selection does not fit the budget, ``DataError`` if there are too few texts for folds.
+    learning rate, ``DataError`` if there are too few texts for folds.
     """
-    if choice.selection == "holdout" and budget.cross_validated:
-        raise ConfigError(
-            f"selection by holdout needs validation texts, but '{encoded.task.name}' has none; use cross-validation or none"
-        )
-    assert choice.selection == "holdout" or budget.cross_validated, "a budget with texts set apart is for selection by holdout"
+    assert (choice.selection == "holdout") != budget.cross_validated, "a budget with texts set apart is for selection by holdout"
     check_patience(budget.task, config)
     return _Selection(bundle, encoded, budget, config, choice, scratch).run()
 

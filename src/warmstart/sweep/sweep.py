@@ -165,13 +165,13 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
     task = load_task(config.task)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
-    for labels in filter(None, config.numbers_of_labels()):
+    for labels in config.numbers_of_labels():
         selection = selection_or_default(config.selection, labels)
-        for seed in range(config.seed, config.seed + config.seeds):
+        for seed in range(config.seed, config.seed + (config.seeds if labels else 1)):
             try:
                 label_budget(task, labels, selection, seed).folds  # noqa: B018
             except DataError as error:
-                raise ConfigError(f"--labels {labels}: {error}") from None
+                raise ConfigError(f"--labels {labels}: {error}" if labels else str(error)) from None
     return task, list_methods(
         task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=_has_pool(config, task)
     )

@@ -102,6 +102,8 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
     file, spec = read_spec(path)
     if spec.labels or spec.limit:
         raise ConfigError(f"{file}: 'labels' and 'limit' do not apply to generated answers; remove them")
+    if spec.validation is None:
+        raise ConfigError(f"{file}: generated answers need validation questions, which choose the weights; write 'validation: 0.1'")
     try:
         train = _read_questions(spec.train, file.parent, "")
         given, splits = len(train), {}

@@ -4,7 +4,8 @@ r"""A labelled task from its manifest, a small YAML file.
     type: classification                     # the default; one of ``TASK_TYPES``
     source: {pattern: '^(?P<label>[A-Z]+):\S+ (?P<text>.*)$', encoding: latin-1}    # applies to every source below
     train: train_5500.label                  # a path, {path: …, as_label: …} or a list of these; relative to the manifest
-    validation: 0.1                          # a source; or a fraction or number of training examples to hold out, stratified
+    validation: 0.1                          # a source; or a fraction or number of training examples to hold out, stratified; or
+                                             # none: with --labels, cross-validation chooses, and nothing needs texts set apart
     test: TREC_10.label                      # the same
     unlabelled: [wiki.txt]                   # more text like that of the task, for continued pretraining
 
@@ -28,7 +29,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.data.source import Source
-from warmstart.data.splits import held_out_count
+from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.task import Split, Task, subsample
 from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
@@ -56,8 +57,9 @@ class TaskSpec(Config):
     """the task type: classification, multilabel, regression, multiple-choice, tagging or span"""
     train: tuple[Source, ...]
     """labelled examples to train on"""
-    validation: int | float | tuple[Source, ...]
-    """labelled examples to choose by: sources, or the fraction (below 1) or number of training examples to hold out"""
+    validation: int | float | tuple[Source, ...] | None = None
+    """labelled examples to choose by: sources, or the fraction (below 1) or number of training examples to hold out;
+    default: none"""
     test: int | float | tuple[Source, ...]
     """labelled examples to report on: sources, or the fraction (below 1) or number of training examples to hold out"""
     unlabelled: tuple[Source, ...] = ()
@@ -155,7 +157,9 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
     train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels), read_groups(spec.train, folder, len(inputs)))
     given, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
-        if isinstance(wanted, tuple):
+        if wanted is None:
+            splits[name] = train.take(NO_TEXTS)
+        elif isinstance(wanted, tuple):
             inputs, targets = read_sources(wanted, folder, spec.type)
             encoded = task_type.encode_targets(name, targets, labels)
             splits[name] = Split(tuple(inputs), encoded, read_groups(wanted, folder, len(inputs), f"{name}:"))
@@ -176,10 +180,11 @@ def save_task(task: Task, folder: str | Path) -> Path:
     """
     if not task.single_label or not all(isinstance(text, str) for split in task.splits().values() for text in split.texts):
         raise DataError(f"only tasks with one label per single text can be written, but '{task.name}' is not one")
+    written = {name: split for name, split in task.splits().items() if len(split)}
     manifest: dict[str, Any] = {
         "name": task.name,
         "type": task.type,
-        **{name: f"{name}.ndjson" for name in task.splits()},
+        **{name: f"{name}.ndjson" for name in written},
         "unlabelled": [_at(source, Path.cwd()).to_dict() for source in task.unlabelled],
         "labels": list(task.labels),
         "metric": task.metric,
@@ -190,7 +195,7 @@ def save_task(task: Task, folder: str | Path) -> Path:
     with atomic_folder(Path(folder)) as aside:
         for ledger in Path(folder).glob(f"*{SUFFIX}"):
             shutil.copy(ledger, aside)
-        for name, split in task.splits().items():
+        for name, split in written.items():
             groups = split.group_names(name)
             rows = [
                 {"text": text, "label": task.labels[label]} | ({"group": str(group)} if grouped else {})

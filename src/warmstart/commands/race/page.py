@@ -60,7 +60,7 @@ def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
         (
             (f"{task.metric}, {'what each draw chose' if drawn else best.name}", percent(result.score_of_best.mean)),
             ("labels" if drawn else "training texts", f"{result.labels:,}"),
-            *([] if drawn else [("validation texts", f"{len(task.validation):,}")]),
+            *([] if drawn or not len(task.validation) else [("validation texts", f"{len(task.validation):,}")]),
             ("test texts", f"{len(task.test):,}"),
             ("methods", str(len(result.ranking.methods))),
             ("seeds", str(result.ranking.seeds)),
