@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import uuid
@@ -26,6 +27,12 @@ torch.set_num_threads(1)
 settings.register_profile("ci", derandomize=True, deadline=None)  # the same examples every time: CI fails for a change's own fault
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays until the end: collections of garbage, of which each trial of a sweep makes one, skip it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

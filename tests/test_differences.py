@@ -11,9 +11,10 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from warmstart.data.task import Split, Task
 from warmstart.seeding import rng
+from warmstart.stats import resampling
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, paired_difference
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.resampling import resample_classification
+from warmstart.stats.resampling import resample_classification, resample_indices
 from warmstart.tasks import TASK_TYPES
 
 DRAWS = 200
@@ -39,6 +40,18 @@ def test_resamples_are_scored_as_scikit_learn_scores_them(metric: str) -> None:
             # the fifth class stands nowhere, and counts 0 as in the full score; all others were drawn
             expected = f1_score(labels[texts], answers[texts], labels=range(5), average="macro", zero_division=0)
         assert found[draw] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(50) // 3])
+def test_kept_resamples_are_those_drawn_anew(groups: np.ndarray | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For many texts they are not kept; no score depends on that, and nobody can change what is kept."""
+    chance = np.random.default_rng(1)
+    labels, answers = chance.integers(0, 4, 50), chance.integers(0, 4, 50)
+    kept = [resample_classification(metric, labels, answers, 5, groups=groups) for metric in ("accuracy", "macro_f1")]
+    assert groups is not None or not next(resample_indices(50)).flags.writeable
+    monkeypatch.setattr(resampling, "MOST_KEPT", 0)
+    for metric, found in zip(("accuracy", "macro_f1"), kept, strict=True):
+        np.testing.assert_array_equal(resample_classification(metric, labels, answers, 5, groups=groups), found)
 
 
 UNEVEN = np.repeat(np.arange(10), [80, 40, 20, 10, 5, 2, 2, 1, 1, 1])

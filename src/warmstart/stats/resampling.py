@@ -5,6 +5,7 @@ Letters: N texts (or clusters), C classes, R resamples.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Iterator, Sequence
 
@@ -15,6 +16,8 @@ from warmstart.stats.intervals import Estimate, percentiles, t_quantile
 
 DRAWS = 1000
 """resamples; the ends of an interval are then good to a twentieth of its width"""
+MOST_KEPT = 4_000_000
+"""indices of resamples that are kept for one number of texts, 4 bytes each"""
 
 
 def resample_indices(count: int, draws: int = DRAWS, groups: np.ndarray | None = None) -> Iterator[np.ndarray]:
@@ -30,14 +33,28 @@ def resample_indices(count: int, draws: int = DRAWS, groups: np.ndarray | None =
     """
     owners = np.arange(count) if groups is None else np.unique(groups, return_inverse=True)[1]
     members, sizes = np.argsort(owners, kind="stable"), np.bincount(owners)
+    kept = _kept_draws(len(sizes), draws) if len(sizes) * draws <= MOST_KEPT else None
     for number in range(draws):
-        drawn = rng(len(sizes), "resample", number).integers(0, len(sizes), len(sizes))
+        drawn = _draw(len(sizes), number) if kept is None else kept[number]
         if len(sizes) == count:
             yield drawn
             continue
         many = sizes[drawn]
         first = np.repeat((np.cumsum(sizes) - sizes)[drawn] - (np.cumsum(many) - many), many)
         yield members[first + np.arange(len(first))]
+
+
+def _draw(count: int, number: int) -> np.ndarray:
+    """(N,) the units of one resample of ``count``."""
+    return rng(count, "resample", number).integers(0, count, count)
+
+
+@functools.lru_cache(maxsize=4)
+def _kept_draws(count: int, draws: int) -> np.ndarray:
+    """(R, N) the same of all resamples; kept, because every method, seed and split of a run asks for few numbers of texts."""
+    found = np.array([_draw(count, number) for number in range(draws)], dtype=np.int32)
+    found.flags.writeable = False
+    return found
 
 
 def resample_counts(count: int, generator: np.random.Generator, draws: int = DRAWS, *, with_original: bool = False) -> np.ndarray:
@@ -54,7 +71,7 @@ def resample_classification(
 ) -> np.ndarray:
     """(R,) accuracy or macro F1 of ``predicted`` (N,) against ``labels`` (N,) on resamples of the texts, or of ``groups`` (N,).
 
-    Both hold class numbers below ``classes``. Each resample is scored from its confusion matrix: how often each pair of true and
+    Both hold class numbers below ``classes``. F1 of each resample is that of its confusion matrix: how often each pair of true and
     predicted class was drawn (Efron 1979). Equal to scikit-learn's: tests/test_differences.py:
     ``test_resamples_are_scored_as_scikit_learn_scores_them``.
 
@@ -62,17 +79,19 @@ def resample_classification(
     >>> len(scores), round(float(scores.mean()), 2)
     (1000, 0.75)
     """
-    count, pairs = len(labels), labels * classes + predicted
+    if metric == "accuracy":
+        right = predicted == labels
+        return np.array([np.count_nonzero(right[chosen]) / len(chosen) for chosen in resample_indices(len(labels), draws, groups)])
+    pairs = labels * classes + predicted
     kinds, indices = np.unique(pairs, return_inverse=True)
     absent = np.bincount(np.concatenate([labels, predicted]), minlength=classes) == 0
     out = np.empty(draws)
-    for number, chosen in enumerate(resample_indices(count, draws, groups)):
+    for number, chosen in enumerate(resample_indices(len(labels), draws, groups)):
         counts = np.zeros(classes * classes)
         counts[kinds] = np.bincount(indices[chosen], minlength=len(kinds))
         confusion = counts.reshape(classes, classes)
-        right = np.diag(confusion)
         both = confusion.sum(axis=0) + confusion.sum(axis=1)
-        out[number] = right.sum() / len(chosen) if metric == "accuracy" else resampled_macro_f1(right, both, absent)
+        out[number] = resampled_macro_f1(np.diag(confusion), both, absent)
     return out
 
 
