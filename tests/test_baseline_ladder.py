@@ -39,17 +39,18 @@ def sample_of(texts: int, pool: int, classes: int) -> Sample:
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("pool", [0, 50])
-def test_em_is_naive_bayes_fitted_again_and_again(pool: int, classes: int) -> None:
+@pytest.mark.parametrize("alpha", EM_SMOOTHING)
+def test_em_is_naive_bayes_fitted_again_and_again(alpha: float, pool: int, classes: int) -> None:
     """scikit-learn's naive Bayes with weighted copies of every pool text, one for each class, gives the same probabilities."""
     sample = sample_of(12, pool, classes)
-    model = MultinomialNB(alpha=EM_SMOOTHING).fit(sample.rows, sample.labels)
+    model = MultinomialNB(alpha=alpha).fit(sample.rows, sample.labels)
     for _ in range(EM_STEPS if pool else 0):
         rows: Any = vstack([sample.rows] + [sample.pool] * classes)
         labels = np.concatenate([sample.labels, np.repeat(np.arange(classes), pool)])
         weights = np.concatenate([np.ones(12), POOL_WEIGHT * model.predict_proba(sample.pool).T.ravel()])
-        model = MultinomialNB(alpha=EM_SMOOTHING).fit(rows, labels, sample_weight=weights)
+        model = MultinomialNB(alpha=alpha).fit(rows, labels, sample_weight=weights)
     new = sample_of(40, 0, classes).rows
-    assert naive_bayes_em(sample, 0.0)(new) == pytest.approx(model.predict_proba(new))
+    assert naive_bayes_em(sample, alpha)(new) == pytest.approx(model.predict_proba(new))
 
 
 def test_the_pool_teaches_words_that_no_label_has() -> None:
@@ -59,8 +60,9 @@ def test_the_pool_teaches_words_that_no_label_has() -> None:
     budget = label_budget(Task("t", ("bad", "good"), train, train, test), None, "cross-validation", 0)
     pool = tuple(f"{feeling} {weather} {i % 7}" for i in range(70) for feeling, weather in (("good", "sun"), ("bad", "rain")))
     for texts, right in ((pool, 1.0), ((), 0.5)):
-        predictions = run_baseline(BASELINES["naive Bayes + EM"], budget, texts).test
-        assert (predictions.argmax(axis=1) == test.labels).mean() == right
+        found = run_baseline(BASELINES["naive Bayes + EM"], budget, texts)
+        assert (found.test.argmax(axis=1) == test.labels).mean() == right
+        assert {*found.tried} == {*EM_SMOOTHING}, "chosen by the labels of the budget"
 
 
 def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from warmstart.baselines.linear import (
     support_vector_machine,
 )
 from warmstart.baselines.majority import MAJORITY
-from warmstart.baselines.naive_bayes import SMOOTHING, multinomial_naive_bayes, naive_bayes_em
+from warmstart.baselines.naive_bayes import EM_SMOOTHING, SMOOTHING, multinomial_naive_bayes, naive_bayes_em
 from warmstart.baselines.naive_bayes_svm import NBSVM_MARGINS, nbsvm
 from warmstart.baselines.semi_supervised import POOL_LIMIT, label_spreading, self_training
 from warmstart.baselines.word_overlap import rows_themselves, tfidf_overlap
@@ -33,7 +33,7 @@ BASELINES: Registry[Baseline] = Registry(
         "naive Bayes": Baseline(present_words, multinomial_naive_bayes, _LABELS, "alpha", SMOOTHING, race_only=True),
         "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),
         "naive Bayes + EM": Baseline(
-            present_words, naive_bayes_em, _LABELS, note="learns from its own guesses", race_only=True, reads_pool=True
+            present_words, naive_bayes_em, _LABELS, "alpha", EM_SMOOTHING, race_only=True, reads_pool=True
         ),
         "LSA + logistic regression": Baseline(
             latent_semantic_analysis, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], race_only=True, reads_pool=True

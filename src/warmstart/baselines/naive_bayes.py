@@ -20,7 +20,8 @@ from warmstart.baselines.one_label import ClassSample, for_labels
 
 SMOOTHING = (1.0, 0.3, 0.1, 0.03)
 """values of alpha, which is added to the count of each word in each class"""
-EM_SMOOTHING = 0.1
+EM_SMOOTHING = (0.1, 0.03, 0.01)
+"""the same with the pool, whose many words make large values drown what a class has said"""
 EM_STEPS = 15
 POOL_WEIGHT = 0.1
 """of a text without label; a labelled one has 1"""
@@ -35,20 +36,20 @@ def multinomial_naive_bayes(sample: ClassSample, smoothing: float) -> Predict:
 
 
 @for_labels
-def naive_bayes_em(sample: ClassSample, setting: float) -> Predict:
+def naive_bayes_em(sample: ClassSample, smoothing: float) -> Predict:
     """Naive Bayes that also learns from its own guesses for the pool."""
     known = np.eye(sample.labels.max() + 1)[sample.labels]
     texts, words = known.sum(axis=0), sample.rows.T @ known
-    predict = _naive_bayes(texts, words)
+    predict = _naive_bayes(texts, words, smoothing)
     for _ in range(EM_STEPS if sample.pool is not None else 0):
         guessed = POOL_WEIGHT * predict(sample.pool)
-        predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed)
+        predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed, smoothing)
     return predict
 
 
-def _naive_bayes(texts: np.ndarray, words: np.ndarray) -> Predict:
+def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> Predict:
     """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
-    smooth = words + EM_SMOOTHING
+    smooth = words + smoothing
     weights, bias = np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum())
 
     def probabilities(rows: Any) -> np.ndarray:
