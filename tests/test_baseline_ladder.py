@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, vstack
 from sklearn.naive_bayes import MultinomialNB
+from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from helpers.tasks import write_task
@@ -70,7 +71,7 @@ def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pyte
     sample, new = sample_of(60, 0, 2), sample_of(40, 0, 2).rows
     of_class, others = (1 + np.asarray(sample.rows[sample.labels == one].sum(axis=0)) for one in (1, 0))
     ratios = np.log(of_class / of_class.sum()) - np.log(others / others.sum())
-    svm = LinearSVC(C=1.0, random_state=0).fit(sample.rows * ratios[None], sample.labels)
+    svm, new = LinearSVC(C=1.0, random_state=0).fit(normalize(sample.rows) * ratios[None], sample.labels), normalize(new)
     monkeypatch.setattr(naive_bayes_svm, "INTERPOLATION", 1.0)
     found = naive_bayes_svm.nbsvm(sample, 1.0)(new)
     assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * svm.decision_function(new * ratios[None]))
@@ -78,6 +79,16 @@ def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pyte
     found = naive_bayes_svm.nbsvm(sample, 1.0)(new)
     expected = np.abs(svm.coef_).mean() * (new @ ratios) + svm.intercept_[0]
     assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * expected)
+
+
+def test_a_word_of_all_texts_says_nothing_to_nbsvm() -> None:
+    """However unequal the classes are: a text with this word alone is judged like one without any."""
+    labels = np.repeat(np.arange(3), [3, 5, 30])
+    rows = csr_array(np.concatenate([np.ones((38, 1)), np.eye(3)[labels]], axis=1))
+    split = Split(("x",) * 38, labels)
+    predict = naive_bayes_svm.nbsvm(Sample(rows, labels, None, Task("t", tuple("abc"), split, split, split), 0), 1.0)
+    assert predict(csr_array(np.eye(4)[:1])) == pytest.approx(predict(csr_array(np.zeros((1, 4)))))
+    assert (predict(rows).argmax(axis=1) == labels).all()
 
 
 def test_a_large_pool_is_sampled_by_the_seed() -> None:
