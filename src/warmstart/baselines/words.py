@@ -45,10 +45,10 @@ def present_word_pairs(readable: Readable) -> Reading:
 
 
 def latent_semantic_analysis(readable: Readable) -> Reading:
-    """Rows are (N, D): TF-IDF in the directions of most variance (truncated SVD), of length 1 (Deerwester et al. 1990)."""
+    """Rows are (N, D): TF-IDF of words in the directions of most variance (truncated SVD), of length 1 (Deerwester et al. 1990)."""
     from sklearn.preprocessing import normalize
 
-    known = _known_texts(_tfidf_of_pairs, readable)
+    known = _known_texts(_tfidf_of_words, readable)
     directions = _directions(known)
 
     def rows(inputs: Sequence[Any]) -> np.ndarray:
