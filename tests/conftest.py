@@ -71,6 +71,13 @@ def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", verify_here)
 
 
+@pytest.fixture
+def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report of a race or a curve takes as long as its trials; tests/test_race.py holds that it is written."""
+    for command, page in (("race", "write_race_page"), ("curve", "write_curve_page")):
+        monkeypatch.setattr(f"warmstart.commands.{command}.command.{page}", lambda result, config, folder: folder / "report.html")
+
+
 class Quiet(SimpleHTTPRequestHandler):
     """A server that says nothing."""
 

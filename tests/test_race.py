@@ -76,6 +76,7 @@ def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep looks whether a file has any text that may be read; the trials read the same."""
     file, sizes = place / "pool.txt", list[int]()
@@ -87,9 +88,10 @@ def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch:
     assert sizes == [40]
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_an_estimate_runs_and_writes_nothing(place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """``--estimate`` counts the trials that the race then runs, prints minutes and memory, and stops."""
-    config = race_config(place, labels=40)
+    config = race_config(place, labels=40, learning_rates=[5e-3])
     (found,) = race(config.model_copy(update={"estimate": True}))
     assert counted == []
     assert not (place / "race").exists()
@@ -153,6 +155,7 @@ def test_tasks_of_a_race_have_names_of_their_own(place: Path) -> None:
         race(race_config(place, more_tasks=[str(place / "task")]))
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_a_race_continues_where_it_stopped(place: Path, counted: list[str]) -> None:
     """Nothing is run twice; more seeds run only the new ones; a damaged result is run again; scores stay the same."""
     first = race(race_config(place))
@@ -215,6 +218,7 @@ def test_a_frozen_backbone_also_tries_larger_learning_rates() -> None:
     assert learning_rates_for(Method(name="from scratch", family="scratch"), (1e-4,), 5e-4) == (1e-4,)
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_with_all_labels_the_first_seed_chooses_the_learning_rate(place: Path) -> None:
     """Its own validation score decides; every later seed uses what it chose."""
     full = next(one for one in race(race_config(place, seeds=3)).ranking.methods if one.name == "full")
@@ -225,6 +229,7 @@ def test_with_all_labels_the_first_seed_chooses_the_learning_rate(place: Path) -
     assert "at the edge of those tried" in full.note
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_with_a_number_of_labels_every_seed_chooses_within_its_own(place: Path) -> None:
     """Each seed draws its labels, tries every learning rate by cross-validation on them, and looks at no other label."""
     found = race(race_config(place, labels=20, selection="cross-validation"))
@@ -246,6 +251,7 @@ def test_too_few_labels_to_choose_a_method_are_refused_before_anything_is_traine
     assert not (place / "race").exists()
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No trial begins after the deadline; what is done is reported, what is missing is named, and the same command continues."""
     with pytest.raises(DataError, match="the budget of 0s is too short for one trial of one model; use a longer --budget"):
@@ -267,6 +273,7 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
     assert race(race_config(place)).ranking.missing == ()
 
 
+@pytest.mark.usefixtures("no_pages")
 @pytest.mark.slow
 def test_workers_change_no_result(place: Path) -> None:
     """Two processes give the scores that one gives."""
@@ -302,6 +309,7 @@ def test_mistakes_are_explained(words: list[str], message: str, place: Path, cap
     assert message in capsys.readouterr().err.replace("\n", " ")
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_backbones_have_different_names(place: Path, tokenizer: Tokenizer) -> None:
     """Two of them get names of their own; the same one twice is refused."""
     save(language_bundle(tokenizer), place / "other" / "bundle")
@@ -358,6 +366,7 @@ def test_small_things() -> None:
     assert [file_size(size) for size in (12, 6200, 21_000_000, 3.2e9)] == ["12 B", "6.2 KB", "21.0 MB", "3.2 GB"]
 
 
+@pytest.mark.usefixtures("no_pages")
 @pytest.mark.slow
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making

@@ -294,6 +294,7 @@ def test_a_race_over_splits(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest
         plan(PlanConfig(pilot=str(tmp_path / "race")))
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_a_race_over_splits_with_few_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """``--labels`` draws from each seed's own training texts."""
     write_race_inputs(tmp_path, tokenizer)
