@@ -208,14 +208,16 @@ def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Pa
 
 
 def test_a_frozen_backbone_also_tries_larger_learning_rates() -> None:
-    """Ten times each, nearest to ten times the usual rate first; all others the same rates; baselines none."""
+    """Ten times each, nearest to their own default first; all others the same rates, a large backbone the lower; baselines none."""
     made = {name: Method(name=name, family="adapted", scheme=name) for name in ("probe", "scalar-mix", "full", "lora+scalar-mix")}
-    rates = {name: learning_rates_for(method, (1e-4, 1e-3), 5e-4) for name, method in made.items()}
-    assert rates["probe"] == rates["scalar-mix"] == (1e-2, 1e-3, 1e-4)
-    assert learning_rates_for(made["probe"], (3e-4, 3e-3), 5e-4) == (3e-3, 3e-2, 3e-4)  # ten times the first is the second, exactly
+    rates = {name: learning_rates_for(method, (1e-4, 1e-3)) for name, method in made.items()}
+    assert rates["probe"] == rates["scalar-mix"] == (1e-3, 1e-2, 1e-4)
+    assert learning_rates_for(made["probe"], (3e-4, 3e-3)) == (3e-3, 3e-4, 3e-2)  # ten times the first is the second, exactly
     assert rates["full"] == rates["lora+scalar-mix"] == (1e-3, 1e-4)
-    assert learning_rates_for(Method(name="majority", family="baseline"), (1e-4,), 5e-4) == ()
-    assert learning_rates_for(Method(name="from scratch", family="scratch"), (1e-4,), 5e-4) == (1e-4,)
+    large = made["full"].model_copy(update={"backbone_parameters": 22_000_000})
+    assert learning_rates_for(large, (1e-4, 5e-4, 1e-3)) == (5e-4, 1e-4, 1e-3)
+    assert learning_rates_for(Method(name="majority", family="baseline"), (1e-4,)) == ()
+    assert learning_rates_for(Method(name="from scratch", family="scratch"), (1e-4,)) == (1e-4,)
 
 
 @pytest.mark.usefixtures("no_pages")

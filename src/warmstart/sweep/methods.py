@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from warmstart.baselines import baselines_for
 from warmstart.data.budget import LabelBudget
@@ -20,6 +21,7 @@ from warmstart.finetuning.runs import SCRATCH
 from warmstart.interop.load import load_model
 from warmstart.model.files import find_bundle, load_bundle, model_digest, save
 from warmstart.model.history import ContinuedPretrainingRecord
+from warmstart.model.model import parameter_counts
 from warmstart.storage import sha256
 from warmstart.sweep.stack import STACK
 from warmstart.sweep.trial import Method
@@ -39,7 +41,10 @@ def list_methods(
     baselines = baselines_for(task, pool=pool, vectors=True)
     methods = [Method(name=name, family="baseline") for name, baseline in baselines.items() if not baseline.needs_vectors]
     for path, suffix in zip(backbones, _suffixes(backbones), strict=True):
-        bundle, own = load_model(path), {"backbone": path, "backbone_digest": bundle_digest(path)}
+        bundle = load_model(path)
+        counts = parameter_counts(bundle.model)
+        size = counts["embedding"] + counts["blocks"]
+        own: dict[str, Any] = {"backbone": path, "backbone_digest": bundle_digest(path), "backbone_parameters": size}
         for name in (name for name, baseline in baselines.items() if baseline.needs_vectors):
             methods.append(Method(name=f"{name}{suffix}", family="frozen", scheme=name, **own))
         for scheme in dict.fromkeys(schemes):
@@ -53,16 +58,20 @@ def list_methods(
     return methods
 
 
-def learning_rates_for(method: Method, rates: Sequence[float], default_rate: float) -> tuple[float, ...]:
-    """The learning rates that a method tries, the one nearest to its default first; with a frozen backbone also ten times each.
+FROZEN_RATE, SMALL_RATE, LARGE_RATE = 2e-3, 1e-3, 3e-4
+"""learning rates that are good without a choice: with a frozen backbone, a small one and a large one, on development sets
+(docs/race.md); schemes multiply them for their own parts"""
+LARGE = 10_000_000
+"""parameters of a large backbone"""
 
-    The default is ``default_rate``, and ten times that with a frozen backbone.
-    """
+
+def learning_rates_for(method: Method, rates: Sequence[float]) -> tuple[float, ...]:
+    """The learning rates that a method tries, the one nearest to its default first; with a frozen backbone also ten times each."""
     if not method.fine_tunes:
         return ()
     frozen = method.family == "adapted" and make_scheme(method.scheme).keeps_features
     larger = [float(f"{10 * rate:.6g}") for rate in rates if frozen]
-    default = 10 * default_rate if frozen else default_rate
+    default = FROZEN_RATE if frozen else SMALL_RATE if method.backbone_parameters < LARGE else LARGE_RATE
     return tuple(sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default))))
 
 

@@ -204,7 +204,7 @@ def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None,
 def _trial(config: SweepConfig, method: Method, labels: int | None) -> Trial:
     """The trial of a method with the first seed."""
     selection = selection_or_default(config.selection, labels)
-    rates = learning_rates_for(method, config.learning_rates, config.tune.train.learning_rate)
+    rates = learning_rates_for(method, config.learning_rates)
     if selection == "none":
         rates = rates[:1]
     return Trial(

@@ -23,6 +23,8 @@ class Method(Config):
     """a bundle, or a run's folder"""
     backbone_digest: str = ""
     """identifies the bundle's bytes"""
+    backbone_parameters: int = 0
+    """how many the backbone has"""
     scheme: str = ""
     """how the backbone is adapted"""
     shared_backbone: str = ""
