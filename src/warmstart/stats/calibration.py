@@ -125,20 +125,22 @@ def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.asarray(-np.log(probabilities[np.arange(len(labels)), labels].clip(min=1e-12)))
 
 
-def loss_gain(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Nats per text that a classifier gains over the label frequencies of the same texts, and the standard error over texts.
+def loss_gain(probabilities: np.ndarray, labels: np.ndarray, known: np.ndarray) -> tuple[float, float]:
+    """Nats per text that a classifier gains over the label frequencies, and the standard error over texts.
 
-    mean(ln p_i(label_i) - ln f(label_i)) for probabilities p (N, C) at the temperature that ``fit_temperature`` finds on these
-    texts. The frequencies f are the best constant prediction in hindsight, so a classifier that learned nothing gains less than
-    nothing. All probabilities count, where accuracy sees the first places only; with few texts that varies less.
+    mean(ln p_i(label_i) - ln f(label_i)) for probabilities p (N, C) of texts with ``labels`` (N,), at the temperature that
+    ``fit_temperature`` finds on these texts. f are the frequencies of ``known`` labels, those of the budget; some of them may be of
+    texts that never choose, because no other has their class. If all choose, f is the best constant prediction in hindsight, so
+    that a classifier that learned nothing gains less than nothing. All probabilities count, where accuracy sees the first places
+    only; with few texts that varies less.
     Simulation: tests/test_draws.py: ``test_few_draws_without_signal_choose_a_method``.
 
-    >>> sure = np.array([[0.9, 0.1], [0.1, 0.9]] * 4)  # right six times of eight: as good as 0.75
-    >>> round(loss_gain(sure, np.array([0, 1, 0, 1, 0, 1, 1, 0]))[0], 3)  # ln 2 - 0.562
+    >>> sure, labels = np.array([[0.9, 0.1], [0.1, 0.9]] * 4), np.array([0, 1, 0, 1, 0, 1, 1, 0])  # as good as 0.75
+    >>> round(loss_gain(sure, labels, labels)[0], 3)  # ln 2 - 0.562
     0.131
     """
     calibrated = apply_temperature(probabilities, fit_temperature(probabilities, labels))
-    frequencies = np.bincount(labels, minlength=probabilities.shape[1]) / len(labels)
+    frequencies = np.bincount(known, minlength=probabilities.shape[1]) / len(known)
     gains = -np.log(frequencies[labels]) - log_losses(calibrated, labels)
     return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
 

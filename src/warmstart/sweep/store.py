@@ -28,7 +28,7 @@ from warmstart.finetuning.selection import SelectionSettings
 from warmstart.storage import atomic_write, sha256
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
-VERSION = 6
+VERSION = 7
 """counted up when old results mean something else, or are written in another form"""
 TRIALS = "trials"
 """folder of the results, in the folder of the run"""
