@@ -70,8 +70,10 @@ TEST_FILES = {
     "finetuning/multitask_training.py": "texts, encoded",
     "inspection/probing.py": "a probing task in the format of SentEval, which is no task with a manifest",
     "model/card.py": "a record",
+    "stack/card.py": "a record",
     "studies/ablate/measure.py": "a model and its ablations, which the command records",
     "sweep/execution.py": "predictions for it",
+    "sweep/refit.py": "predictions for it, compared with those that were scored",
     "tasks/answers.py": "digests and reading",
     "tasks/load.py": "reading",
 }

@@ -26,7 +26,7 @@ from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.files import load_bundle
-from warmstart.sweep import execution
+from warmstart.sweep import execution, inputs
 from warmstart.sweep.execution import run_trial
 from warmstart.sweep.methods import bundle_digest, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank, rank_method
@@ -365,7 +365,7 @@ def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: 
     done = {}
     for trial in trials:
         done[trial] = run_trial(trial, context) or pytest.fail("there is no deadline")
-        execution._prepare.cache_clear()
+        inputs._prepare.cache_clear()
     assert [result.seconds_saved for result in done.values()] == [
         pytest.approx(200),
         pytest.approx(300),

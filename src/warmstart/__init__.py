@@ -36,6 +36,7 @@ _HOMES = {
     "RaceConfig": "commands.race.command",
     "SchemeOptions": "finetuning.schemes",
     "Source": "data.source",
+    "Stack": "stack.stack",
     "Task": "data.task",
     "TextClassifier": "estimators.classifier",
     "TextEncoder": "estimators.encoder",

@@ -28,7 +28,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         yield temporary
-        for file in temporary.iterdir():
+        for file in temporary.rglob("*"):
             _flush_to_disk(file)
         _flush_to_disk(temporary)
         if target.exists():

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.data.task import Task, plain_text
+from warmstart.data.task import Task
+from warmstart.stack.rows import plain_texts
 
 NO_WORDS = "the training texts have no words"
 Vectors = Callable[[Sequence[Any]], np.ndarray]
@@ -60,6 +61,8 @@ class Reading:
     """inputs -> their rows"""
     pool: Any = None
     """(M, ·) the rows of the pool; None if the baseline does not read it, or if it is empty"""
+    saved: Any = None
+    """how inputs become rows, in a form that can be saved (``baselines/saving.py``); None: inputs are no rows of numbers"""
 
 
 @dataclass(frozen=True)
@@ -115,8 +118,3 @@ def as_objects(inputs: Sequence[Any]) -> np.ndarray:
     rows = np.empty(len(inputs), dtype=object)
     rows[:] = [*inputs]
     return rows
-
-
-def plain_texts(inputs: Sequence[Any]) -> list[str]:
-    """Inputs as plain strings."""
-    return [*map(plain_text, inputs)]

@@ -36,6 +36,10 @@ class BaselineRun:
     """setting -> the task's metric on ``budget.choosing``; empty if there is nothing to choose"""
     note: str
     """what the baseline does or chose, and what else it read"""
+    reading: Reading
+    """how inputs became rows"""
+    predict: Predict
+    """the model that predicted the test split"""
 
 
 def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = (), vectors: Vectors | None = None) -> BaselineRun:
@@ -65,7 +69,7 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
     note = _note(baseline, budget, chosen)
     if baseline.reads_pool:
         note += f"; read {len(kept):,} {'' if len(kept) == len(pool) else f'of {len(pool):,} '}texts without labels"
-    return BaselineRun(test, found[best][0], chosen, tried, note)
+    return BaselineRun(test, found[best][0], chosen, tried, note, reading, predict)
 
 
 class _Learner:

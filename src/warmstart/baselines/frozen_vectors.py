@@ -8,16 +8,33 @@ Letters: N texts, D width.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from warmstart.baselines.baseline import Predict, Readable, Reading
+from warmstart.baselines.baseline import Readable, Reading, Vectors
 from warmstart.baselines.one_label import ClassSample, for_labels
+from warmstart.stack.readout import NeighbourReadout
 
 VECTOR_STRENGTHS = (0.01, 0.001, 0.1, 1.0)
 """values of C of a logistic regression"""
 NEIGHBOUR_COUNTS = (10.0, 1.0, 3.0, 30.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Standardised:
+    """Inputs -> (N, D) vectors, of which each dimension has mean 0 and variance 1 over some texts."""
+
+    vectors: Vectors
+    mean: np.ndarray
+    """(D,)"""
+    scale: np.ndarray
+    """(D,)"""
+
+    def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
+        """(N, D)."""
+        return np.asarray((self.vectors(inputs) - self.mean) / self.scale)
 
 
 def standardised(readable: Readable) -> Reading:
@@ -27,18 +44,13 @@ def standardised(readable: Readable) -> Reading:
     vectors = readable.vectors
     assert vectors is not None, "a baseline that needs vectors is run with a function that gives them"
     readable.words_of()
-    scaler = StandardScaler().fit(vectors(readable.inputs))
-
-    def rows(inputs: Sequence[Any]) -> np.ndarray:
-        return np.asarray(scaler.transform(vectors(inputs)))
-
-    return Reading(rows)
+    scaler = StandardScaler().fit(np.asarray(vectors(readable.inputs), dtype=np.float64))
+    rows = Standardised(vectors, scaler.mean_, scaler.scale_)
+    return Reading(rows, saved=rows)
 
 
 @for_labels
-def nearest_texts(sample: ClassSample, count: float) -> Predict:
+def nearest_texts(sample: ClassSample, count: float) -> NeighbourReadout:
     """The classes of the ``count`` texts with the largest cosine, the nearer ones counting more."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    model = KNeighborsClassifier(min(int(count), len(sample.labels)), metric="cosine", weights="distance")
-    return model.fit(sample.rows, sample.labels).predict_proba
+    targets = np.eye(sample.labels.max() + 1)[sample.labels]
+    return NeighbourReadout(sample.rows, targets, np.zeros(targets.shape[1]), min(int(count), len(targets)), "cosine")

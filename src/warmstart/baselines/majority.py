@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from warmstart.baselines.baseline import Baseline, Predict, Sample, inputs_themselves
 from warmstart.data.task import Split, Task
+from warmstart.stack.readout import ConstantReadout
 from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
 
@@ -17,7 +18,10 @@ COLLAPSE_MARGIN = 0.01
 def most_frequent(sample: Sample, setting: float) -> Predict:
     """The constant prediction of the task type, fitted to the texts that learn."""
     fitted = Split(tuple(sample.rows), sample.labels)
-    return lambda rows: task_type_of(sample.task).constant(fitted, rows, sample.task)
+    task_type = task_type_of(sample.task)
+    if task_type.probabilistic and sample.task.labels:
+        return ConstantReadout(task_type.constant(fitted, sample.rows[:1], sample.task)[0])
+    return lambda rows: task_type.constant(fitted, rows, sample.task)
 
 
 MAJORITY = Baseline(inputs_themselves, most_frequent)

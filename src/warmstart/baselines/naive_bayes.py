@@ -10,13 +10,10 @@ Letters: N texts, M texts of the pool, V words, K classes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from scipy.special import softmax
 
-from warmstart.baselines.baseline import Predict
 from warmstart.baselines.one_label import ClassSample, for_labels
+from warmstart.stack.readout import LinearReadout
 
 SMOOTHING = (1.0, 0.3, 0.1, 0.03)
 """values of alpha, which is added to the count of each word in each class"""
@@ -28,15 +25,16 @@ POOL_WEIGHT = 0.1
 
 
 @for_labels
-def multinomial_naive_bayes(sample: ClassSample, smoothing: float) -> Predict:
+def multinomial_naive_bayes(sample: ClassSample, smoothing: float) -> LinearReadout:
     """Multinomial naive Bayes, from scikit-learn."""
     from sklearn.naive_bayes import MultinomialNB
 
-    return MultinomialNB(alpha=smoothing).fit(sample.rows, sample.labels).predict_proba
+    model = MultinomialNB(alpha=smoothing).fit(sample.rows, sample.labels)
+    return LinearReadout(model.feature_log_prob_.T, model.class_log_prior_)
 
 
 @for_labels
-def naive_bayes_em(sample: ClassSample, smoothing: float) -> Predict:
+def naive_bayes_em(sample: ClassSample, smoothing: float) -> LinearReadout:
     """Naive Bayes that also learns from its own guesses for the pool."""
     known = np.eye(sample.labels.max() + 1)[sample.labels]
     texts, words = known.sum(axis=0), sample.rows.T @ known
@@ -47,12 +45,7 @@ def naive_bayes_em(sample: ClassSample, smoothing: float) -> Predict:
     return predict
 
 
-def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> Predict:
+def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> LinearReadout:
     """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
     smooth = words + smoothing
-    weights, bias = np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum())
-
-    def probabilities(rows: Any) -> np.ndarray:
-        return np.asarray(softmax(rows @ weights + bias, axis=1))
-
-    return probabilities
+    return LinearReadout(np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum()))

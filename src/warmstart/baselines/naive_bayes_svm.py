@@ -12,12 +12,13 @@ Letters: N texts, V words and word pairs, K classes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from warmstart.baselines.baseline import Predict
-from warmstart.baselines.one_label import ClassSample, for_labels, softmax_of
+from warmstart.baselines.one_label import ClassSample, for_labels, from_margins
+from warmstart.stack.readout import LinearReadout
 
 INTERPOLATION = 0.9
 """β: the share of the weights of the SVM; 0.25 in the paper"""
@@ -26,19 +27,12 @@ NBSVM_MARGINS = (1.0, 0.1, 10.0)
 
 
 @for_labels
-def nbsvm(sample: ClassSample, strength: float) -> Predict:
+def nbsvm(sample: ClassSample, strength: float) -> LinearReadout:
     """One for two classes, otherwise one for each class. The softmax of the margins ranks the classes; it is no probability."""
-    from sklearn.preprocessing import normalize
-
     classes = [1] if sample.labels.max() == 1 else range(sample.labels.max() + 1)
     models = [_one_against_rest(sample.rows, sample.labels == one, strength) for one in classes]
     weights, bias = np.stack([model[0] for model in models], axis=1), np.array([model[1] for model in models])
-
-    def probabilities(rows: Any) -> np.ndarray:
-        margins = normalize(rows) @ weights + bias
-        return softmax_of(margins[:, 0] if len(models) == 1 else margins)
-
-    return probabilities
+    return replace(from_margins(weights, bias), unit_length=True)
 
 
 def _one_against_rest(rows: Any, inside: np.ndarray, strength: float) -> tuple[np.ndarray, float]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.baselines.baseline import Predict, Sample
+from warmstart.baselines.baseline import Sample
+from warmstart.stack.readout import ClassReadout, ConstantReadout, LinearReadout, PerLabelReadout, Readout
 
 
 @dataclass(frozen=True)
@@ -28,41 +29,39 @@ class ClassSample:
     seed: int
 
 
-ClassFit = Callable[[ClassSample, float], Predict]
+ClassFit = Callable[[ClassSample, float], ClassReadout]
 """a classifier: sample and setting -> a function from rows to (·, K) probabilities"""
 
 
-def for_labels(fit: ClassFit) -> Callable[[Sample, float], Predict]:
+def for_labels(fit: ClassFit) -> Callable[[Sample, float], Readout | PerLabelReadout]:
     """The classifier for tasks with one label per text, or with several: then one for each label (one against the rest).
 
     Its predictions are (·, C) probabilities. Classes without a text get 0. If all texts are in one class, it gets 1.
     """
 
     @functools.wraps(fit)
-    def fitted(sample: Sample, setting: float) -> Predict:
+    def fitted(sample: Sample, setting: float) -> Readout | PerLabelReadout:
         if sample.labels.ndim == 1:
             return _in_classes(fit, sample, sample.labels, len(sample.task.labels), setting)
-        parts = [_in_classes(fit, sample, column.astype(np.int64), 2, setting) for column in sample.labels.T]
-        return lambda rows: np.stack([part(rows)[:, 1] for part in parts], axis=1)
+        return PerLabelReadout(tuple(_in_classes(fit, sample, one.astype(np.int64), 2, setting) for one in sample.labels.T))
 
     return fitted
 
 
-def _in_classes(fit: ClassFit, sample: Sample, labels: np.ndarray, classes: int, setting: float) -> Predict:
+def _in_classes(fit: ClassFit, sample: Sample, labels: np.ndarray, classes: int, setting: float) -> Readout:
     """The classifier of ``labels`` (N,), as a function from rows to (·, ``classes``) probabilities."""
     present, dense = np.unique(labels, return_inverse=True)
-    predict = fit(ClassSample(sample.rows, dense, sample.pool, sample.seed), setting) if len(present) > 1 else None
-
-    def probabilities(rows: Any) -> np.ndarray:
-        found = np.zeros((rows.shape[0], classes))
-        found[:, present] = 1 if predict is None else predict(rows)
-        return found
-
-    return probabilities
+    if len(present) == 1:
+        return ConstantReadout(np.eye(classes)[present[0]])
+    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed), setting).spread(present, classes)
 
 
-def softmax_of(margins: np.ndarray) -> np.ndarray:
-    """(N, K) the softmax of margins (N, K), or (N,) with two classes, as ``decision_function`` returns them."""
-    from scipy.special import softmax
+def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> LinearReadout:
+    """The softmax of margins x W + b, (D, K) and (K,); with two classes, (D, 1) and (1,) as scikit-learn has them.
 
-    return np.asarray(softmax(np.stack([-margins, margins], axis=1) if margins.ndim == 1 else margins, axis=1))
+    These stand for the margins -``side`` m and m: with 1 those of a support vector machine for and against; with 0 and m, of which
+    the softmax is the logistic function, ``side`` is 0.
+    """
+    if weights.shape[1] > 1:
+        return LinearReadout(weights, bias)
+    return LinearReadout(np.concatenate([-side * weights, weights], axis=1), np.concatenate([-side * bias, bias]))

@@ -1,4 +1,4 @@
-"""Texts as bags of words, from scikit-learn: words are runs of letters and digits, and every other sign by itself.
+"""Texts as bags of words (``stack/rows.py``), fitted by scikit-learn.
 
 What reads the pool takes its vocabulary and its weights from it too, and leaves out words that only one text has. All draws of
 labels share that, because it does not depend on which of the texts have labels.
@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from warmstart.baselines.baseline import Readable, Reading, plain_texts
+from warmstart.baselines.baseline import Readable, Reading
 from warmstart.seeding import derive
+from warmstart.stack.rows import TOKENS, WordRows, plain_texts
 
-TOKENS = r"(?u)\w+|[^\w\s]"
-"""the words of a text"""
 DIMENSIONS = 100
 """of latent semantic analysis, at most"""
 
@@ -54,7 +53,7 @@ def latent_semantic_analysis(readable: Readable) -> Reading:
     def rows(inputs: Sequence[Any]) -> np.ndarray:
         return np.asarray(normalize(known.rows(inputs) @ directions.T))
 
-    return Reading(rows, rows(readable.pool) if readable.pool else None)
+    return Reading(rows, rows(readable.pool) if readable.pool else None, replace(known.words, directions=directions))
 
 
 def _tfidf_of_pairs() -> Any:
@@ -83,9 +82,9 @@ def _word_pairs() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _KnownTexts:
-    """A vectorizer, and the rows of the texts to which it was fitted."""
+    """Bags of words, and the rows of the texts to which they were fitted."""
 
-    vectorizer: Any
+    words: WordRows
     places: Mapping[str, int]
     """text -> its row"""
     matrix: Any
@@ -96,12 +95,12 @@ class _KnownTexts:
         texts = plain_texts(inputs)
         if all(text in self.places for text in texts):
             return self.matrix[np.array([self.places[text] for text in texts], dtype=np.int64)]
-        return self.vectorizer.transform(texts)
+        return self.words(texts)
 
 
 def _read(make: Callable[[], Any], readable: Readable) -> Reading:
     known = _known_texts(make, readable)
-    return Reading(known.rows, known.rows(readable.pool) if readable.pool else None)
+    return Reading(known.rows, known.rows(readable.pool) if readable.pool else None, known.words)
 
 
 def _known_texts(make: Callable[[], Any], readable: Readable) -> _KnownTexts:
@@ -118,7 +117,9 @@ def _fitted(make: Callable[[], Any], texts: tuple[str, ...], least_texts: int) -
         matrix = vectorizer.set_params(min_df=least_texts).fit_transform(texts)
     except ValueError:  # no word is in two texts
         matrix = vectorizer.set_params(min_df=1).fit_transform(texts)
-    return _KnownTexts(vectorizer, {text: place for place, text in enumerate(texts)}, matrix)
+    vocabulary = tuple(map(str, vectorizer.get_feature_names_out()))
+    words = WordRows(vocabulary, vectorizer.ngram_range == (1, 2), getattr(vectorizer, "idf_", None))
+    return _KnownTexts(words, {text: place for place, text in enumerate(texts)}, matrix)
 
 
 @functools.lru_cache(maxsize=4)

@@ -19,9 +19,10 @@ from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoredTask, Scoring
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError, DataError
 from warmstart.heads.language_modeling import LMHead
-from warmstart.interop.load import load_model
+from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
+from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
 from warmstart.stats.intervals import percentiles
@@ -49,10 +50,10 @@ class EvaluateConfig(Config):
 
 def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
     """The ``evaluate`` command."""
-    bundle = load_model(config.model)
-    if bundle.answers_record:
+    bundle = load_predictor(config.model)
+    if isinstance(bundle, Bundle) and bundle.answers_record:
         return _score_answers(bundle, config)
-    if isinstance(bundle.model.head, LMHead):
+    if isinstance(bundle, Bundle) and isinstance(bundle.model.head, LMHead):
         return _read_text(bundle, config)
     return _score(bundle, config)
 
@@ -95,7 +96,7 @@ def _finish(method: ScoredMethod, task: ScoredTask) -> None:
         console.print(sentence, markup=False)
 
 
-def _score(bundle: Bundle, config: EvaluateConfig) -> Scores:
+def _score(bundle: Bundle | Stack, config: EvaluateConfig) -> Scores:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
     task = load_task(config.task)
     check_task_type(bundle, task)
@@ -119,7 +120,7 @@ def _interval(right: np.ndarray, units: np.ndarray) -> str:
     return str(MethodScores.from_texts("", right[None].astype(float), units).over_texts)
 
 
-def _renumbered(bundle: Bundle, task: Task) -> Split:
+def _renumbered(bundle: Bundle | Stack, task: Task) -> Split:
     """The test split with labels in the order of the model's. Raises ``DataError`` if the model does not know them all."""
     if unknown := sorted(set(task.labels) - set(bundle.labels)):
         known = ", ".join(bundle.labels)

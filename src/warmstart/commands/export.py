@@ -21,10 +21,13 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import output_difference, to_huggingface
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.load import load_model
+from warmstart.interop.load import is_stack, load_model, load_predictor
 from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, to_onnx
 from warmstart.interop.peft import write_lora
+from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import find_bundle
+from warmstart.stack.stack import Stack
 from warmstart.stats.formatting import file_size, percent
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.load import load_task
@@ -45,7 +48,7 @@ class ExportConfig(Config):
     """folder to create"""
     to: Literal["hf", "peft", "onnx"] = "hf"
     """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; peft: the LoRA weights alone; onnx: one
-    graph from token ids to the head's output, for onnxruntime"""
+    graph from token ids to the head's output, for onnxruntime; of a stack, a graph or numbers for each member, and a script"""
     int8: bool = False
     """onnx: also write the graph with 8-bit weights"""
     task: str | None = None
@@ -69,6 +72,8 @@ def export_model(config: ExportConfig) -> Path:
     """The ``export`` command: merge LoRA, write, read back and compare."""
     if config.to != "onnx" and (config.int8 or config.task):
         raise ConfigError(f"--int8 and --task need --to onnx, but --to is {config.to}; remove them")
+    if is_stack(find_bundle(config.model)):
+        return _export_stack(config)
     bundle = load_model(config.model)
     if config.to == "peft":
         write_lora(bundle, config.out)
@@ -83,6 +88,21 @@ def export_model(config: ExportConfig) -> Path:
     name = to_huggingface(bundle, config.out)
     gap = output_difference(bundle, from_huggingface(config.out))
     console.print(f"{config.out}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}", markup=False)
+    return Path(config.out)
+
+
+def _export_stack(config: ExportConfig) -> Path:
+    if config.to != "onnx":
+        raise ConfigError(f"--to {config.to} needs one network, but {config.model} is a stack or a baseline; use --to onnx")
+    if config.int8 or config.task:
+        raise ConfigError("--int8 and --task need one network; remove them, or export a member of the stack, MODEL/members/1")
+    stack = load_predictor(config.model)
+    assert isinstance(stack, Stack)
+    gap = stack_to_onnx(stack, config.out)
+    console.print(
+        f"{config.out}: {stack.names}; read back by its predict.py without warmstart, predictions differ by at most {gap:.2g}",
+        markup=False,
+    )
     return Path(config.out)
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 from pydantic import Field
@@ -18,8 +18,9 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
-from warmstart.interop.load import load_model
+from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
+from warmstart.stack.stack import Stack
 from warmstart.storage import atomic_write
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
@@ -59,11 +60,11 @@ class PredictConfig(Config):
 
 def predict(config: PredictConfig) -> None:
     """The ``predict`` command."""
-    bundle = load_model(config.model)
+    bundle = load_predictor(config.model)
     texts = _inputs_of(bundle, config)
     if not texts:
         raise DataError("there is no text; give texts, or a file of texts with --file")
-    rows = _answers(bundle, texts, config) if bundle.answers_record else _labels(bundle, texts, config)
+    rows = _answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config)
     data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         atomic_write(Path(config.out), data.encode())
@@ -71,7 +72,11 @@ def predict(config: PredictConfig) -> None:
         sys.stdout.write(data)
 
 
-def _labels(bundle: Bundle, texts: Sequence[Any], config: PredictConfig) -> Iterator[dict[str, Any]]:
+def _answers_questions(bundle: Bundle | Stack) -> TypeGuard[Bundle]:
+    return isinstance(bundle, Bundle) and bundle.answers_record is not None
+
+
+def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig) -> Iterator[dict[str, Any]]:
     """The prediction for each text; no label if its confidence is below the threshold."""
     if config.corpus:
         raise DataError("--corpus is for models that answer questions; leave it out")
@@ -101,9 +106,9 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
         yield row | ({"unseen_names": names} if names else {})
 
 
-def _inputs_of(bundle: Bundle, config: PredictConfig) -> list[Any]:
+def _inputs_of(bundle: Bundle | Stack, config: PredictConfig) -> list[Any]:
     """The texts given, then those of the file, in its order; blank lines are skipped."""
-    task_type = TASK_TYPES["classification"] if bundle.answers_record else task_type_for(bundle)
+    task_type = TASK_TYPES["classification"] if _answers_questions(bundle) else task_type_for(bundle)
     if config.texts and config.second:
         raise DataError("pairs of texts must come from a table: give --file, and name its columns")
     given = [task_type.parse(text) for text in config.texts]

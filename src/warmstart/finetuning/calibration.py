@@ -19,6 +19,7 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.model import Model
+from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval
 from warmstart.tasks import task_type_of
@@ -59,19 +60,24 @@ def calibrate(
     ``choosing`` (N, C) are probabilities for ``budget.choosing`` by models that did not learn from those texts; without them no
     temperature is fitted. Without calibration texts there are no confidences.
     """
-    temperature, interval = 1.0, None
-    if choosing is not None:
-        labels, units = budget.choosing.labels, budget.choosing.units
-        temperature = fit_temperature(choosing, labels)
-        interval = temperature_interval(choosing, labels, temperature, units)
+    fitted = fitted_calibration(budget, choosing)
     if calibration_texts is None:
-        return Calibration(temperature=temperature, interval=interval)
+        return fitted
     task_type = task_type_of(budget.whole)
     encoded = task_type.encode(model, tokenizer, calibration_texts.texts)
-    calibrated = apply_temperature(task_type.predict(model, encoded, tokenizer.specials.pad), temperature)
+    calibrated = apply_temperature(task_type.predict(model, encoded, tokenizer.specials.pad), fitted.temperature)
     confidence, correct = confidence_and_correct(calibrated, calibration_texts.labels)
     pairs = tuple((float(one), bool(right)) for one, right in zip(confidence, correct, strict=True))
-    return Calibration(temperature=temperature, interval=interval, held_out=pairs)
+    return fitted.model_copy(update={"held_out": pairs})
+
+
+def fitted_calibration(budget: LabelBudget, choosing: Any) -> Calibration:
+    """The temperature from predictions ``choosing`` (N, C) for ``budget.choosing``, with its interval; 1 without predictions."""
+    if choosing is None:
+        return Calibration(temperature=1.0)
+    labels, units = budget.choosing.labels, budget.choosing.units
+    temperature = fit_temperature(choosing, labels)
+    return Calibration(temperature=temperature, interval=temperature_interval(choosing, labels, temperature, units))
 
 
 def confidence_and_correct(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +90,7 @@ def confidences_of(probabilities: np.ndarray) -> np.ndarray:
     return probabilities.max(axis=1).round(6)
 
 
-def threshold_for(bundle: Bundle, target_error: float, confidence_level: float) -> Threshold:
+def threshold_for(bundle: Bundle | Stack, target_error: float, confidence_level: float) -> Threshold:
     """The threshold that keeps wrong labels below ``target_error``. Raises ``ModelError`` without calibration texts."""
     held_out = bundle.calibration.held_out if bundle.calibration else ()
     if not held_out:

@@ -1,32 +1,55 @@
-"""Loading a model from either kind of folder: a bundle of ours, or a folder in the Hugging Face format."""
+"""Loading a model from any kind of folder: a bundle or a stack of ours, or a folder in the Hugging Face format."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from warmstart.console import console
-from warmstart.errors import BundleError
+from warmstart.errors import BundleError, ModelError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_bundle
+from warmstart.model.files import STACK_MANIFEST, find_bundle, load_bundle, saved_as
+from warmstart.stack.files import load_stack
+from warmstart.stack.stack import Stack
 
 
-def load(folder: str | Path, *, selftest: bool = False) -> Bundle:
-    """The bundle in a folder; ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads a model in the Hugging Face format.
+def load(folder: str | Path, *, selftest: bool = False) -> Bundle | Stack:
+    """The bundle or the stack in a folder; ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads a model in the Hugging Face format.
 
-    With ``selftest`` a bundle must also reproduce the outputs that were stored when it was saved.
+    With ``selftest`` a saved model must also reproduce the outputs that were stored when it was saved.
     """
     if str(folder).startswith("hf:"):
         return from_huggingface(find_folder(str(folder)))
-    return load_bundle(folder, selftest=selftest)
+    return (load_stack if is_stack(folder) else load_bundle)(folder, selftest=selftest)
+
+
+def is_stack(folder: str | Path) -> bool:
+    """Whether a stack is saved in a folder."""
+    return saved_as(Path(folder)) == STACK_MANIFEST
+
+
+def load_predictor(path: str | Path) -> Bundle | Stack:
+    """As ``load_model``; also a stack, which has no network of its own."""
+    place = find_bundle(path)
+    if not is_stack(place):
+        return load_model(path)
+    stack = load_stack(place)
+    what = f"a stack of {len(stack.members)} ({stack.names})" if len(stack.members) > 1 else stack.names
+    console.print(f"loaded {place}: {what}, hashes match", markup=False)
+    return stack
 
 
 def load_model(path: str | Path) -> Bundle:
     """Load a bundle, or a run's bundle, and print one line about it; ``hf:FOLDER`` is a model in the Hugging Face format.
 
-    Raises ``BundleError`` if there is none.
+    Raises ``BundleError`` if there is none, and ``ModelError`` for a stack.
     """
+    if is_stack(place := find_bundle(path)):
+        raise ModelError(
+            f"one network is needed, but {place} holds {load_stack(place).names} without one of its own; `predict`, `evaluate`, "
+            "`export` and `doctor` read it"
+        )
     if str(path).startswith("hf:"):
         place, bundle, checked = Path(path), from_huggingface(find_folder(str(path))), "not a bundle, so not checked"
     else:

@@ -17,8 +17,8 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
 
 
-def embed(bundle: Bundle, texts: str | Sequence[str]) -> Tensor:
-    """(N, D) float32, in the order of the texts; (D,) for a single string. Other texts never change a vector.
+def embed(bundle: Bundle, texts: str | Sequence[str | tuple[str, str]]) -> Tensor:
+    """(N, D) float32, in the order of the texts or pairs; (D,) for a single string. Other texts never change a vector.
 
     Raises ``ModelError`` if the bundle has another head.
 
@@ -30,7 +30,8 @@ def embed(bundle: Bundle, texts: str | Sequence[str]) -> Tensor:
     model, head = bundle.model, bundle.model.head
     if not isinstance(head, EmbeddingHead):
         raise ModelError(f"embeddings need an embedding head, but this model has a {head.config.kind} head")
-    encoded = encode(bundle.tokenizer, texts, model.backbone.config.max_length, appended=head.config.pooling == "appended")
+    appended, typed = head.config.pooling == "appended", model.backbone.config.token_types > 1
+    encoded = encode(bundle.tokenizer, texts, model.backbone.config.max_length, appended=appended, typed=typed)
     out = torch.empty(len(texts), model.backbone.config.width)
     for indices, vectors in run_in_batches(model, encoded, bundle.tokenizer.specials.pad):
         out[indices] = vectors

@@ -41,6 +41,8 @@ from warmstart.storage import atomic_folder, sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 FORMAT = 2
+STACK_MANIFEST = "stack.json"
+MANIFESTS = ("bundle.json", STACK_MANIFEST)
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
 
 
@@ -51,9 +53,30 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
     ``folder`` stay. A folder that is not a bundle is never replaced. If the check itself cannot run (no second process, no memory
     for one), the bundle is kept with an ``UncheckedWarning``, and the command line exits with code 1.
     """
+    target = free_for_model(folder)
+    with atomic_folder(target) as aside:
+        write_files(aside, bundle_contents(bundle))
+        unchecked = _verify_in_fresh_process(aside)
+    if unchecked:
+        warn_unchecked(target, unchecked)
+    return target
+
+
+def free_for_model(folder: str | Path) -> Path:
+    """The folder itself. Raises ``BundleError`` if it holds anything but a saved model."""
     target = Path(folder)
-    if target.exists() and not (target / "bundle.json").exists() and (not target.is_dir() or any(target.iterdir())):
+    if target.exists() and not saved_as(target) and (not target.is_dir() or any(target.iterdir())):
         raise BundleError(f"{target} exists and is not a bundle; choose another folder, or remove it yourself")
+    return target
+
+
+def saved_as(folder: Path) -> str | None:
+    """The name of the file that says what is saved in a folder: ``bundle.json``, or that of a stack; None: no model."""
+    return next((name for name in MANIFESTS if (folder / name).is_file()), None)
+
+
+def bundle_contents(bundle: Bundle) -> dict[str, bytes]:
+    """The files of a bundle, by name."""
     bundle.model.eval()
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.weights().items()}
     contents = {
@@ -63,18 +86,24 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
     }
     manifest = _manifest(bundle, tensors) | {"files": {name: sha256(data) for name, data in contents.items()}}
     contents["README.md"] = card(bundle).encode()
-    contents["bundle.json"] = json.dumps(manifest | {"digest": _digest(manifest)}, indent=1, ensure_ascii=False).encode()
-    with atomic_folder(target) as aside:
-        for name, data in contents.items():
-            (aside / name).write_bytes(data)
-        unchecked = _verify_in_fresh_process(aside)
-    if unchecked:
-        warnings.warn(
-            f"{target} is saved, but could not be checked in a fresh process: {unchecked}; run `warmstart doctor {target}`",
-            UncheckedWarning,
-            stacklevel=2,
-        )
-    return target
+    contents["bundle.json"] = json.dumps(manifest | {"digest": manifest_digest(manifest)}, indent=1, ensure_ascii=False).encode()
+    return contents
+
+
+def write_files(folder: Path, contents: dict[str, bytes]) -> None:
+    """Write files into a folder that exists; names may have folders in them."""
+    for name, data in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def warn_unchecked(target: Path, reason: str) -> None:
+    """Warn that a model was saved, but could not be checked."""
+    warnings.warn(
+        f"{target} is saved, but could not be checked in a fresh process: {reason}; run `warmstart doctor {target}`",
+        UncheckedWarning,
+        stacklevel=3,
+    )
 
 
 def load_bundle(folder: str | Path, *, selftest: bool = False) -> Bundle:
@@ -117,7 +146,8 @@ def _hash(tensor: Tensor) -> str:
     return sha256(tensor.flatten().view(torch.uint8).numpy().data)
 
 
-def _digest(manifest: dict[str, Any]) -> str:
+def manifest_digest(manifest: dict[str, Any]) -> str:
+    """The hash of a manifest without its own digest."""
     return sha256(json.dumps(manifest, sort_keys=True, ensure_ascii=False).encode())
 
 
@@ -125,6 +155,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     file = folder / "bundle.json"
     if not folder.is_dir():
         raise BundleError(f"there is no bundle at {folder}: a folder with bundle.json was expected")
+    if saved_as(folder) == STACK_MANIFEST:
+        raise BundleError(f"{folder} must be a bundle, but is a stack, which has no single network; `ws.load` reads it")
     if not file.is_file():
         raise BundleError(f"{folder} is not a bundle, or its bundle.json is missing; copy the whole folder again")
     try:
@@ -134,7 +166,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, AttributeError):
         raise BundleError(f"{file} is damaged: it is not the JSON of a bundle; copy it again") from None
-    if digest != _digest(manifest):
+    if digest != manifest_digest(manifest):
         raise BundleError(f"{file} is damaged or was edited: its contents do not match its digest; copy it again")
     if manifest["format"] > FORMAT:
         raise BundleError(f"{folder} has format {manifest['format']}, this warmstart reads up to {FORMAT}; update warmstart")
@@ -188,9 +220,16 @@ def _rebuild(folder: Path, manifest: dict[str, Any], tensors: dict[str, Tensor])
 
 
 def _verify_in_fresh_process(folder: Path) -> str | None:
-    """Load the bundle in a fresh process. Returns the reason if that was not possible; raises ``BundleError`` if it fails."""
+    return verify_in_fresh_process(folder, "warmstart.model.files", "load_bundle")
+
+
+def verify_in_fresh_process(folder: Path, module: str, function: str) -> str | None:
+    """Load a saved model in a fresh process, by this function, with its self-test.
+
+    Returns the reason if that was not possible; raises ``BundleError`` if it fails.
+    """
     try:
-        run = run_python(_VERIFY, str(folder.resolve()))
+        run = run_python(_VERIFY, str(folder.resolve()), module, function)
     except OSError as error:
         return f"no process could be started ({error.strerror or error})"
     if run.returncode == 0:
@@ -204,9 +243,10 @@ def _verify_in_fresh_process(folder: Path) -> str | None:
 EXIT_BUNDLE_WRONG = 3
 """exit code of the fresh process if the bundle itself is wrong"""
 _VERIFY = f"""
-from warmstart.model.files import load_bundle
+import importlib
+load = getattr(importlib.import_module(sys.argv[2]), sys.argv[3])
 try:
-    load_bundle(sys.argv[1], selftest=True)
+    load(sys.argv[1], selftest=True)
 except MemoryError:
     raise
 except Exception as error:
@@ -219,10 +259,11 @@ def find_bundle(path: str | Path) -> Path:
     """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run."""
     folder = Path(path)
     inside = folder / "bundle"
-    return inside if not (folder / "bundle.json").exists() and inside.is_dir() else folder
+    return inside if not saved_as(folder) and inside.is_dir() else folder
 
 
 def model_digest(path: str) -> str:
     """Identifies a bundle by its manifest, which has the hash of every tensor; a model that is no bundle, by its path."""
-    manifest = find_bundle(path) / "bundle.json"
-    return sha256(manifest.read_bytes()) if manifest.is_file() else path
+    folder = find_bundle(path)
+    manifest = saved_as(folder)
+    return sha256((folder / manifest).read_bytes()) if manifest else path

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import joblib
@@ -16,24 +14,21 @@ import numpy as np
 import torch
 
 from warmstart.baselines import BASELINES, baselines_for
-from warmstart.baselines.choice import run_baseline
+from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.console import console
-from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
-from warmstart.data.pool import Pool, task_pool
-from warmstart.data.task import Task, resplit
+from warmstart.data.budget import LabelBudget, labels_sentence
+from warmstart.data.pool import Pool
+from warmstart.data.task import Task
 from warmstart.device import pick_device
-from warmstart.errors import DataError, DivergedError, ModelError
-from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.features import FeatureCache
-from warmstart.finetuning.finetune import FineTuneResult, head_config_for
+from warmstart.errors import DivergedError, ModelError
+from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_bundle
-from warmstart.model.model import swap_head
 from warmstart.stats.calibration import loss_gain
 from warmstart.stats.formatting import percent
 from warmstart.sweep.estimate import SweepEstimate
+from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.sweep.stack import average, stacked_trials
 from warmstart.sweep.store import (
     SweepContext,
@@ -48,7 +43,6 @@ from warmstart.sweep.store import (
 )
 from warmstart.sweep.trial import Method, Trial, TrialResult
 from warmstart.tasks import task_type_of
-from warmstart.tasks.load import load_task
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.training.peak_memory import track_peak_memory
 
@@ -119,7 +113,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
     found = [one for one in (read_predictions(trial, context) for trial in chosen) if one]
     if len(chosen) < 2 or len(found) < len(chosen):
         return None
-    budget, runs = _budget(trial, context), [members[one] for one in chosen]
+    budget, runs = trial_budget(trial, context), [members[one] for one in chosen]
     stacked = average(found, budget.choosing.labels)
     scored = _scored(budget.task, stacked.test, trial, context)
     result = TrialResult(
@@ -139,7 +133,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
 
 def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> TrialResult:
     """The result with what is common to all of this process, written."""
-    sizes = tuple(map(len, _task(trial, context).splits().values())) if trial.resample else ()
+    sizes = tuple(map(len, trial_task(trial, context).splits().values())) if trial.resample else ()
     result = replace(result, threads=torch.get_num_threads(), jobs=context.jobs, split_sizes=sizes)
     save_result(trial, context, result, predictions)
     return result
@@ -147,11 +141,8 @@ def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions
 
 def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = None) -> tuple[TrialResult, TrialPredictions]:
     """The result of a baseline, or of a classifier on a frozen backbone's vectors; the ledger calls it ``named_as``, if given."""
-    budget, baseline = _budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
     started = time.perf_counter()
-    vectors = _vectors_of(trial, context) if trial.method.family == "frozen" else None
-    pool = _read_pool(context, _split_seed(trial)).without(budget) if baseline.reads_pool else Pool(())
-    run = run_baseline(baseline, budget, pool.texts, vectors)
+    budget, run, pool = baseline_within(trial, context)
     scored = _scored(budget.task, run.test, named_as or trial, context)
     result = TrialResult(
         score=scored.score,
@@ -163,15 +154,28 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     return result, TrialPredictions(run.choosing, run.test)
 
 
+def baseline_within(trial: Trial, context: SweepContext) -> tuple[LabelBudget, BaselineRun, Pool]:
+    """The labels of a trial, its baseline run within them, and the pool that it read."""
+    budget, baseline = trial_budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
+    vectors = trial_vectors(trial, context) if trial.method.family == "frozen" else None
+    pool = pool_of(context, split_seed_of(trial)).without(budget) if baseline.reads_pool else Pool(())
+    return budget, run_baseline(baseline, budget, pool.texts, vectors), pool
+
+
+def constant_of(trial: Trial, context: SweepContext) -> Trial:
+    """The trial of the constant prediction on the same labels, which stands for one that diverged."""
+    name = next(iter(baselines_for(trial_task(trial, context))))
+    return trial.model_copy(update={"method": Method(name=name, family="baseline")})
+
+
 def _diverged(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPredictions]:
-    constant = Method(name=next(iter(baselines_for(_task(trial, context)))), family="baseline")
-    result, predictions = _run_baseline(trial.model_copy(update={"method": constant}), context, named_as=trial)
+    result, predictions = _run_baseline(constant_of(trial, context), context, named_as=trial)
     return replace(result, collapsed=True, diverged=True, diverged_rates=trial.learning_rates), predictions
 
 
 def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPredictions]:
     bundle, shared, encoded = prepared(trial, context)
-    budget, features = _budget(trial, context), encoded.features
+    budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
     with track_peak_memory(pick_device()) as peak:
         started, saved = time.perf_counter(), features.seconds_saved
@@ -187,6 +191,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         search_seconds=done.selection_seconds,
         memory=peak.bytes,
         learning_rate=done.learning_rate,
+        steps=done.final.training.steps,
         tried=tuple(done.tried.items()),
         diverged_rates=done.diverged,
         collapsed=collapsed(budget.task, test.scores),
@@ -228,73 +233,8 @@ def _sizes(done: FineTuneResult, shared: Bundle) -> dict[str, Any]:
 def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> ScoredPredictions:
     """The test scores of a trial; a split that its seed drew counts for the task's own, whose texts are in it or in training."""
     method = scored_method(trial, context, learning_rate)
-    return score_test(task, predictions, method, trial.seed, counted=_read_task(context, None))
+    return score_test(task, predictions, method, trial.seed, counted=task_of(context, None))
 
 
 def _rounded(resampled: np.ndarray) -> tuple[float, ...]:
     return tuple(round(float(value), 6) for value in resampled)
-
-
-def _split_seed(trial: Trial) -> int | None:
-    """The seed that draws the split of a trial; None: the task's own split."""
-    return trial.seed if trial.resample else None
-
-
-def _task(trial: Trial, context: SweepContext) -> Task:
-    return _read_task(context, _split_seed(trial))
-
-
-def _budget(trial: Trial, context: SweepContext) -> LabelBudget:
-    return label_budget(_task(trial, context), trial.labels, trial.selection, trial.seed)
-
-
-@functools.lru_cache(maxsize=2)
-def _read_pool(context: SweepContext, split_seed: int | None) -> Pool:
-    return task_pool(_read_task(context, split_seed), context.pool)
-
-
-def _vectors_of(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any]], np.ndarray]:
-    """Inputs -> (N, D), their vectors by the frozen backbone of a trial, which reads each text once."""
-    bundle, _, encoded = prepared(trial, context)
-    model, task_type = swap_head(bundle.model, head_config_for(encoded.task, context.tune), 0), task_type_of(encoded.task)
-
-    def vectors(inputs: Sequence[Any]) -> np.ndarray:
-        rows = task_type.encode(model, bundle.tokenizer, inputs)
-        return encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu().numpy()
-
-    return vectors
-
-
-@functools.lru_cache(maxsize=2)
-def _read_task(context: SweepContext, split_seed: int | None) -> Task:
-    """The task, or the split that a seed draws of its texts, made once in each process.
-
-    Leaks are dropped from each split. Raises ``DataError`` if the task is no longer the one with the context's digest.
-    """
-    given = load_task(context.task)
-    task = context.without_leaks(given)
-    if task.digest != context.digest:
-        raise DataError(f"the texts of {context.task} changed while trials were running; start again")
-    return task if split_seed is None else context.without_leaks(resplit(given, split_seed))
-
-
-def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
-    """The bundle of a trial, the one that all tasks share, and the texts as they read them; kept in this process."""
-    method = trial.method
-    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, _split_seed(trial), context)
-
-
-@functools.lru_cache(maxsize=4)
-def _prepare(
-    backbone: str, digest: str, shared_backbone: str, split_seed: int | None, context: SweepContext
-) -> tuple[Bundle, Bundle, EncodedTask]:
-    """The bundle, the one that all tasks share, and the encoded texts, made once in each process.
-
-    Features of a frozen backbone are shared by all processes through the disk. The digest makes a changed bundle another entry of
-    the cache.
-    """
-    bundle = load_bundle(find_bundle(backbone))
-    task = _read_task(context, split_seed)
-    encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
-    shared = load_bundle(find_bundle(shared_backbone)) if shared_backbone else bundle
-    return bundle, shared, replace(encoded, features=FeatureCache(Path(context.folder) / "features"))

@@ -23,6 +23,11 @@ STACKED = 3
 """methods in a stack"""
 
 
+def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
+    """The trials that may be in the stack of a seed; those that are the same for every seed are in each."""
+    return [trial for trial in trials if trial.method.family != STACK and (trial.seed == seed or trial.same_for_every_seed)]
+
+
 def stacked_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
     """The trials with the lowest loss on the texts that choose, best first; without those that predict no probabilities."""
     gains = {trial: result.gain[0] for trial, result in results.items() if result.gain}

@@ -32,10 +32,11 @@ from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.run import open_run, save_settings
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
-from warmstart.sweep.execution import prepared, run_stack, run_trials
+from warmstart.sweep.execution import run_stack, run_trials
+from warmstart.sweep.inputs import prepared
 from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank
-from warmstart.sweep.stack import STACK
+from warmstart.sweep.stack import STACK, trials_of_seed
 from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id, result_file
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks.load import load_task
@@ -94,7 +95,7 @@ class SweepConfig(Config):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
-    sealed: bool = False
+    sealed: Advanced[bool] = False
     """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
 
@@ -248,7 +249,7 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
     found = dict[Trial, TrialResult]()
     for method in [method for method in sweep.methods if method.family == STACK]:
         for seed in sorted({trial.seed for trial in trials}):
-            members = [trial for trial in trials if trial.seed == seed or trial.same_for_every_seed]
+            members = trials_of_seed(trials, seed)
             tried = {"learning_rates": sweep.config.learning_rates}  # its members choose from these
             trial = members[0].model_copy(update={"method": method, "seed": seed} | tried)
             if all(one in results for one in members):

@@ -96,6 +96,8 @@ class TrialResult:
     """nats per text that chooses over the label frequencies, and the standard error (``loss_gain``); None without probabilities"""
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
+    steps: int = 0
+    """of the last fit; 0 if no network trains, or an older version ran it"""
     tried: tuple[tuple[float, float], ...] = ()
     """each learning rate that did not diverge, with its score on the texts that choose"""
     diverged_rates: tuple[float, ...] = ()

@@ -7,6 +7,7 @@ from warmstart.errors import DataError, ModelError
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import recorded_task_type
 from warmstart.registry import Registry
+from warmstart.stack.stack import Stack
 from warmstart.tasks.classification import ClassificationTask
 from warmstart.tasks.multilabel import MultilabelTask
 from warmstart.tasks.multiple_choice import MultipleChoiceTask
@@ -34,12 +35,14 @@ def task_type_of(task: Task) -> TaskType:
     return TASK_TYPES[task.type]
 
 
-def task_type_for(bundle: Bundle) -> TaskType:
+def task_type_for(bundle: Bundle | Stack) -> TaskType:
     """The task type that a model was fine-tuned for.
 
     It is the type in the bundle's history; a model without history (an imported one) has the first type with such a head. Raises
     ``ModelError`` for a model without a task head.
     """
+    if isinstance(bundle, Stack):
+        return TASK_TYPES[bundle.type]
     config = bundle.model.head.config
     fitting = [task_type for task_type in TASK_TYPES.values() if isinstance(config, task_type.head_config)]
     if not fitting:
@@ -48,7 +51,7 @@ def task_type_for(bundle: Bundle) -> TaskType:
     return next((task_type for task_type in fitting if task_type.name == recorded), fitting[0])
 
 
-def check_task_type(bundle: Bundle, task: Task) -> TaskType:
+def check_task_type(bundle: Bundle | Stack, task: Task) -> TaskType:
     """The common type of a model and a task. Raises ``DataError`` if they differ."""
     task_type = task_type_for(bundle)
     if task.type != task_type.name:

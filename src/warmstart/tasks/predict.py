@@ -11,6 +11,8 @@ from typing import Any, overload
 import numpy as np
 
 from warmstart.model.bundle import Bundle
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import task_type_for
 
@@ -53,10 +55,10 @@ class Predictions(Sequence[dict[str, Any]]):
 
 
 @overload
-def predict(bundle: Bundle, inputs: str, *, top: int = 3) -> dict[str, Any]: ...
+def predict(bundle: Bundle | Stack, inputs: str, *, top: int = 3) -> dict[str, Any]: ...
 @overload
-def predict(bundle: Bundle, inputs: Sequence[Any], *, top: int = 3) -> Predictions: ...
-def predict(bundle: Bundle, inputs: str | Sequence[Any], *, top: int = 3) -> dict[str, Any] | Predictions:
+def predict(bundle: Bundle | Stack, inputs: Sequence[Any], *, top: int = 3) -> Predictions: ...
+def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3) -> dict[str, Any] | Predictions:
     """What a fine-tuned model predicts for each input; probabilities are calibrated if the bundle knows its temperature.
 
     A single string is one input, as it would be typed on a command line, and gives one dictionary.
@@ -72,8 +74,18 @@ def predict(bundle: Bundle, inputs: str | Sequence[Any], *, top: int = 3) -> dic
     return Predictions(rows, values if task_type.probabilistic else None)
 
 
-def raw_predictions(bundle: Bundle, inputs: Sequence[Any]) -> Any:
+def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
     """The same as arrays, in the form that the task type scores."""
-    task_type, model, tokenizer = task_type_for(bundle), bundle.model, bundle.tokenizer
-    values = task_type.predict(model, task_type.encode(model, tokenizer, inputs), tokenizer.specials.pad)
+    values = uncalibrated_predictions(bundle, inputs)
     return apply_temperature(values, bundle.calibration.temperature) if bundle.calibration else values
+
+
+def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
+    """The same before the model's own temperature; a stack is the mean of its members, each with its temperature."""
+    if isinstance(model, FittedBaseline):
+        return model.predict(inputs)
+    if isinstance(model, Stack):
+        members = ((uncalibrated_predictions(one.model, inputs), one.temperature) for one in model.members)
+        return np.mean([apply_temperature(values, temperature) for values, temperature in members], axis=0)
+    task_type, network, tokenizer = task_type_for(model), model.model, model.tokenizer
+    return task_type.predict(network, task_type.encode(network, tokenizer, inputs), tokenizer.specials.pad)

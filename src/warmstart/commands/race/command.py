@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,21 @@ from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.data.test_ledger import ScoringRun
-from warmstart.errors import DataError, ModelError
+from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.run import open_run, save_settings
 from warmstart.storage import atomic_write
+from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.estimate import SweepEstimate
+from warmstart.sweep.refit import refit
 from warmstart.sweep.store import read_run_id, write_runs_table
-from warmstart.sweep.sweep import SchemeName, SweepConfig, duration_seconds, estimate_only, open_sweep, run_sweep
+from warmstart.sweep.sweep import SchemeName, Sweep, SweepConfig, duration_seconds, estimate_only, open_sweep, run_sweep
+from warmstart.sweep.trial import Method, SweepRuns
 from warmstart.tasks.load import load_named_tasks
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
+RECOMMENDED = "recommended"
+"""what ``--save`` calls the method that the race recommends"""
 
 
 class RaceConfig(SweepConfig):
@@ -46,6 +52,10 @@ class RaceConfig(SweepConfig):
     """folder of the run; with the folder of an earlier run, continue it"""
     labels: int | None = Field(None, gt=1)
     """number of labelled texts, drawn anew for each seed: everything labelled that anything looks at; default: all"""
+
+    save: str | None = None
+    """save a method as a model, OUT/bundle: recommended, or its name in the table, such as stack. It is fitted again with the first
+    seed: one more fit of each network in it"""
 
     resample: Advanced[bool] = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
@@ -102,6 +112,8 @@ def _with_frozen(config: RaceConfig, task: str) -> RaceConfig:
 def race_task(config: RaceConfig) -> RaceResult:
     """The race on one task."""
     sweep = open_sweep(_with_frozen(config, config.task))
+    if config.save not in (None, RECOMMENDED):
+        _named(str(config.save), sweep.methods)  # an unknown name is refused before the first trial, not after the last
     task = sweep.task
     labels = config.labels or len(task.train)
     runs = run_sweep(sweep, config.labels)
@@ -121,4 +133,26 @@ def race_task(config: RaceConfig) -> RaceResult:
     atomic_write(sweep.folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
     page = write_race_page(result, config, sweep.folder)
     console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}", markup=False)
+    if config.save:
+        method = result.recommended.method if config.save == RECOMMENDED else _named(config.save, sweep.methods)
+        _save(method, runs, sweep)
     return result
+
+
+def _named(name: str, methods: Sequence[Method]) -> Method:
+    """The method of this name."""
+    known = {method.name: method for method in reversed(methods)}
+    if name not in known:
+        raise ConfigError(f"--save {name}: no method of this race has this name; {suggest(name, (RECOMMENDED, *known))}")
+    return known[name]
+
+
+def _save(method: Method, runs: SweepRuns, sweep: Sweep) -> None:
+    """Fit a method once more, and save it in the folder of the run."""
+    if method.name == MAJORITY_LABEL:
+        raise ModelError(
+            f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
+        )
+    fitted = refit(method, runs, sweep.context)
+    folder = fitted.save(sweep.folder / "bundle")
+    console.print(f"{fitted.sentence}\nmodel: {folder}", markup=False)

@@ -1,0 +1,163 @@
+"""Predictions of an exported stack or baseline, without warmstart: `export --to onnx` copies this file as ``predict.py``.
+
+    python predict.py "a text" "another text"          one line of JSON for each
+    from predict import probabilities                  (N, C), columns in the order of "labels" in config.json
+
+Needs numpy and safetensors; for networks also onnxruntime and tokenizers. A text may be a pair: ``("one", "other")``.
+
+Letters: N texts, D dimensions, C classes, V words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+TOKEN = re.compile(r"(?u)\w+|[^\w\s]")
+BATCH = 32
+"""texts that a network reads at once"""
+SAME_DISTANCE = 1e-9
+"""distances that differ by less are equal"""
+
+
+def probabilities(texts: Sequence[str | Sequence[str]], folder: Path = HERE) -> np.ndarray:
+    """(N, C) the mean of what the members predict, each with its temperature; then that of all. Numbers: (N, 1)."""
+    config = settings_in(folder / "config.json")
+    parts = []
+    for number, member in enumerate(config["members"], 1):
+        place = folder / "members" / str(number)
+        values = run_network(place, texts) if member["kind"] == "bundle" else run_baseline_files(place, texts)
+        parts.append(with_temperature(values, member["temperature"]))
+    return with_temperature(np.mean(parts, axis=0), config["temperature"])
+
+
+def settings_in(file: Path) -> Any:
+    """The values of a JSON file."""
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def with_temperature(values: np.ndarray, temperature: float) -> np.ndarray:
+    """(N, C) probabilities of which the logits are divided by a temperature."""
+    if temperature == 1:
+        return values
+    return softmax_rows(np.log(values.clip(min=1e-30)) / temperature)
+
+
+def softmax_rows(sums: np.ndarray) -> np.ndarray:
+    """(N, C) -> (N, C), each row summing to 1."""
+    powers = np.exp(sums - sums.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def run_network(folder: Path, texts: Sequence[str | Sequence[str]]) -> np.ndarray:
+    """(N, C) or (N, D): the last output of a graph, its predictions or vectors."""
+    import onnxruntime  # type: ignore[import-untyped]
+    from tokenizers import Tokenizer
+
+    config, tokenizer = settings_in(folder / "config.json"), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.encode_special_tokens = True  # a text that spells [MASK] contains no mask token
+    tokenizer.enable_truncation(config["max_length"])
+    tokenizer.enable_padding(pad_id=config["pad_id"])
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    parts = []
+    for start in range(0, len(texts), BATCH):
+        rows = tokenizer.encode_batch([one if isinstance(one, str) else tuple(one) for one in texts[start : start + BATCH]])
+        ids = {"input_ids": [row.ids for row in rows], "attention_mask": [row.attention_mask for row in rows]}
+        ids["token_type_ids"] = [row.type_ids for row in rows]
+        given = {name: np.array(ids[name], dtype=np.int64) for name in config["inputs"]}
+        parts.append(session.run([config["outputs"][-1]], given)[0])
+    return np.concatenate(parts).astype(np.float64)
+
+
+def run_baseline_files(folder: Path, texts: Sequence[str | Sequence[str]]) -> np.ndarray:
+    """(N, C) what a baseline predicts from its settings and arrays."""
+    from safetensors.numpy import load_file
+
+    settings, arrays = settings_in(folder / "baseline.json"), load_file(folder / "arrays.safetensors")
+    if settings["rows"] == "vectors":
+        rows: Any = (run_network(folder / "backbone", texts) - arrays["mean"]) / arrays["scale"]
+    elif settings["rows"] == "words":
+        rows = WordCounts(settings, arrays).rows(texts)
+    else:
+        rows = [(np.zeros(0, dtype=np.int64), np.zeros(0))] * len(texts)
+    parts = [run_readout(one, f"{number}.", arrays, rows) for number, one in enumerate(settings["readouts"])]
+    return np.stack([part[:, 1] for part in parts], axis=1) if settings["per_label"] else parts[0]
+
+
+class WordCounts:
+    """The words of texts, weighted."""
+
+    def __init__(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.columns = {word: column for column, word in enumerate(settings["vocabulary"])}
+        self.pairs, self.idf, self.directions = settings["word_pairs"], arrays.get("idf"), arrays.get("directions")
+
+    def rows(self, texts: Sequence[str | Sequence[str]]) -> Any:
+        """For each text the columns of its words and their weights; or (N, D) along directions, each of length 1."""
+        found = [self._weights(one if isinstance(one, str) else " ".join(one)) for one in texts]
+        if self.directions is None:
+            return found
+        along = np.array([self.directions[:, columns] @ weights for columns, weights in found])
+        lengths = np.linalg.norm(along, axis=1, keepdims=True)
+        return along / np.where(lengths > 0, lengths, 1)
+
+    def _weights(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        words = TOKEN.findall(text.lower())
+        terms = words + [f"{one} {other}" for one, other in pairwise(words)] * self.pairs
+        counts = Counter(self.columns[term] for term in terms if term in self.columns)
+        columns, times = np.array([*counts], dtype=np.int64), np.array([*counts.values()], dtype=np.float64)
+        if self.idf is None:
+            return columns, np.ones(len(columns))
+        weights = (1 + np.log(times)) * self.idf[columns]
+        return columns, weights / (np.linalg.norm(weights) or 1)
+
+
+def run_readout(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], rows: Any) -> np.ndarray:
+    """(N, C) from rows: dense ones, or columns with weights."""
+    if settings["kind"] == "constant":
+        return np.tile(arrays[f"{prefix}values"], (len(rows), 1))
+    if settings["kind"] == "neighbours":
+        return near_texts(settings, prefix, arrays, rows)
+    weights, bias = arrays[f"{prefix}weights"], arrays[f"{prefix}bias"]
+    dense = isinstance(rows, np.ndarray)
+    sums = rows @ weights if dense else np.array([values @ weights[columns] for columns, values in rows])
+    if settings["unit_length"]:
+        lengths = np.array([np.linalg.norm(row if dense else row[1]) for row in rows])[:, None]
+        sums = sums / np.where(lengths > 0, lengths, 1)
+    return softmax_rows(sums + bias) if settings["link"] == "softmax" else sums + bias
+
+
+def near_texts(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """(N, C) the mean of what is known of the nearest texts: by cosine, the nearer ones counting more, or by distance."""
+    known, targets = arrays[f"{prefix}rows"], arrays[f"{prefix}targets"]
+    means = []
+    for row in rows:
+        if settings["metric"] == "cosine":
+            lengths = np.linalg.norm(known, axis=1) * np.linalg.norm(row)
+            distances = np.clip(1 - known @ row / np.where(lengths > 0, lengths, 1), 0, 2)
+        else:
+            distances = np.linalg.norm(known - row, axis=1)
+        distances = np.rint(distances / SAME_DISTANCE)
+        nearest = np.argsort(distances, kind="stable")[: settings["count"]]
+        weights = np.ones(len(nearest))
+        if settings["metric"] == "cosine":
+            same = distances[nearest] == 0
+            weights = same.astype(np.float64) if same.any() else 1 / distances[nearest]
+        means.append(weights @ targets[nearest] / weights.sum())
+    found = np.maximum(np.array(means), 0) + arrays[f"{prefix}floor"]
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+if __name__ == "__main__":
+    names = settings_in(HERE / "config.json")["labels"]
+    for given, line in zip(sys.argv[1:], probabilities(sys.argv[1:]), strict=True):
+        shown = dict(zip(names, line.tolist(), strict=True)) if names else {"number": float(line[0])}
+        print(json.dumps({"text": given, **shown}, ensure_ascii=False))  # noqa: T201

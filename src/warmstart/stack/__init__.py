@@ -1,0 +1,1 @@
+"""Classifiers without a network and stacks of classifiers, in memory and as saved folders."""

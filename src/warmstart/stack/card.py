@@ -1,0 +1,58 @@
+"""The card of a saved stack: its README.md, written from the stack alone. It is for people: nothing reads it back."""
+
+from __future__ import annotations
+
+from warmstart.model.bundle import Bundle
+from warmstart.model.card import markdown_table
+from warmstart.model.history import AdaptRecord
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.rows import VectorRows, WordRows
+from warmstart.stack.stack import Member, Stack
+from warmstart.stats.formatting import percent
+
+
+def stack_card(stack: Stack) -> str:
+    """The card in Markdown."""
+    several = len(stack.members) > 1
+    what = (
+        f"The mean of the calibrated probabilities of {len(stack.members)} models, each with the same weight."
+        if several
+        else "A model without a network of its own, as a stack of one."
+    )
+    rows = [(number, one.name, _kind(one), f"{one.temperature:.4g}") for number, one in enumerate(stack.members, 1)]
+    parts = [
+        "---\nlibrary_name: warmstart\npipeline_tag: text-classification\n---",
+        f"# {stack.names if several else stack.members[0].name}",
+        what,
+        markdown_table(("folder in members/", "method", "what it is", "temperature"), rows),
+        *([f"Labels: {', '.join(f'`{name}`' for name in stack.labels)}."] if stack.labels else []),
+        "## Use",
+        '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',
+        *_origins(stack),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _kind(member: Member) -> str:
+    model = member.model
+    if isinstance(model, Bundle):
+        return "a fine-tuned network (a bundle)"
+    assert isinstance(model, FittedBaseline)
+    if isinstance(model.rows, WordRows):
+        return f"{len(model.rows.vocabulary):,} words{' and word pairs' if model.rows.word_pairs else ''}"
+    return "vectors of a frozen backbone" if isinstance(model.rows, VectorRows) else "the same prediction for every text"
+
+
+def _origins(stack: Stack) -> list[str]:
+    """What was scored, and how it was made."""
+    parts = []
+    for record in stack.history:
+        if isinstance(record, AdaptRecord):
+            scores = record.test.figures if record.test else {}
+            named = [f"{name} {percent(value) if 0 <= value <= 1 else f'{value:.4g}'}" for name, value in scores.items()]
+            parts.append(f"On the {record.task.test} test texts of `{record.task.name}`, seed {record.seed}: {', '.join(named)}.")
+            parts += record.budget
+        if record.provenance:
+            made = record.provenance
+            parts.append(f"{made.date}, {made.machine}, warmstart {made.warmstart}\n\n```sh\n{made.command}\n```")
+    return ["## How it was made", *parts] if parts else []

@@ -1,0 +1,169 @@
+"""A fitted model that trains no network: how it reads texts, and what it makes of them; as plain values and arrays, and back.
+
+Nothing but numbers and words is stored: no code, no pattern, no pickle. What is read is checked: every shape, and every number.
+
+Letters: N texts, V words, D dimensions, C classes, M known texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from warmstart.config import Config
+from warmstart.errors import BundleError
+from warmstart.model.bundle import Bundle
+from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout, Readout
+from warmstart.stack.rows import VectorRows, WordRows
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedBaseline:
+    """A baseline that has learned, fit to be saved."""
+
+    rows: WordRows | VectorRows | None
+    """how texts become rows; None: texts are not read"""
+    readout: Readout | PerLabelReadout
+    """what rows become"""
+
+    @property
+    def columns(self) -> int:
+        """C, the number of columns that it predicts."""
+        return self.readout.columns
+
+    def predict(self, inputs: Sequence[Any]) -> np.ndarray:
+        """(N, C) probabilities, or (N, 1) numbers; without calibration."""
+        return self.readout(np.zeros((len(inputs), 0)) if self.rows is None else self.rows(inputs))
+
+
+class ReadoutSettings(Config):
+    """The settings of a readout."""
+
+    kind: Literal["linear", "neighbours", "constant"]
+    link: Literal["softmax", "identity"] = "softmax"
+    """linear: what becomes of the sums"""
+    unit_length: bool = False
+    """linear: rows are divided by their length first"""
+    count: int = Field(1, gt=0)
+    """neighbours: how many"""
+    metric: Literal["cosine", "euclidean"] = "cosine"
+    """neighbours: what is near"""
+
+
+class BaselineSettings(Config):
+    """What of a fitted baseline is no array."""
+
+    rows: Literal["words", "vectors", "none"]
+    word_pairs: bool = False
+    """words: whether pairs count"""
+    readouts: tuple[ReadoutSettings, ...] = Field(min_length=1)
+    per_label: bool = False
+    """there is a readout for each label"""
+    vocabulary: tuple[str, ...] = ()
+    """words: in the order of the columns"""
+
+
+def packed(baseline: FittedBaseline) -> tuple[BaselineSettings, dict[str, np.ndarray]]:
+    """Settings and arrays; those of the n-th readout begin with ``n.``. The backbone of vectors is not among them."""
+    rows, arrays = baseline.rows, dict[str, np.ndarray]()
+    several = isinstance(baseline.readout, PerLabelReadout)
+    parts = baseline.readout.parts if isinstance(baseline.readout, PerLabelReadout) else (baseline.readout,)
+    readouts = []
+    for number, part in enumerate(parts):
+        settings, own = _packed_readout(part)
+        readouts.append(settings)
+        arrays |= {f"{number}.{name}": array for name, array in own.items()}
+    shared: dict[str, Any] = {"readouts": tuple(readouts), "per_label": several}
+    if isinstance(rows, WordRows):
+        arrays |= {name: one for name, one in (("idf", rows.idf), ("directions", rows.directions)) if one is not None}
+        return BaselineSettings(rows="words", word_pairs=rows.word_pairs, vocabulary=rows.vocabulary, **shared), arrays
+    if isinstance(rows, VectorRows):
+        return BaselineSettings(rows="vectors", **shared), arrays | {"mean": rows.mean, "scale": rows.scale}
+    return BaselineSettings(rows="none", **shared), arrays
+
+
+def unpacked(settings: BaselineSettings, arrays: Arrays, backbone: Bundle | None = None) -> FittedBaseline:
+    """The inverse of ``packed``; ``backbone`` makes the vectors. Raises ``BundleError`` for arrays that do not fit the settings."""
+    taken = _Taken(arrays)
+    rows, width = _rows(settings, taken, backbone)
+    parts = tuple(_readout(one, f"{number}.", taken, width) for number, one in enumerate(settings.readouts))
+    if unknown := sorted(arrays.keys() - taken.names):
+        raise BundleError(f"a saved baseline must hold no other arrays than its settings name, but holds {', '.join(unknown)}")
+    if not settings.per_label and len(parts) != 1:
+        raise BundleError(f"a saved baseline must have one readout, or one for each label, but has {len(parts)}")
+    if settings.per_label and any(part.columns != 2 for part in parts):
+        raise BundleError("a saved baseline with a readout for each label must have two columns in each, but has others")
+    return FittedBaseline(rows, PerLabelReadout(parts) if settings.per_label else parts[0])
+
+
+class _Taken:
+    """Arrays that are taken by name, with the shape that they must have."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays, self.names = arrays, set[str]()
+
+    def take(self, name: str, *shape: int | None, infinite: bool = False) -> np.ndarray:
+        """The array of this name; None: any length. Raises ``BundleError`` for another shape, or a value that is no number."""
+        self.names.add(name)
+        array = self.arrays.get(name)
+        if array is None:
+            raise BundleError(f"a saved baseline must hold the array {name}, but does not; copy it again")
+        fits = array.ndim == len(shape) and all(one in (None, size) for one, size in zip(shape, array.shape, strict=True))
+        if not fits or array.dtype != np.float64:
+            wanted = ", ".join("any" if one is None else str(one) for one in shape)
+            found = f"{array.dtype} of shape {list(array.shape)}"
+            raise BundleError(f"the array {name} of a saved baseline must be float64 of shape [{wanted}], but is {found}")
+        if not (np.isfinite(array) | (array == -np.inf if infinite else False)).all():
+            raise BundleError(f"the array {name} of a saved baseline must hold finite numbers, but does not")
+        return array
+
+
+def _rows(settings: BaselineSettings, taken: _Taken, backbone: Bundle | None) -> tuple[WordRows | VectorRows | None, int | None]:
+    """How texts become rows, and the width of these; None: any."""
+    if settings.rows == "none":
+        return None, None
+    if settings.rows == "vectors":
+        assert backbone is not None, "vectors are read with their backbone"
+        width = backbone.model.backbone.config.width
+        mean, scale = taken.take("mean", width), taken.take("scale", width)
+        if not (scale > 0).all():
+            raise BundleError("the array scale of a saved baseline must be positive, but is not")
+        return VectorRows(backbone, mean, scale), width
+    words = len(settings.vocabulary)
+    if not words or len(set(settings.vocabulary)) < words:
+        raise BundleError("the vocabulary of a saved baseline must hold words, each once, but does not")
+    idf = taken.take("idf", words) if "idf" in taken.arrays else None
+    directions = taken.take("directions", None, words) if "directions" in taken.arrays else None
+    width = words if directions is None else len(directions)
+    return WordRows(settings.vocabulary, settings.word_pairs, idf, directions), width
+
+
+def _packed_readout(readout: Readout) -> tuple[ReadoutSettings, dict[str, np.ndarray]]:
+    if isinstance(readout, LinearReadout):
+        arrays = {"weights": readout.weights, "bias": readout.bias}
+        return ReadoutSettings(kind="linear", link=readout.link, unit_length=readout.unit_length), arrays
+    if isinstance(readout, NeighbourReadout):
+        arrays = {"rows": readout.rows, "targets": readout.targets, "floor": readout.floor}
+        return ReadoutSettings(kind="neighbours", count=readout.count, metric=readout.metric), arrays
+    return ReadoutSettings(kind="constant"), {"values": readout.values}
+
+
+def _readout(settings: ReadoutSettings, prefix: str, taken: _Taken, width: int | None) -> Readout:
+    if settings.kind == "constant":
+        return ConstantReadout(taken.take(f"{prefix}values", None))
+    if settings.kind == "linear":
+        weights = taken.take(f"{prefix}weights", width, None)
+        bias = taken.take(f"{prefix}bias", weights.shape[1], infinite=True)
+        return LinearReadout(weights, bias, settings.link, settings.unit_length)
+    rows = taken.take(f"{prefix}rows", None, width)
+    targets = taken.take(f"{prefix}targets", len(rows), None)
+    if settings.count > len(rows):
+        raise BundleError(f"a saved baseline must know as many texts as it has neighbours, {settings.count}, but knows {len(rows)}")
+    floor = taken.take(f"{prefix}floor", targets.shape[1])
+    return NeighbourReadout(rows, targets, floor, settings.count, settings.metric)

@@ -1,0 +1,60 @@
+"""A stack in memory: fitted models of which one or several predict together; the mean of their calibrated probabilities.
+
+A single baseline is a stack of one. ``tasks/predict.py`` predicts with it, ``files.py`` saves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warmstart.errors import ModelError
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.history import Record
+from warmstart.stack.fitted import FittedBaseline
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One model of a stack."""
+
+    name: str
+    """the method, as a race calls it"""
+    model: Bundle | FittedBaseline
+    """a fine-tuned network, or a baseline"""
+    temperature: float = 1.0
+    """its logits are divided by it before the mean"""
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Models that predict together, all with equal weight. Raises ``ModelError`` if they predict different labels."""
+
+    members: tuple[Member, ...]
+    type: str
+    """the name of the task type"""
+    labels: tuple[str, ...] = ()
+    """names of the classes, in the order of the columns; empty for numbers"""
+    history: tuple[Record, ...] = ()
+    """how it was made"""
+    calibration: Calibration | None = None
+    """how far the confidence of all together can be trusted, if it was measured"""
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise ModelError("a stack must have a member, but has none")
+        wanted = len(self.labels) or 1
+        for member in self.members:
+            if isinstance(member.model, Bundle) and member.model.labels != self.labels:
+                raise ModelError(
+                    f"every member of a stack must have its labels in the same order, {list(self.labels)}, but '{member.name}' has "
+                    f"{list(member.model.labels)}"
+                )
+            if isinstance(member.model, FittedBaseline) and member.model.columns != wanted:
+                raise ModelError(
+                    f"every member of a stack must predict {wanted} columns, but '{member.name}' predicts {member.model.columns}"
+                )
+
+    @property
+    def names(self) -> str:
+        """What it consists of: ``"full, naive Bayes"``."""
+        return ", ".join(member.name for member in self.members)

@@ -1,0 +1,94 @@
+"""What a trial reads: its task, labels, pool and backbone; each read once in a process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warmstart.data.budget import LabelBudget, label_budget
+from warmstart.data.pool import Pool, task_pool
+from warmstart.data.task import Task, resplit
+from warmstart.errors import DataError
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.features import FeatureCache
+from warmstart.finetuning.finetune import head_config_for
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import find_bundle, load_bundle
+from warmstart.model.model import swap_head
+from warmstart.sweep.store import SweepContext
+from warmstart.sweep.trial import Trial
+from warmstart.tasks import task_type_of
+from warmstart.tasks.load import load_task
+
+
+def split_seed_of(trial: Trial) -> int | None:
+    """The seed that draws the split of a trial; None: the task's own split."""
+    return trial.seed if trial.resample else None
+
+
+def trial_task(trial: Trial, context: SweepContext) -> Task:
+    """The task of a trial, on its own split."""
+    return task_of(context, split_seed_of(trial))
+
+
+def trial_budget(trial: Trial, context: SweepContext) -> LabelBudget:
+    """The labelled texts that a trial may look at."""
+    return label_budget(trial_task(trial, context), trial.labels, trial.selection, trial.seed)
+
+
+@functools.lru_cache(maxsize=2)
+def pool_of(context: SweepContext, split_seed: int | None) -> Pool:
+    """The texts without labels, on the split that a seed draws; None: the task's own."""
+    return task_pool(task_of(context, split_seed), context.pool)
+
+
+def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any]], np.ndarray]:
+    """Inputs -> (N, D), their vectors by the frozen backbone of a trial, which reads each text once."""
+    bundle, _, encoded = prepared(trial, context)
+    model, task_type = swap_head(bundle.model, head_config_for(encoded.task, context.tune), 0), task_type_of(encoded.task)
+
+    def vectors(inputs: Sequence[Any]) -> np.ndarray:
+        rows = task_type.encode(model, bundle.tokenizer, inputs)
+        return encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu().numpy()
+
+    return vectors
+
+
+@functools.lru_cache(maxsize=2)
+def task_of(context: SweepContext, split_seed: int | None) -> Task:
+    """The task, or the split that a seed draws of its texts, made once in each process.
+
+    Leaks are dropped from each split. Raises ``DataError`` if the task is no longer the one with the context's digest.
+    """
+    given = load_task(context.task)
+    task = context.without_leaks(given)
+    if task.digest != context.digest:
+        raise DataError(f"the texts of {context.task} changed while trials were running; start again")
+    return task if split_seed is None else context.without_leaks(resplit(given, split_seed))
+
+
+def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
+    """The bundle of a trial, the one that all tasks share, and the texts as they read them; kept in this process."""
+    method = trial.method
+    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, split_seed_of(trial), context)
+
+
+@functools.lru_cache(maxsize=4)
+def _prepare(
+    backbone: str, digest: str, shared_backbone: str, split_seed: int | None, context: SweepContext
+) -> tuple[Bundle, Bundle, EncodedTask]:
+    """The bundle, the one that all tasks share, and the encoded texts, made once in each process.
+
+    Features of a frozen backbone are shared by all processes through the disk. The digest makes a changed bundle another entry of
+    the cache.
+    """
+    bundle = load_bundle(find_bundle(backbone))
+    task = task_of(context, split_seed)
+    encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
+    shared = load_bundle(find_bundle(shared_backbone)) if shared_backbone else bundle
+    return bundle, shared, replace(encoded, features=FeatureCache(Path(context.folder) / "features"))

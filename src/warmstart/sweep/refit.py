@@ -1,0 +1,183 @@
+"""The model of a method of a sweep, for a user: its trial is fitted once more, compared with what was scored, and calibrated.
+
+A sweep keeps scores and predictions, no weights. A baseline is run again; a network is fitted once, with the learning rate and
+for the steps that the trial chose. What it then predicts for the test texts must be what the trial predicted. No label is looked
+at that the trial did not look at, and the test split is not scored.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from warmstart.baselines.saving import fitted_baseline
+from warmstart.data.budget import LabelBudget
+from warmstart.errors import ModelError, UncheckedWarning
+from warmstart.finetuning.calibration import fitted_calibration
+from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
+from warmstart.model.history import AdaptRecord, ScoresRecord, TaskRecord
+from warmstart.model.model import swap_head
+from warmstart.run import provenance
+from warmstart.stack.files import save_stack
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.stack import Member, Stack
+from warmstart.stats.calibration import fit_temperature
+from warmstart.sweep.execution import baseline_within, constant_of
+from warmstart.sweep.inputs import prepared, trial_budget
+from warmstart.sweep.stack import STACK, stacked_trials, trials_of_seed
+from warmstart.sweep.store import SweepContext, TrialPredictions, read_predictions, trial_settings
+from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
+from warmstart.tasks import task_type_of
+from warmstart.tasks.predict import uncalibrated_predictions
+
+PARITY = 1e-4
+"""largest difference of a probability of the saved model from what the sweep scored; of a number, as a fraction of the largest"""
+
+
+@dataclass(frozen=True)
+class Refit:
+    """A method of a sweep as a model."""
+
+    model: Bundle | Stack
+    trial: Trial
+    difference: float
+    """the largest one of its predictions for the test texts, before its own temperature, from those that were scored"""
+
+    @property
+    def sentence(self) -> str:
+        """Which fit it is, and that it predicts what was scored, as complete sentences."""
+        labels = "its labels" if self.trial.labels else "all labels"
+        kept = "It predicts what was scored" if self.difference <= PARITY else "It does not predict what was scored"
+        return (
+            f"Saved {self.trial.method.name}, fitted again to {labels} with seed {self.trial.seed}. {kept}: before calibration, "
+            f"predictions differ by at most {self.difference:.1g}."
+        )
+
+    def save(self, folder: Path) -> Path:
+        """Write it as a bundle or as a stack; warns with ``UncheckedWarning`` if it does not predict what was scored."""
+        saved = save(self.model, folder) if isinstance(self.model, Bundle) else save_stack(self.model, folder)
+        if not self.difference <= PARITY:
+            warnings.warn(
+                f"{saved} is saved, but its predictions differ by up to {self.difference:.2g} from those that were scored: "
+                "training does not repeat itself here (a GPU, other versions, or minutes as the budget of a fit); `warmstart "
+                "evaluate` scores it",
+                UncheckedWarning,
+                stacklevel=2,
+            )
+        return saved
+
+
+def refit(method: Method, runs: SweepRuns, context: SweepContext) -> Refit:
+    """Fit the trial of a method with its first seed once more. Raises ``ModelError`` with the reason if it cannot be saved."""
+    done = [trial for trial in runs.of(method) if trial in runs.results]
+    if not done:
+        raise ModelError(f"{method.name} has no finished run that could be saved; give the race more time")
+    trial = min(done, key=lambda one: one.seed)
+    scored, budget = _predictions(trial, context), trial_budget(trial, context)
+    labelled = task_type_of(budget.task).one_label
+    calibration = fitted_calibration(budget, scored.choosing) if labelled else None
+    record = _record(trial, runs.results[trial], context)
+    model: Bundle | Stack
+    if method.family == STACK:
+        model = _refit_stack(trial, runs, context)
+        model = replace(model, history=(record,), calibration=calibration)
+    else:
+        model = _finished(_fitted(trial, runs.results[trial], context), trial, budget, (record, calibration))
+    found = uncalibrated_predictions(model, budget.whole.test.texts)
+    return Refit(model, trial, _difference(found, scored.test))
+
+
+def _finished(
+    model: Bundle | FittedBaseline, trial: Trial, budget: LabelBudget, known: tuple[AdaptRecord, Calibration | None]
+) -> Bundle | Stack:
+    """A fitted model with its record and calibration."""
+    record, calibration = known
+    if isinstance(model, Bundle):
+        return replace(model, history=(*model.history, record), calibration=calibration)
+    return Stack((Member(trial.method.name, model),), budget.task.type, budget.task.labels, (record,), calibration)
+
+
+def _refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
+    """The members that were combined for the seed of ``trial``, each fitted again."""
+    task, budget = trial_budget(trial, context).task, trial_budget(trial, context)
+    rest = trials_of_seed(runs.trials, trial.seed)
+    members = []
+    for one in stacked_trials({member: runs.results[member] for member in rest}):
+        result, scored = runs.results[one], _predictions(one, context)
+        model = _fitted(one, result, context)
+        if isinstance(model, Bundle):
+            model = replace(model, history=(*model.history, _record(one, result, context)))
+        members.append(Member(one.method.name, model, fit_temperature(scored.choosing, budget.choosing.labels)))
+    return Stack(tuple(members), task.type, task.labels)
+
+
+def _fitted(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle | FittedBaseline:
+    """The model of a trial; of one that diverged, the constant prediction that stands for it."""
+    if result.diverged:
+        trial = constant_of(trial, context)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(result.threads or threads)
+    try:
+        fit: Callable[..., Any] = _fit_network if trial.method.fine_tunes else _fit_baseline
+        return fit(trial, result, context)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> FittedBaseline:
+    _, run, _ = baseline_within(trial, context)
+    if trial.method.family != "frozen":
+        return fitted_baseline(run)
+    bundle, _, _ = prepared(trial, context)
+    head = EmbeddingHeadConfig(pooling=context.tune.pooling, normalize=False)
+    return fitted_baseline(run, Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, history=bundle.history))
+
+
+def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:
+    """One fit if the steps of the trial are known; otherwise its folds, too, which choose how long the last fit trains."""
+    bundle, _, encoded = prepared(trial, context)
+    budget, scratch = trial_budget(trial, context), trial.method.family == "scratch"
+    config = trial_settings(trial, context).at_learning_rate(result.learning_rate)
+    choice = SelectionSettings(trial.selection, (result.learning_rate,), choose=True)
+    if result.steps and budget.cross_validated:
+        train = config.train.model_copy(update={"steps": result.steps, "tokens": None, "epochs": None, "minutes": None})
+        config, choice = config.model_copy(update={"train": train}), SelectionSettings("none")
+    done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
+    return Bundle(done.final.model, bundle.tokenizer, budget.task.labels, () if scratch else bundle.history)
+
+
+def _record(trial: Trial, result: TrialResult, context: SweepContext) -> AdaptRecord:
+    task = trial_budget(trial, context).task
+    trained = trial_settings(trial, context).at_learning_rate(result.learning_rate) if trial.method.fine_tunes else None
+    return AdaptRecord(
+        task=TaskRecord.of(task),
+        settings={"method": trial.method.name} | (trained.to_dict() if trained else {}),
+        seed=trial.seed,
+        test=ScoresRecord(figures={task.metric: result.score}),
+        validation={trial.method.name: (result.validation,)},
+        budget=(result.budget,) if result.budget else (),
+        provenance=provenance(),
+    )
+
+
+def _predictions(trial: Trial, context: SweepContext) -> TrialPredictions:
+    found = read_predictions(trial, context)
+    if found is None:
+        raise ModelError(
+            f"{trial.method.name} cannot be saved: it must be compared with the predictions that were scored, but the run has "
+            "none of them (of tags and spans it never has); `warmstart adapt` fits and saves one network"
+        )
+    return found
+
+
+def _difference(found: np.ndarray, scored: np.ndarray) -> float:
+    return float(np.abs(found - scored).max() / max(1.0, float(np.abs(scored).max()))) if len(scored) else 0.0

@@ -1,0 +1,284 @@
+"""Saved baselines and stacks: whole, checked, safe to open, and used by every command that a bundle is used by."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from sklearn.neighbors import KNeighborsClassifier
+
+from helpers.bundles import language_bundle
+from helpers.tasks import write_task
+from warmstart.baselines import BASELINES
+from warmstart.baselines.choice import BaselineRun, run_baseline
+from warmstart.baselines.saving import fitted_baseline
+from warmstart.cli import main
+from warmstart.data.budget import label_budget
+from warmstart.data.pool import task_pool
+from warmstart.errors import BundleError, ModelError
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.interop.load import load, load_model
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.embed import embed
+from warmstart.model.files import load_bundle, manifest_digest, saved_as
+from warmstart.model.model import swap_head
+from warmstart.processes import run_python
+from warmstart.seeding import rng
+from warmstart.stack import files as stack_files
+from warmstart.stack.files import load_stack, save_stack
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout
+from warmstart.stack.rows import WordRows
+from warmstart.stack.stack import Member, Stack
+from warmstart.storage import sha256
+from warmstart.tasks.load import load_task
+from warmstart.tasks.predict import predict, raw_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+CASES = [(name, kind) for name, one in BASELINES.items() for kind in one.types or ("classification", "multilabel")]
+UNSAVED = {"TF-IDF overlap": "no label is used", "commonest tag of each word": "most frequent tag"}
+"""the baselines that are never saved, and a part of the reason"""
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh process for each save costs seconds; one test holds that it is really started."""
+
+    def verify_here(place: Path) -> None:
+        load_stack(place, selftest=True)
+
+    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", verify_here)
+
+
+def vectors_of(tokenizer: Tokenizer) -> Bundle:
+    """A tiny encoder."""
+    bundle = language_bundle(tokenizer)
+    return Bundle(swap_head(bundle.model, EmbeddingHeadConfig(normalize=False), 0), tokenizer)
+
+
+def run_on(name: str, manifest: Path, encoder: Bundle) -> tuple[BaselineRun, Any]:
+    """A baseline within sixteen labels of a task, and the task."""
+    task = load_task(manifest)
+    budget = label_budget(task, 16, "cross-validation", 0)
+
+    def vectors(inputs: Sequence[Any]) -> np.ndarray:
+        return embed(encoder, inputs).numpy()
+
+    return run_baseline(BASELINES[name], budget, task_pool(task).without(budget).texts, vectors), task
+
+
+def make_stack(*readouts: float) -> Stack:
+    """Linear models of three words, as different as their slopes."""
+    words = WordRows(("a", "cat", "dog"), word_pairs=False, idf=np.array([1.0, 2.0, 2.0]))
+    members = tuple(
+        Member(f"model {i}", FittedBaseline(words, LinearReadout(slope * np.eye(3)[:, 1:], np.zeros(2))), temperature=i)
+        for i, slope in enumerate(readouts, 1)
+    )
+    return Stack(members, "classification", ("cat", "dog"), calibration=Calibration(temperature=2.0))
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("name", "type_name"), CASES)
+def test_a_baseline_is_saved_or_refused_with_the_reason(name: str, type_name: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """From its folder it predicts what it predicted when it was scored."""
+    encoder = vectors_of(tokenizer)
+    run, task = run_on(name, write_task(tmp_path / "task", type_name), encoder)
+    if name in UNSAVED:
+        with pytest.raises(ModelError, match=f"nothing to save: .*{UNSAVED[name]}"):
+            fitted_baseline(run, encoder)
+        return
+    stack = Stack((Member(name, fitted_baseline(run, encoder)),), type_name, task.labels)
+    folder = save_stack(stack, tmp_path / "saved")
+    found = load(folder)
+    np.testing.assert_allclose(raw_predictions(found, task.test.texts), run.test, rtol=1e-6, atol=1e-6)
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    own = {"stack.json", "README.md", "members/1/baseline.json", "members/1/arrays.safetensors"}
+    assert {one for one in names if "backbone" not in one} == own, "nothing else, and no pickle"
+    assert BASELINES[name].needs_vectors == (folder / "members/1/backbone/bundle.json").is_file()
+
+
+def test_a_saved_stack_predicts_the_same_in_a_new_process(tmp_path: Path) -> None:
+    """And was checked in one when it was saved."""
+    stack = make_stack(1.0, 3.0)
+    folder, texts = save_stack(stack, tmp_path / "saved"), ("a cat", "a dog, a cat", "", "nothing known")
+    expected = raw_predictions(stack, texts)
+    code = (
+        "import json, warmstart as ws; found = ws.predict(ws.load(sys.argv[1]), json.loads(sys.argv[2]));"
+        "print(json.dumps(found.probabilities.tolist()))"
+    )
+    run = run_python(code, str(folder), json.dumps(texts))
+    assert run.returncode == 0, run.stderr
+    np.testing.assert_allclose(json.loads(run.stdout), expected, atol=1e-12)
+
+
+def test_a_stack_is_the_mean_of_calibrated_members() -> None:
+    """Each with its temperature; then that of all together."""
+    one, other = (1 / (1 + np.exp(-slope / temperature)) for slope, temperature in ((1.0, 1), (3.0, 2)))
+    both = (one + other) / 2
+    alone = raw_predictions(replace(make_stack(1.0, 3.0), calibration=None), ["cat"])
+    assert alone == pytest.approx(np.array([[both, 1 - both]]))
+    odds = np.sqrt(both / (1 - both))
+    assert raw_predictions(make_stack(1.0, 3.0), ["cat"])[0, 0] == pytest.approx(odds / (1 + odds))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_neighbours_are_those_of_scikit_learn(metric: Literal["cosine", "euclidean"]) -> None:
+    """Where none are equally near, and where a text is known; of equally near ones the first count."""
+    chance = rng(0, "neighbours", metric)
+    rows, new, labels = chance.normal(size=(400, 8)), chance.normal(size=(300, 8)), chance.integers(0, 3, 400)
+    readout = NeighbourReadout(rows, np.eye(3)[labels], np.zeros(3), 7, metric)
+    theirs = KNeighborsClassifier(7, metric=metric, weights="distance" if metric == "cosine" else "uniform").fit(rows, labels)
+    np.testing.assert_allclose(readout(new), theirs.predict_proba(new), atol=1e-7)
+    np.testing.assert_allclose(readout(rows[:5]), theirs.predict_proba(rows[:5]), atol=1e-7)
+    same = NeighbourReadout(np.ones((50, 2)), np.eye(50), np.zeros(50), 3, metric)
+    assert same(np.array([[1.0, 0.0]]))[0, :3] == pytest.approx(1 / 3)
+
+
+def test_members_must_predict_the_same_labels(tokenizer: Tokenizer) -> None:
+    stack = make_stack(1.0)
+    with pytest.raises(ModelError, match="must predict 3 columns, but 'model 1' predicts 2"):
+        replace(stack, labels=("a", "b", "c"))
+    with pytest.raises(ModelError, match=r"labels in the same order, \['cat', 'dog'\], but 'lm' has \[\]"):
+        replace(stack, members=(Member("lm", language_bundle(tokenizer)),))
+    with pytest.raises(ModelError, match="must have a member"):
+        replace(stack, members=())
+
+
+@pytest.mark.usefixtures("here")
+def test_damage_is_named(tmp_path: Path) -> None:
+    """Whatever file is missing, cut, changed or exchanged, the error names it."""
+    whole = save_stack(make_stack(1.0, 3.0), tmp_path / "whole")
+    stack, arrays, settings = "stack.json", "members/1/arrays.safetensors", "members/2/baseline.json"
+    for number, (name, content, message) in enumerate(
+        (
+            (arrays, None, "arrays.safetensors is missing; copy"),
+            (arrays, b"", "it has 0 bytes instead of"),
+            (arrays, (whole / arrays).read_bytes()[:-1] + b"x", "its hash is not the one in stack.json"),
+            (settings, (whole / settings).read_bytes().replace(b"cat", b"cow"), "its hash is not the one in stack.json"),
+            (stack, (whole / stack).read_bytes().replace(b"model 1", b"model 9"), "was edited"),
+            (stack, b"[1]", "it is not the JSON of a stack"),
+            (stack, b"[" * 100_000, "it is not the JSON of a stack"),
+        )
+    ):
+        folder = tmp_path / str(number)
+        shutil.copytree(whole, folder)
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+        with pytest.raises(BundleError, match=message):
+            load(folder)
+        assert main(["predict", str(folder), "a cat"]) == 2
+
+
+def forged(folder: Path, change: Any) -> None:
+    """Changes a stack and makes every hash right again, as a stranger could."""
+    member = folder / "members" / "1"
+    manifest = json.loads((folder / "stack.json").read_text())
+    settings, arrays = json.loads((member / "baseline.json").read_text()), load_file(member / "arrays.safetensors")
+    change(manifest, settings, arrays)
+    (member / "baseline.json").write_text(json.dumps(settings))
+    save_file(arrays, member / "arrays.safetensors")
+    for name, _ in manifest["members"][0]["files"].items():
+        data = (member / name).read_bytes()
+        manifest["members"][0]["files"][name] = [len(data), sha256(data)]
+    manifest.pop("digest")
+    (folder / "stack.json").write_text(json.dumps(manifest | {"digest": manifest_digest(manifest)}))
+
+
+HOSTILE = {
+    "float64 of shape": lambda _m, _s, a: a.update({"0.weights": np.zeros((3, 2), dtype=np.float32)}),
+    "be float64 of shape \\[3\\]": lambda _m, _s, a: a.update(idf=np.ones(4)),
+    "must hold finite numbers": lambda _m, _s, a: a.update({"0.weights": np.full((3, 2), np.nan)}),
+    "must hold the array 0.bias": lambda _m, _s, a: a.pop("0.bias"),
+    "must hold no other arrays": lambda _m, _s, a: a.update(extra=np.ones(1)),
+    "must hold words, each once": lambda _m, s, _a: s.update(vocabulary=["a", "a", "b"]),
+    "unknown key 'token_pattern'": lambda _m, s, _a: s.update(token_pattern="(a+)+"),
+    "'rows' must be": lambda _m, s, _a: s.update(rows="pickle"),
+    "must predict 1 columns": lambda m, _s, _a: m.update(labels=[]),
+    "has format 99": lambda m, _s, _a: m.update(format=99),
+    "'type' must be .* but is 'sorcery'": lambda m, _s, _a: m.update(type="sorcery"),
+    "must be greater than 0": lambda m, _s, _a: m["members"][0].update(temperature=-1),
+}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("message", HOSTILE)
+def test_a_forged_stack_is_refused(message: str, tmp_path: Path) -> None:
+    """Hashes prove that nothing was damaged, not that it is right: shapes, numbers and names are checked too."""
+    folder = save_stack(make_stack(1.0), tmp_path / "saved")
+    forged(folder, HOSTILE[message])
+    with pytest.raises(BundleError, match=message):
+        load(folder)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_large_manifest_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_stack(make_stack(1.0), tmp_path / "saved")
+    monkeypatch.setattr(stack_files, "MANIFEST_BYTES", 100)
+    with pytest.raises(BundleError, match="larger than any stack's"):
+        load(folder)
+
+
+@pytest.mark.usefixtures("here")
+def test_the_selftest_finds_other_outputs(tmp_path: Path) -> None:
+    """Weights that are sound but not those that were saved."""
+    folder = save_stack(make_stack(1.0), tmp_path / "saved")
+    forged(folder, lambda _m, _s, a: a.update(idf=np.array([1.0, 9.0, 2.0]), selftest=a["selftest"] + 0.1))
+    load(folder)
+    with pytest.raises(BundleError, match="outputs differ from the stored ones by 0.1"):
+        load(folder, selftest=True)
+    assert main(["doctor", str(folder)]) == 2
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_no_saved_model_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("dear")
+    with pytest.raises(BundleError, match="exists and is not a bundle"):
+        save_stack(make_stack(1.0), tmp_path / "mine")
+    folder = save_stack(make_stack(1.0), tmp_path / "saved")
+    save_stack(make_stack(2.0), folder)
+    assert raw_predictions(load(folder), ["cat"])[0, 0] > 0.7
+    assert saved_as(folder) == "stack.json"
+
+
+@pytest.mark.usefixtures("here")
+def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also in the folder of a run; what needs a network says so."""
+    folder = save_stack(make_stack(1.0, 3.0), tmp_path / "run" / "bundle")
+    assert main(["predict", str(folder.parent), "a cat"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["label"] == "cat"
+    assert main(["doctor", str(folder.parent)]) == 0
+    assert "every file of model 1, model 2 matches its hash" in " ".join(capsys.readouterr().err.split())
+    rows = "text,label\n" + "a cat,cat\na dog,dog\ndog,dog\ncat,cat\n"
+    for name in ("train", "validation", "test"):
+        (tmp_path / f"{name}.csv").write_text(rows)
+    (tmp_path / "task.yaml").write_text("name: pets\ntrain: train.csv\nvalidation: validation.csv\ntest: test.csv\n")
+    assert main(["evaluate", str(folder.parent), str(tmp_path / "task.yaml")]) == 0
+    assert "accuracy 100.0%" in capsys.readouterr().err
+    assert main(["predict", str(folder), "a cat", "--target-error", "0.05"]) == 2
+    assert "this model has none" in capsys.readouterr().err
+    assert main(["cost", str(folder)]) == 2
+    with pytest.raises(ModelError, match="one network is needed, but .* holds model 1, model 2"):
+        load_model(folder)
+    with pytest.raises(BundleError, match="must be a bundle, but is a stack"):
+        load_bundle(folder)
+
+
+def test_a_constant_reads_no_text() -> None:
+    stack = Stack((Member("majority", FittedBaseline(None, ConstantReadout(np.array([0.7, 0.3])))),), "classification", ("a", "b"))
+    assert predict(stack, ["x", "", "y"]).probabilities == pytest.approx(np.array([[0.7, 0.3]] * 3))
+
+
+def test_the_card_says_what_it_is(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    from warmstart.stack.card import stack_card
+
+    page = stack_card(make_stack(1.0, 3.0))
+    assert "| 2 | model 2 | 3 words | 2 |" in page
+    assert "The mean of the calibrated probabilities of 2 models" in page
+    assert "A model without a network of its own" in stack_card(make_stack(1.0))
