@@ -145,7 +145,7 @@ def test_the_oldest_bundles_without_adapters_still_load(
     manifest = json.loads(file.read_text())
     del manifest["digest"], manifest["adapters"]
     manifest["format"] = 1
-    file.write_text(json.dumps(manifest | {"digest": bundle_file._digest(manifest)}))
+    file.write_text(json.dumps(manifest | {"digest": bundle_file.manifest_digest(manifest)}))
     assert inserted_adapters(load_bundle(tmp_path / "b", selftest=True).model) == []
 
 
