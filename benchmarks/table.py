@@ -34,12 +34,14 @@ class Table:
     render: Render
     needs: tuple[str, ...] = ()
     """names of the tables whose commands come first"""
+    shown: int | None = None
+    """how many of the command lines its page shows; None: all"""
     minutes: float = 0.0
     """what it takes on one core of the machine of the documents, about"""
 
     def block(self, measured: Sequence[Measured]) -> str:
         """What stands between the markers."""
-        lines = [line for line in self.commands if line.startswith("warmstart")]
+        lines = [line for line in self.commands[: self.shown] if line.startswith("warmstart")]
         parts = [shell(lines)] if lines else []
         parts += [self.render([one.result for one in measured]), origin(self.name, measured)]
         return "\n\n".join(parts)
