@@ -7,34 +7,16 @@ Letters: N texts, D width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
-from warmstart.baselines.baseline import Readable, Reading, Vectors
+from warmstart.baselines.baseline import Readable, Reading
 from warmstart.baselines.one_label import ClassSample, for_labels
 from warmstart.stack.readout import NeighbourReadout
+from warmstart.stack.rows import VectorRows
 
 VECTOR_STRENGTHS = (0.01, 0.001, 0.1, 1.0)
 """values of C of a logistic regression"""
 NEIGHBOUR_COUNTS = (10.0, 1.0, 3.0, 30.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Standardised:
-    """Inputs -> (N, D) vectors, of which each dimension has mean 0 and variance 1 over some texts."""
-
-    vectors: Vectors
-    mean: np.ndarray
-    """(D,)"""
-    scale: np.ndarray
-    """(D,)"""
-
-    def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
-        """(N, D)."""
-        return np.asarray((self.vectors(inputs) - self.mean) / self.scale)
 
 
 def standardised(readable: Readable) -> Reading:
@@ -45,7 +27,7 @@ def standardised(readable: Readable) -> Reading:
     assert vectors is not None, "a baseline that needs vectors is run with a function that gives them"
     readable.words_of()
     scaler = StandardScaler().fit(np.asarray(vectors(readable.inputs), dtype=np.float64))
-    rows = Standardised(vectors, scaler.mean_, scaler.scale_)
+    rows = VectorRows(vectors, scaler.mean_, scaler.scale_)
     return Reading(rows, saved=rows)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from warmstart.baselines.choice import BaselineRun
-from warmstart.baselines.frozen_vectors import Standardised
 from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout
-from warmstart.stack.rows import VectorRows, WordRows
+from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 
 
 def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBaseline:
@@ -21,8 +22,8 @@ def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBa
         raise ModelError(f"this baseline has nothing to save: {run.note}")
     if isinstance(readout, ConstantReadout):
         return FittedBaseline(None, readout)
-    if isinstance(rows, Standardised):
+    if isinstance(rows, VectorRows):
         assert vectors is not None, "vectors are saved with their backbone"
-        rows = VectorRows(vectors, rows.mean, rows.scale)
+        rows = replace(rows, vectors=BackboneVectors(vectors))
     assert isinstance(rows, WordRows | VectorRows), "a readout of numbers has rows that can be saved"
     return FittedBaseline(rows, readout)

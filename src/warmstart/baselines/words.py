@@ -9,7 +9,7 @@ Letters: N texts, V words, D dimensions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from warmstart.baselines.baseline import Readable, Reading
 from warmstart.seeding import derive
-from warmstart.stack.rows import TOKENS, WordRows, plain_texts
+from warmstart.stack.rows import WordRows, plain_texts, word_vectorizer
 
 DIMENSIONS = 100
 """of latent semantic analysis, at most"""
@@ -25,59 +25,33 @@ DIMENSIONS = 100
 
 def tfidf(readable: Readable) -> Reading:
     """Rows are (N, V) TF-IDF of words and word pairs."""
-    return _read(_tfidf_of_pairs, readable)
+    return _read(readable, word_pairs=True, weighted=True)
 
 
 def tfidf_words(readable: Readable) -> Reading:
     """Rows are (N, V) TF-IDF of words."""
-    return _read(_tfidf_of_words, readable)
+    return _read(readable, word_pairs=False, weighted=True)
 
 
 def present_words(readable: Readable) -> Reading:
     """Rows are (N, V): 1 for each word that a text has."""
-    return _read(_words, readable)
+    return _read(readable, word_pairs=False, weighted=False)
 
 
 def present_word_pairs(readable: Readable) -> Reading:
     """Rows are (N, V): 1 for each word and each pair of neighbouring words that a text has."""
-    return _read(_word_pairs, readable)
+    return _read(readable, word_pairs=True, weighted=False)
 
 
 def latent_semantic_analysis(readable: Readable) -> Reading:
     """Rows are (N, D): TF-IDF of words in the directions of most variance (truncated SVD), of length 1 (Deerwester et al. 1990)."""
-    from sklearn.preprocessing import normalize
+    known = _known_texts(readable, word_pairs=False, weighted=True)
+    words = replace(known.words, directions=_directions(known))
 
-    known = _known_texts(_tfidf_of_words, readable)
-    directions = _directions(known)
+    def rows(inputs: Sequence[Any]) -> Any:
+        return words.along_directions(known.rows(inputs))
 
-    def rows(inputs: Sequence[Any]) -> np.ndarray:
-        return np.asarray(normalize(known.rows(inputs) @ directions.T))
-
-    return Reading(rows, rows(readable.pool) if readable.pool else None, replace(known.words, directions=directions))
-
-
-def _tfidf_of_pairs() -> Any:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=TOKENS)
-
-
-def _tfidf_of_words() -> Any:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(sublinear_tf=True, token_pattern=TOKENS)
-
-
-def _words() -> Any:
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    return CountVectorizer(binary=True, token_pattern=TOKENS)
-
-
-def _word_pairs() -> Any:
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    return CountVectorizer(binary=True, ngram_range=(1, 2), token_pattern=TOKENS)
+    return Reading(rows, rows(readable.pool) if readable.pool else None, words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,27 +72,28 @@ class _KnownTexts:
         return self.words(texts)
 
 
-def _read(make: Callable[[], Any], readable: Readable) -> Reading:
-    known = _known_texts(make, readable)
+def _read(readable: Readable, *, word_pairs: bool, weighted: bool) -> Reading:
+    known = _known_texts(readable, word_pairs=word_pairs, weighted=weighted)
     return Reading(known.rows, known.rows(readable.pool) if readable.pool else None, known.words)
 
 
-def _known_texts(make: Callable[[], Any], readable: Readable) -> _KnownTexts:
-    """The vectorizer, fitted to the texts that learn and to the pool."""
+def _known_texts(readable: Readable, *, word_pairs: bool, weighted: bool) -> _KnownTexts:
+    """The texts that learn, and the pool, as bags of the words that one of them has, or two if there is a pool."""
     texts = readable.words_of()
-    return _fitted(make, tuple(sorted({*texts, *readable.pool}) if readable.pool else sorted(texts)), 2 if readable.pool else 1)
+    known = sorted({*texts, *readable.pool} if readable.pool else texts)
+    return _fitted(tuple(known), 2 if readable.pool else 1, word_pairs=word_pairs, weighted=weighted)
 
 
 @functools.lru_cache(maxsize=12)
-def _fitted(make: Callable[[], Any], texts: tuple[str, ...], least_texts: int) -> _KnownTexts:
-    """A vectorizer of the words that so many texts have."""
-    vectorizer = make()
+def _fitted(texts: tuple[str, ...], least_texts: int, *, word_pairs: bool, weighted: bool) -> _KnownTexts:
+    """Bags of the words that so many texts have."""
+    vectorizer = word_vectorizer(word_pairs=word_pairs, weighted=weighted, min_df=least_texts)
     try:
-        matrix = vectorizer.set_params(min_df=least_texts).fit_transform(texts)
+        matrix = vectorizer.fit_transform(texts)
     except ValueError:  # no word is in two texts
         matrix = vectorizer.set_params(min_df=1).fit_transform(texts)
     vocabulary = tuple(map(str, vectorizer.get_feature_names_out()))
-    words = WordRows(vocabulary, vectorizer.ngram_range == (1, 2), getattr(vectorizer, "idf_", None))
+    words = WordRows(vocabulary, word_pairs, vectorizer.idf_ if weighted else None)
     return _KnownTexts(words, {text: place for place, text in enumerate(texts)}, matrix)
 
 

@@ -60,6 +60,11 @@ class LabelBudget:
         return len(self.train) + len(self.validation)
 
     @property
+    def labels(self) -> np.ndarray:
+        """(N, ·) the labels of all its texts."""
+        return np.concatenate([self.whole.train.labels[self.train], self.whole.validation.labels[self.validation]])
+
+    @property
     def cross_validated(self) -> bool:
         """Whether the texts that choose also learn, so that a last model learns from all of them."""
         return not len(self.validation)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,9 +46,16 @@ class FeatureCache:
 
     def get(self, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
         """(N, L + 1, D): the features of every text, in order, on the model's device."""
+        return self.get_each(model, [encoded], pad_id)[0]
+
+    def get_each(self, model: Model, splits: Sequence[Encoded], pad_id: int) -> list[Tensor]:
+        """The same for each split; what identifies the backbone is computed once."""
+        digest = backbone_digest(model) if any(map(len, splits)) else ""
+        return [self._of(digest, model, encoded, pad_id) for encoded in splits]
+
+    def _of(self, digest: str, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
         if not len(encoded):
             return torch.empty(0, model.backbone.config.depth + 1, model.backbone.config.width)
-        digest = backbone_digest(model)
         if digest not in self.by_backbone:
             self.by_backbone[digest] = self._load(digest)
         known = self.by_backbone[digest]

@@ -64,7 +64,7 @@ class TrainingInputs:
     def from_features(cls, model: Model, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> TrainingInputs:
         """The same texts in the same order, but by the features of the frozen backbone: batches carry the indices of texts."""
         device = next(model.parameters()).device
-        training, validation = (encoded.features.get(model, part, encoded.pad_id) for part in (encoded.train, encoded.validation))
+        training, validation = encoded.features.get_each(model, (encoded.train, encoded.validation), encoded.pad_id)
         labels = torch.from_numpy(encoded.task.train.labels).to(device)
         loss_of = _task_loss(encoded, config, model)
 

@@ -24,7 +24,6 @@ from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.processes import run_python
 from warmstart.stack.files import member_contents
-from warmstart.stack.rows import VectorRows
 from warmstart.stack.stack import Stack
 from warmstart.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
@@ -55,8 +54,8 @@ def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
             else:
                 place.mkdir(parents=True)
                 write_files(place, {name: data for name, data in contents.items() if "/" not in name})
-                if isinstance(member.model.rows, VectorRows):
-                    to_onnx(member.model.rows.bundle, place / "backbone")
+                if backbone := member.model.backbone:
+                    to_onnx(backbone, place / "backbone")
             members.append({"name": member.name, "kind": kind, "temperature": member.temperature})
         temperature = stack.calibration.temperature if stack.calibration else 1.0
         settings = {"type": stack.type, "labels": list(stack.labels), "temperature": temperature, "members": members}

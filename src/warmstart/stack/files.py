@@ -40,7 +40,6 @@ from warmstart.model.history import read_record
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.stack.card import stack_card
 from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
-from warmstart.stack.rows import VectorRows
 from warmstart.stack.stack import Member, Stack
 from warmstart.storage import atomic_folder, sha256
 
@@ -139,8 +138,8 @@ def member_contents(member: Member) -> tuple[str, dict[str, bytes]]:
         "baseline.json": json.dumps(settings.to_dict(), indent=1, ensure_ascii=False).encode(),
         "arrays.safetensors": serialise({name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}),
     }
-    if isinstance(member.model.rows, VectorRows):
-        files |= {f"backbone/{name}": data for name, data in bundle_contents(member.model.rows.bundle).items()}
+    if backbone := member.model.backbone:
+        files |= {f"backbone/{name}": data for name, data in bundle_contents(backbone).items()}
     return "baseline", files
 
 

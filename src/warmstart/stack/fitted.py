@@ -18,7 +18,7 @@ from warmstart.config import Config
 from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle
 from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout, Readout
-from warmstart.stack.rows import VectorRows, WordRows
+from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -36,6 +36,12 @@ class FittedBaseline:
     def columns(self) -> int:
         """C, the number of columns that it predicts."""
         return self.readout.columns
+
+    @property
+    def backbone(self) -> Bundle | None:
+        """The network whose vectors it reads; None if it reads none."""
+        vectors = self.rows.vectors if isinstance(self.rows, VectorRows) else None
+        return vectors.bundle if isinstance(vectors, BackboneVectors) else None
 
     def predict(self, inputs: Sequence[Any]) -> np.ndarray:
         """(N, C) probabilities, or (N, 1) numbers; without calibration."""
@@ -134,7 +140,7 @@ def _rows(settings: BaselineSettings, taken: _Taken, backbone: Bundle | None) ->
         mean, scale = taken.take("mean", width), taken.take("scale", width)
         if not (scale > 0).all():
             raise BundleError("the array scale of a saved baseline must be positive, but is not")
-        return VectorRows(backbone, mean, scale), width
+        return VectorRows(BackboneVectors(backbone), mean, scale), width
     words = len(settings.vocabulary)
     if not words or len(set(settings.vocabulary)) < words:
         raise BundleError("the vocabulary of a saved baseline must hold words, each once, but does not")

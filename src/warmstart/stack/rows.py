@@ -7,7 +7,7 @@ Letters: N texts, V words, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,14 @@ def plain_texts(inputs: Sequence[Any]) -> list[str]:
     return [*map(plain_text, inputs)]
 
 
+def word_vectorizer(*, word_pairs: bool, weighted: bool, **settings: Any) -> Any:
+    """scikit-learn's vectorizer: TF-IDF of length 1 if ``weighted``, otherwise 1 for each word that a text has."""
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+    shared = {"ngram_range": (1, 1 + word_pairs), "token_pattern": TOKENS, **settings}
+    return TfidfVectorizer(sublinear_tf=True, **shared) if weighted else CountVectorizer(binary=True, **shared)
+
+
 @dataclass(frozen=True, eq=False)
 class WordRows:
     """Bags of words, by scikit-learn: TF-IDF of length 1, or 1 for each word that a text has."""
@@ -42,29 +50,41 @@ class WordRows:
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """(N, V) sparse, or (N, D) along directions."""
+        return self.along_directions(self._vectorizer.transform(plain_texts(inputs)))
+
+    def along_directions(self, words: Any) -> Any:
+        """(N, V) rows of words -> (N, D), each of length 1; the same rows if there are no directions."""
         from sklearn.preprocessing import normalize
 
-        words = self._vectorizer.transform(plain_texts(inputs))
         return words if self.directions is None else np.asarray(normalize(words @ self.directions.T))
 
     @cached_property
     def _vectorizer(self) -> Any:
-        from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-
-        shared = {"ngram_range": (1, 1 + self.word_pairs), "token_pattern": TOKENS, "vocabulary": [*self.vocabulary]}
-        if self.idf is None:
-            return CountVectorizer(binary=True, **shared)
-        vectorizer = TfidfVectorizer(sublinear_tf=True, **shared)
-        vectorizer.idf_ = self.idf
+        weighted = self.idf is not None
+        vectorizer = word_vectorizer(word_pairs=self.word_pairs, weighted=weighted, vocabulary=[*self.vocabulary])
+        if weighted:
+            vectorizer.idf_ = self.idf
         return vectorizer
+
+
+@dataclass(frozen=True)
+class BackboneVectors:
+    """Inputs -> (N, D) vectors of a frozen backbone."""
+
+    bundle: Bundle
+    """with an embedding head"""
+
+    def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
+        """(N, D)."""
+        return np.asarray(embed(self.bundle, inputs).double().numpy())
 
 
 @dataclass(frozen=True, eq=False)
 class VectorRows:
     """Vectors of a frozen backbone, each dimension standardised."""
 
-    bundle: Bundle
-    """with an embedding head"""
+    vectors: Callable[[Sequence[Any]], np.ndarray]
+    """inputs -> (N, D); ``BackboneVectors`` can be saved"""
     mean: np.ndarray
     """(D,) subtracted"""
     scale: np.ndarray
@@ -72,4 +92,4 @@ class VectorRows:
 
     def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
         """(N, D)."""
-        return np.asarray((embed(self.bundle, inputs).double().numpy() - self.mean) / self.scale)
+        return np.asarray((self.vectors(inputs) - self.mean) / self.scale)

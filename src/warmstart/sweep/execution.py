@@ -206,11 +206,9 @@ def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, An
     task_type = task_type_of(budget.task)
     scores = task_type.scores(budget.choosing, predictions, budget.task)
     resampled = task_type.resampled_scores(budget.choosing, predictions, budget.task)
-    calibrated, known = budget.task.single_label and task_type.probabilistic, (budget.task.train, budget.task.validation)
+    calibrated = budget.task.single_label and task_type.probabilistic
     return {
-        "gain": loss_gain(predictions, budget.choosing.labels, np.concatenate([split.labels for split in known]))
-        if calibrated
-        else None,
+        "gain": loss_gain(predictions, budget.choosing.labels, budget.labels) if calibrated else None,
         "validation": scores.score(budget.task.metric),
         "resampled_validation": _rounded(resampled),
         "budget": labels_sentence(budget, trial.selection),

@@ -17,12 +17,11 @@ import numpy as np
 import torch
 
 from warmstart.baselines.saving import fitted_baseline
-from warmstart.data.budget import LabelBudget
 from warmstart.errors import ModelError, UncheckedWarning
 from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import AdaptRecord, ScoresRecord, TaskRecord
 from warmstart.model.model import swap_head
@@ -86,38 +85,24 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext) -> Refit:
     labelled = task_type_of(budget.task).one_label
     calibration = fitted_calibration(budget, scored.choosing) if labelled else None
     record = _record(trial, runs.results[trial], context)
-    model: Bundle | Stack
-    if method.family == STACK:
-        model = _refit_stack(trial, runs, context)
-        model = replace(model, history=(record,), calibration=calibration)
-    else:
-        model = _finished(_fitted(trial, runs.results[trial], context), trial, budget, (record, calibration))
+    model = _refit_stack(trial, runs, context) if method.family == STACK else _fitted(trial, runs.results[trial], context)
+    if isinstance(model, FittedBaseline):
+        model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
+    model = replace(model, history=(*model.history, record), calibration=calibration)
     found = uncalibrated_predictions(model, budget.whole.test.texts)
     return Refit(model, trial, _difference(found, scored.test))
 
 
-def _finished(
-    model: Bundle | FittedBaseline, trial: Trial, budget: LabelBudget, known: tuple[AdaptRecord, Calibration | None]
-) -> Bundle | Stack:
-    """A fitted model with its record and calibration."""
-    record, calibration = known
-    if isinstance(model, Bundle):
-        return replace(model, history=(*model.history, record), calibration=calibration)
-    return Stack((Member(trial.method.name, model),), budget.task.type, budget.task.labels, (record,), calibration)
-
-
 def _refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     """The members that were combined for the seed of ``trial``, each fitted again."""
-    task, budget = trial_budget(trial, context).task, trial_budget(trial, context)
-    rest = trials_of_seed(runs.trials, trial.seed)
-    members = []
-    for one in stacked_trials({member: runs.results[member] for member in rest}):
+    budget, members = trial_budget(trial, context), []
+    for one in stacked_trials({member: runs.results[member] for member in trials_of_seed(runs.trials, trial.seed)}):
         result, scored = runs.results[one], _predictions(one, context)
         model = _fitted(one, result, context)
         if isinstance(model, Bundle):
             model = replace(model, history=(*model.history, _record(one, result, context)))
         members.append(Member(one.method.name, model, fit_temperature(scored.choosing, budget.choosing.labels)))
-    return Stack(tuple(members), task.type, task.labels)
+    return Stack(tuple(members), budget.task.type, budget.task.labels)
 
 
 def _fitted(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle | FittedBaseline:
