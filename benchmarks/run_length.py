@@ -18,7 +18,7 @@ from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import task_model
-from warmstart.finetuning.selection import fine_tune_within
+from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.stats.calibration import log_losses
 from warmstart.stats.formatting import percent_value
@@ -34,7 +34,7 @@ def one_draw(bundle: Bundle, scheme: str, manifest: Path, seed: int) -> Scores:
     found = Scores()
     for steps in STEPS:
         length = config.model_copy(update={"train": config.train.model_copy(update={"steps": steps})})
-        run = fine_tune_within(bundle, encoded, label_budget(task, LABELS, "none", seed), length)
+        run = fine_tune_within(bundle, encoded, label_budget(task, LABELS, "none", seed), length, SelectionSettings("none"))
         predicted = run.final.test_predictions
         found[f"{steps} steps, accuracy"] = float((predicted.argmax(axis=1) == task.test.labels).mean())
         found[f"{steps} steps, log loss"] = float(log_losses(predicted, task.test.labels).mean())
