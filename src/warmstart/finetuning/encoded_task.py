@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from warmstart.data.budget import Fold, LabelBudget
 from warmstart.data.encode import Encoded
 from warmstart.data.splits import NO_TEXTS
@@ -37,6 +39,10 @@ class EncodedTask:
         """The texts of the last model of a budget of this task, and the test texts."""
         chosen = self.train.take(budget.train), self.validation.take(budget.validation)
         return replace(self, task=budget.task, train=chosen[0], validation=chosen[1])
+
+    def training_ids(self) -> np.ndarray:
+        """(R,), ascending: the ids of all tokens in batches of the training split, padding included."""
+        return np.unique(np.concatenate([*self.train.rows, [self.pad_id]]))
 
     def fold(self, fold: Fold) -> EncodedTask:
         """The texts of a fold of a budget of this task: those that learn, those that choose, and no test texts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.embedding_rows import EmbeddingRows
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import predict_from_features
 from warmstart.finetuning.inputs import TrainingInputs
@@ -98,25 +100,24 @@ def fine_tune(
     """
     _check_settings(encoded.task, config)
     model.to(pick_device())
-    task, task_type = encoded.task, task_type_of(encoded.task)
-    scheme = make_scheme(config.scheme, config.options)
+    task, scheme = encoded.task, make_scheme(config.scheme, config.options)
     if scheme.language_weight:
         require_language_head(language).attach(model)
     groups = apply_scheme(model, scheme, seed)
+    trainable = sum(p.numel() for group in groups for name, p in group.parameters.items() if not name.startswith("language."))
     inputs = training_inputs(model, encoded, config, scheme, (seed, language))
+    # a language loss also reads tokens that hide or replace those of the texts
+    rows = EmbeddingRows(model.backbone, groups, None if scheme.language_weight else encoded.training_ids())
     steps, settings = run_length(encoded, config.train, scheme)
     early_stopping = EarlyStopping(model, config.keep, config.patience, scheme.unfreezing.complete_at(model.backbone.config.depth))
-
-    def validate() -> dict[str, Any]:
-        return {task.metric: task_type.scores(task.validation, inputs.predict_validation(), task).score(task.metric)}
 
     job = TrainingJob(
         inputs.batches,
         steps,
         seed,
         title,
-        evaluate=validate if len(encoded.validation) else None,
-        groups=groups,
+        evaluate=partial(_validate, task, inputs, rows) if len(encoded.validation) else None,
+        groups=rows.groups,
         loss=inputs.loss,
         penalty=scheme.penalty(model) if scheme.penalty else None,
         should_stop=early_stopping.should_stop,
@@ -127,19 +128,26 @@ def fine_tune(
     if scheme.language_weight:
         del model.language
     early_stopping.restore()
+    rows.restore()
     validation_predictions = inputs.predict_validation() if len(encoded.validation) else None
     test_predictions = predict_test(model, encoded, config)
-    kept = {id(parameter) for parameter in model.parameters()}
     return FineTuneResult(
         model=model.cpu().eval(),
         seed=seed,
         validation_score=early_stopping.kept_score if early_stopping.curve else math.nan,
         curve=tuple(early_stopping.curve),
         training=output,
-        trainable=sum(p.numel() for group in groups for p in group.parameters.values() if id(p) in kept),
+        trainable=trainable,
         test_predictions=test_predictions,
         validation_predictions=validation_predictions,
     )
+
+
+def _validate(task: Task, inputs: TrainingInputs, rows: EmbeddingRows) -> dict[str, Any]:
+    """The task's metric on its validation split."""
+    with rows.whole():
+        predictions = inputs.predict_validation()
+    return {task.metric: task_type_of(task).scores(task.validation, predictions, task).score(task.metric)}
 
 
 def predict_test(model: Model, encoded: EncodedTask, config: FineTuneConfig) -> Any:
