@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,18 +109,18 @@ def fine_tune(
     rows = EmbeddingRows(model.backbone, groups, None if scheme.language_weight else encoded.training_ids())
     steps, settings = run_length(encoded, config.train, scheme)
     early_stopping = EarlyStopping(model, config.keep, config.patience, scheme.unfreezing.complete_at(model.backbone.config.depth))
-
+    validation = _Validation(task, inputs, rows, early_stopping)
     job = TrainingJob(
         inputs.batches,
         steps,
         seed,
         title,
-        evaluate=partial(_validate, task, inputs, rows) if len(encoded.validation) else None,
+        evaluate=validation.evaluate if len(encoded.validation) else None,
         groups=rows.groups,
         loss=inputs.loss,
         penalty=scheme.penalty(model) if scheme.penalty else None,
         should_stop=early_stopping.should_stop,
-        callbacks=[lambda step, metrics: early_stopping.update(step, metrics[task.metric])],
+        callbacks=[validation.update],
         progress_bar=bool(title),
     )
     output = train(model, job, settings)
@@ -129,7 +128,6 @@ def fine_tune(
         del model.language
     early_stopping.restore()
     rows.restore()
-    validation_predictions = inputs.predict_validation() if len(encoded.validation) else None
     test_predictions = predict_test(model, encoded, config)
     return FineTuneResult(
         model=model.cpu().eval(),
@@ -139,15 +137,30 @@ def fine_tune(
         training=output,
         trainable=trainable,
         test_predictions=test_predictions,
-        validation_predictions=validation_predictions,
+        validation_predictions=validation.kept,
     )
 
 
-def _validate(task: Task, inputs: TrainingInputs, rows: EmbeddingRows) -> dict[str, Any]:
-    """The task's metric on its validation split."""
-    with rows.whole():
-        predictions = inputs.predict_validation()
-    return {task.metric: task_type_of(task).scores(task.validation, predictions, task).score(task.metric)}
+class _Validation:
+    """Scores the validation split during a run, and keeps the predictions of the weights that are kept."""
+
+    def __init__(self, task: Task, inputs: TrainingInputs, rows: EmbeddingRows, early_stopping: EarlyStopping) -> None:
+        self.task, self.inputs, self.rows, self.early_stopping = task, inputs, rows, early_stopping
+        self.latest: Any = None
+        self.kept: Any = None
+
+    def evaluate(self) -> dict[str, Any]:
+        """The task's metric, with the present weights."""
+        with self.rows.whole():
+            self.latest = self.inputs.predict_validation()
+        return {
+            self.task.metric: task_type_of(self.task).scores(self.task.validation, self.latest, self.task).score(self.task.metric)
+        }
+
+    def update(self, step: int, metrics: dict[str, Any]) -> None:
+        """Take note of an evaluation."""
+        if self.early_stopping.update(step, metrics[self.task.metric]):
+            self.kept = self.latest
 
 
 def predict_test(model: Model, encoded: EncodedTask, config: FineTuneConfig) -> Any:

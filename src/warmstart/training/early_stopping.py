@@ -36,14 +36,16 @@ class EarlyStopping:
         """(step, score) of every evaluation"""
         self.best_score, self.without_improvement = float("-inf"), 0
 
-    def update(self, step: int, score: float) -> None:
-        """Take note of an evaluation of the present weights."""
+    def update(self, step: int, score: float) -> bool:
+        """Take note of an evaluation of the present weights; whether they are to be kept."""
         self.curve.append((step, score))
         self.without_improvement = 0 if score > self.best_score else self.without_improvement + 1
         self.best_score = max(self.best_score, score)
-        if self.keep == "last" or score >= self.kept_score:
+        keeps = self.keep == "last" or score >= self.kept_score
+        if keeps:
             self.kept_score = score
             self.kept_weights = {name: tensor.detach().clone() for name, tensor in self.model.weights().items()}
+        return keeps
 
     def should_stop(self, progress: float) -> bool:
         """Whether the last evaluations, as many as the patience allows, brought no improvement."""

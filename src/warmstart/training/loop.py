@@ -74,7 +74,7 @@ class TrainingJob:
     """parts of the model that torch compiles for the training steps"""
     should_stop: Callable[[float], bool] | None = None
     """called after each evaluation with the progress (0 to 1); True ends the run"""
-    callbacks: Sequence[Callable[[int, dict[str, Any]], None]] = ()
+    callbacks: Sequence[Callable[[int, dict[str, Any]], object]] = ()
     """called after each evaluation with the step and its metrics"""
     progress_bar: bool = True
 

@@ -1,0 +1,73 @@
+"""Where the time of a race with a hundred labels goes: seconds by part of the work, and by method.
+
+``BACKBONE`` names the model (default: runs/minilm), ``SEEDS`` the number of draws (default: 1). The race is the one that
+``warmstart race recipes/tasks/trec.yaml --labels 100 --drop-leaks --batch 16`` runs on it.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import pstats
+import tempfile
+from pathlib import Path
+
+from benchmarks.harness import table
+
+from warmstart.commands.race.command import RaceConfig, race_task
+from warmstart.commands.race.result import RaceResult
+from warmstart.finetuning.config import FineTuneConfig
+
+PARTS = {
+    "texts: reading, audit, tokens": (("sweep/sweep.py", "open_sweep"), ("finetuning/encoded_task.py", "of")),
+    "frozen states of the texts": (("finetuning/features.py", "get_each"), ("sweep/inputs.py", "trial_vectors")),
+    "copies of the model": (("finetuning/finetune.py", "task_model"),),
+    "forward passes": (("finetuning/inputs.py", "loss"),),
+    "backward passes": (("torch/_tensor.py", "backward"),),
+    "clipping and AdamW": (("training/optimizers.py", "step"),),
+    "predictions for texts that choose": (("finetuning/finetune.py", "evaluate"),),
+    "predictions for test texts": (("finetuning/finetune.py", "predict_test"),),
+    "baselines": (("sweep/execution.py", "_run_baseline"),),
+    "stack": (("sweep/execution.py", "run_stack"),),
+}
+"""part -> functions, by the end of their file's path; none of them calls another one"""
+
+
+def seconds_by_part(profile: cProfile.Profile) -> dict[str, float]:
+    """The time inside the functions of each part, and what is left."""
+    found = dict.fromkeys(PARTS, 0.0)
+    for (file, _, name), (_, _, _, inside, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        for part, functions in PARTS.items():
+            found[part] += inside * any(name == function and file.endswith(end) for end, function in functions)
+    return found
+
+
+def run() -> str:
+    """Two tables: seconds and share of every part; of every method, for choosing and for the last fit, over all draws."""
+    profile = cProfile.Profile()
+    with tempfile.TemporaryDirectory() as folder:
+        config = RaceConfig(
+            task="recipes/tasks/trec.yaml",
+            backbones=(os.environ.get("BACKBONE", "runs/minilm"),),
+            labels=100,
+            seeds=int(os.environ.get("SEEDS", "1")),
+            drop_leaks=True,
+            out=str(Path(folder) / "race"),
+            tune=FineTuneConfig.build({"train": {"batch": 16}}),
+        )
+        result = profile.runcall(race_task, config)
+    return f"{_parts(profile)}\n\n{_methods(result)}"
+
+
+def _parts(profile: cProfile.Profile) -> str:
+    whole, parts = pstats.Stats(profile).total_tt, seconds_by_part(profile)  # type: ignore[attr-defined]
+    rows = [*parts.items(), ("everything else", whole - sum(parts.values())), ("the whole race", whole)]
+    return table(("part", "seconds", "share"), [(name, f"{seconds:.1f}", f"{seconds / whole:.0%}") for name, seconds in rows])
+
+
+def _methods(result: RaceResult) -> str:
+    rows = [
+        (row.method.name, f"{sum(run.search_seconds for run in row.runs):.1f}", f"{sum(run.seconds for run in row.runs):.1f}")
+        for row in result.ranking.methods
+    ]
+    return table(("method", "choosing, s", "last fit, s"), rows)
