@@ -21,6 +21,8 @@ SHOWN = {
     "LSA + logistic regression": "LSA",
     "frozen vectors + logistic regression · wikitext-2": "own vectors",
     "frozen vectors + logistic regression · minilm": "encoder's vectors",
+    "full · wikitext-2": "own, fine-tuned",
+    "full · minilm": "encoder, fine-tuned",
     "stack": "stack",
 }
 """methods with a column of their own, and its name"""
@@ -97,10 +99,16 @@ def _by_labels(cases: Sequence[Case]) -> str:
     return ", ".join([f"{mean} with {first} labels", *(f"{mean} with {labels}" for labels, mean in rest)])
 
 
-def few_labels_table(sets: Mapping[int, Sequence[str]], page: str, minutes: float) -> Table:
-    """The table of these sets, by number of labels; a set with more classes than labels has no row, because a race refuses it."""
+def few_labels_table(
+    sets: Mapping[int, Sequence[str]], fine_tuned: Mapping[int, Sequence[str]], page: str, minutes: float
+) -> Table:
+    """The table of these sets, by number of labels; a set with more classes than labels has no row, because a race refuses it.
+
+    Fine-tuning takes part where ``fine_tuned`` names the set, also by number of labels.
+    """
     commands = tuple(
-        f"warmstart race runs/tasks/{name}/task.yaml --backbones runs/wikitext-2 runs/minilm --labels {labels} --schemes probe "
+        f"warmstart race runs/tasks/{name}/task.yaml --backbones runs/wikitext-2 runs/minilm --labels {labels} "
+        f"--schemes {'full' if name in fine_tuned.get(labels, ()) else 'probe'} "
         f"--no-scratch --selection none --drop-leaks --out runs/tables/few-{labels}/{name}"
         for labels, names in sets.items()
         for name in names

@@ -24,7 +24,7 @@ from warmstart.stats.calibration import log_losses
 from warmstart.stats.formatting import percent_value
 from warmstart.tasks.load import load_task
 
-STEPS, DRAWS = (50, 100, 200), 3
+STEPS, DRAWS = (60, 100, 200), 3
 
 
 def one_draw(bundle: Bundle, scheme: str, manifest: Path, seed: int) -> Scores:

@@ -32,7 +32,7 @@ from warmstart.sweep.methods import bundle_digest, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank, rank_method
 from warmstart.sweep.stack import average, stacked_trials
 from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, result_file
-from warmstart.sweep.sweep import open_sweep
+from warmstart.sweep.sweep import SweepConfig, open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -244,6 +244,25 @@ def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monke
 def test_a_sweep_counts_the_labels_that_choose(changes: dict[str, object], choosing: int, place: Path) -> None:
     """All of a budget that is cross-validated, its holdout, or the validation split."""
     assert open_sweep(race_config(place, schemes=[], seeds=1, scratch=False, **changes)).choosing == choosing
+
+
+@pytest.mark.parametrize(
+    ("changes", "labels", "selection"),
+    [
+        ({}, 299, "none"),
+        ({}, 300, "cross-validation"),
+        ({}, None, "holdout"),
+        ({"learning_rates": [1e-3]}, 100, "none"),
+        ({"learning_rates": [1e-3, 5e-3]}, 100, "cross-validation"),
+        ({"selection": "holdout"}, 100, "holdout"),
+    ],
+)
+def test_with_few_labels_settings_are_fixed_unless_rates_are_named(
+    changes: dict[str, object], labels: int | None, selection: str
+) -> None:
+    """Whoever names several learning rates wants a choice among them."""
+    config = SweepConfig.build({"task": "task.yaml", "backbones": ["runs/lm"], **changes})
+    assert config.selection_with(labels) == selection
 
 
 def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:

@@ -40,7 +40,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
     - ``backbone``: a bundle, or the folder of one or of a run, or ``hf:FOLDER``
     - ``scheme``: how it is adapted ("full", "lp-ft", "lora+scalar-mix" …)
-    - ``learning_rate``, ``epochs``, ``batch``: of each run; without ``epochs``, ten epochs and at least 100 steps
+    - ``learning_rate``, ``epochs``, ``batch``: of each run; without ``epochs``, ten epochs and at least 60 steps
     - ``pooling``: which hidden state of a text the head reads
     - ``selection``: what chooses the kept weights or the length of the run. "holdout": texts that are not trained on;
       "cross-validation": the texts that are trained on, by five models more, and the last one learns from all; "none": nothing,

@@ -36,7 +36,7 @@ from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 
 DEFAULT_EPOCHS = 10
-MIN_STEPS = 100
+MIN_STEPS = 60
 MAX_EVALUATIONS = 20
 
 
@@ -196,7 +196,7 @@ def training_inputs(
 def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
     """The number of steps, and the settings of the loop.
 
-    If no budget is named, it is ten epochs, but at least 100 steps: few texts need many passes (Mosbach et al. 2021). If no
+    If no budget is named, it is ten epochs, but at least 60 steps: few texts need many passes (Mosbach et al. 2021). If no
     interval is named, each epoch ends with an evaluation, but a run has no more than twenty.
     """
     mean_tokens = encoded.train.group * float(np.mean([len(row) for row in encoded.train.rows]))

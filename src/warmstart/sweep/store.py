@@ -28,8 +28,8 @@ from warmstart.finetuning.selection import SelectionSettings
 from warmstart.storage import atomic_write, sha256
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
-VERSION = 7
-"""counted up when old results mean something else, or are written in another form"""
+VERSION = {"baseline": 7, "frozen": 7, "adapted": 8, "scratch": 8, "stack": 8}
+"""of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 TRIALS = "trials"
 """folder of the results, in the folder of the run"""
 RUN_ID = "run_id"
@@ -131,7 +131,7 @@ def read_predictions(trial: Trial, context: SweepContext) -> TrialPredictions | 
 
 def result_file(trial: Trial, context: SweepContext) -> Path:
     """The file of a trial's result, named by all that it depends on: not by a method's display name, nor by where files are."""
-    key = [VERSION, *_identity(trial, context), list(trial.learning_rates), trial.seed, context.digest]
+    key = [VERSION[trial.method.family], *_identity(trial, context), list(trial.learning_rates), trial.seed, context.digest]
     return Path(context.folder) / f"{sha256(json.dumps(key, sort_keys=True).encode())[:24]}.json"
 
 

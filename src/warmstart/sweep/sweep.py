@@ -55,6 +55,8 @@ def duration_seconds(text: str) -> float:
     return number * {"s": 1, "h": 3600}.get(unit, 60)
 
 
+FEW_LABELS = 300
+"""with fewer, a choice of learning rate and length gains less than it costs (docs/race.md)"""
 SchemeName = Annotated[str, AfterValidator(known_scheme)]
 LearningRate = Annotated[float, Field(gt=0)]
 
@@ -76,7 +78,7 @@ class SweepConfig(Config):
     """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
     selection: SelectionName | None = None
     """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings, least time);
-    default: cross-validation with --labels, otherwise holdout"""
+    default: none below 300 --labels unless several learning rates are named, cross-validation with more, otherwise holdout"""
     pool: Advanced[str] = "rest"
     """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
     seeds: int = Field(5, gt=0)
@@ -102,6 +104,14 @@ class SweepConfig(Config):
     def numbers_of_labels(self) -> tuple[int | None, ...]:
         """How many labelled texts the trials get, increasing; None: all."""
         return (None,)
+
+    def selection_with(self, labels: int | None) -> SelectionName:
+        """How the settings of a trial with this number of labels are chosen."""
+        default_rates = type(self).model_fields["learning_rates"].default
+        names_rates = len(self.learning_rates) > 1 and self.learning_rates != default_rates
+        if self.selection is None and labels is not None and labels < FEW_LABELS and not names_rates:
+            return "none"
+        return selection_or_default(self.selection, labels)
 
     def resamples(self) -> bool:
         """Whether every seed draws its own split of all labelled texts."""
@@ -142,7 +152,7 @@ def open_sweep(config: SweepConfig) -> Sweep:
     context = _context(config, task, scoring)
     estimate = _estimate(config, task, methods, context)
     labels = config.numbers_of_labels()[0]
-    selection = selection_or_default(config.selection, labels)
+    selection = config.selection_with(labels)
     budget = label_budget(task, labels, selection, config.seed)  # the first seed's labels decide for all
     methods = [with_continued_backbone(one, budget, config.tune, folder) for one in methods]
     if config.budget:
@@ -167,7 +177,7 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     for labels in config.numbers_of_labels():
-        selection = selection_or_default(config.selection, labels)
+        selection = config.selection_with(labels)
         for seed in range(config.seed, config.seed + (config.seeds if labels else 1)):
             try:
                 label_budget(task, labels, selection, seed).folds  # noqa: B018
@@ -204,7 +214,7 @@ def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None,
 
 def _trial(config: SweepConfig, method: Method, labels: int | None) -> Trial:
     """The trial of a method with the first seed."""
-    selection = selection_or_default(config.selection, labels)
+    selection = config.selection_with(labels)
     rates = learning_rates_for(method, config.learning_rates)
     if selection == "none":
         rates = rates[:1]
