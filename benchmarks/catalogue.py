@@ -38,6 +38,7 @@ FINE_TUNED = {
 TIMINGS = {
     "training": 5, "compilation": 5, "limit": 1, "profile": 1, "sizes": 3, "threads": 2, "finetuning": 5, "inference": 3,
     "scoring": 5, "generation": 2, "corpus": 3, "startup": 1, "fewshot": 45, "convergence": 30, "recipe": 30, "mask_rate": 10,
+    "race_time": 15,
 }  # fmt: skip
 """speed and memory: module -> minutes"""
 

@@ -1,7 +1,7 @@
 """Where the time of a race with a hundred labels goes: seconds by part of the work, and by method.
 
-``BACKBONE`` names the model (default: runs/minilm), ``SEEDS`` the number of draws (default: 1). The race is the one that
-``warmstart race recipes/tasks/trec.yaml --labels 100 --drop-leaks --batch 16`` runs on it.
+The race is ``warmstart race recipes/tasks/trec.yaml --labels 100 --drop-leaks --batch 16`` with an imported encoder (``MINILM`` names
+it) and ``SEEDS`` draws (default: 5).
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import cProfile
 import os
 import pstats
-import tempfile
-from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.harness import table
 
+from warmstart.cli import read_command
 from warmstart.commands.race.command import RaceConfig, race_task
 from warmstart.commands.race.result import RaceResult
-from warmstart.finetuning.config import FineTuneConfig
 
 PARTS = {
-    "texts: reading, audit, tokens": (("sweep/sweep.py", "open_sweep"), ("finetuning/encoded_task.py", "of")),
+    "texts: reading, audit, tokens, estimate": (("sweep/sweep.py", "open_sweep"), ("finetuning/encoded_task.py", "of")),
     "frozen states of the texts": (("finetuning/features.py", "get_each"), ("sweep/inputs.py", "trial_vectors")),
     "copies of the model": (("finetuning/finetune.py", "task_model"),),
     "forward passes": (("finetuning/inputs.py", "loss"),),
@@ -27,7 +26,7 @@ PARTS = {
     "clipping and AdamW": (("training/optimizers.py", "step"),),
     "predictions for texts that choose": (("finetuning/finetune.py", "evaluate"),),
     "predictions for test texts": (("finetuning/finetune.py", "predict_test"),),
-    "baselines": (("sweep/execution.py", "_run_baseline"),),
+    "baselines": (("baselines/choice.py", "run_baseline"),),
     "stack": (("sweep/execution.py", "run_stack"),),
 }
 """part -> functions, by the end of their file's path; none of them calls another one"""
@@ -45,17 +44,12 @@ def seconds_by_part(profile: cProfile.Profile) -> dict[str, float]:
 def run() -> str:
     """Two tables: seconds and share of every part; of every method, for choosing and for the last fit, over all draws."""
     profile = cProfile.Profile()
-    with tempfile.TemporaryDirectory() as folder:
-        config = RaceConfig(
-            task="recipes/tasks/trec.yaml",
-            backbones=(os.environ.get("BACKBONE", "runs/minilm"),),
-            labels=100,
-            seeds=int(os.environ.get("SEEDS", "1")),
-            drop_leaks=True,
-            out=str(Path(folder) / "race"),
-            tune=FineTuneConfig.build({"train": {"batch": 16}}),
-        )
-        result = profile.runcall(race_task, config)
+    with TemporaryDirectory() as folder:
+        command, settings = read_command(["import", os.environ["MINILM"], "--out", f"{folder}/minilm"])
+        command(settings)
+        given = {"task": "recipes/tasks/trec.yaml", "backbones": [f"{folder}/minilm"], "labels": 100, "drop_leaks": True}
+        sweep = {"seeds": int(os.environ.get("SEEDS", "5")), "out": f"{folder}/race", "tune": {"train": {"batch": 16}}}
+        result = profile.runcall(race_task, RaceConfig.build(given | sweep))
     return f"{_parts(profile)}\n\n{_methods(result)}"
 
 
@@ -71,3 +65,7 @@ def _methods(result: RaceResult) -> str:
         for row in result.ranking.methods
     ]
     return table(("method", "choosing, s", "last fit, s"), rows)
+
+
+if __name__ == "__main__":
+    print(run())
