@@ -1,7 +1,7 @@
 """Where the time of a race with a hundred labels goes: seconds by part of the work, and by method.
 
-The race is ``warmstart race recipes/tasks/trec.yaml --labels 100 --drop-leaks --batch 16`` with an imported encoder (``MINILM`` names
-it) and ``SEEDS`` draws (default: 5).
+The race is ``warmstart race recipes/tasks/trec.yaml --labels 100 --drop-leaks --batch 16`` with an imported encoder
+(``MINILM`` names it) and ``SEEDS`` draws (default: 5).
 """
 
 from __future__ import annotations
