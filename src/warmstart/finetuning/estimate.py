@@ -8,6 +8,7 @@ The measured steps use a few training texts and a copy of the model; nothing of 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +27,7 @@ from warmstart.device import in_bfloat16, pick_device
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.embedding_rows import EmbeddingRows
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import reads_features, run_length, task_model, training_inputs
@@ -93,7 +95,7 @@ class Estimator:
             flops = flops_per_token(model, replace(workload, tokens=max(1, round(lengths.mean())))).training
             step += max(0.0, self._full_step - self._head_step) * flops / self._full_flops
         assert settings.evaluate_every
-        evaluations = 1 + (steps or 0) / settings.evaluate_every
+        evaluations = max(1, math.ceil((steps or 0) / settings.evaluate_every))
         reading = 0.0 if frozen else evaluations * read_validation + read_test
         training = steps * config.train.accumulate * step if steps else 60 * (config.train.minutes or 0.0)
         once = read_train + read_validation + read_test if frozen else 0.0
@@ -134,7 +136,7 @@ class Estimator:
         scheme = make_scheme(scheme_name, config.options)
         with torch.random.fork_rng():
             model = task_model(self.bundle, self._sample.task, config, 0, scratch=False).to(pick_device())
-            groups = apply_scheme(model, scheme)
+            groups = EmbeddingRows(model.backbone, apply_scheme(model, scheme), self._sample.training_ids()).groups
             inputs, starts = training_inputs(model, self._sample, config, scheme, (0, None)), list[float]()
 
             def batches(step: int) -> list[Batch]:
