@@ -20,6 +20,7 @@ _HOMES = {
     "Estimate": "intervals",
     "Extrapolation": "extrapolation",
     "Interval": "intervals",
+    "LossGains": "choice",
     "MethodResult": "comparison",
     "MethodScores": "differences",
     "Noise": "noise",
@@ -36,6 +37,7 @@ _HOMES = {
     "bootstrap_correlation": "correlation",
     "bootstrap_interval": "intervals",
     "calibration_error_change": "calibration",
+    "cauchy_combination": "multiple_testing",
     "changes_of": "changes",
     "cheapest_within_noise": "differences",
     "choose_within_draw": "choice",
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     from warmstart.stats.calibration import temperature_interval as temperature_interval
     from warmstart.stats.changes import Change as Change
     from warmstart.stats.changes import changes_of as changes_of
+    from warmstart.stats.choice import LossGains as LossGains
     from warmstart.stats.choice import choose_within_draw as choose_within_draw
     from warmstart.stats.coding import frequency_code_bits as frequency_code_bits
     from warmstart.stats.comparison import MethodResult as MethodResult
@@ -126,6 +129,7 @@ if TYPE_CHECKING:
     from warmstart.stats.intervals import bootstrap_interval as bootstrap_interval
     from warmstart.stats.intervals import t_interval as t_interval
     from warmstart.stats.multiple_testing import benjamini_hochberg as benjamini_hochberg
+    from warmstart.stats.multiple_testing import cauchy_combination as cauchy_combination
     from warmstart.stats.multiple_testing import holm as holm
     from warmstart.stats.multiple_testing import max_statistic_threshold as max_statistic_threshold
     from warmstart.stats.noise import Noise as Noise

@@ -7,15 +7,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.multiple_testing import max_statistic_threshold
+from warmstart.stats.multiple_testing import cauchy_combination, max_statistic_threshold
 
 FOLD_VARIANCE = 2.0
 """the variance of an out-of-fold score over draws without signal, at most, in multiples of the bootstrap's over texts"""
+
+
+@dataclass(frozen=True)
+class LossGains:
+    """What the methods of one draw gain over the label frequencies on the texts that choose (``loss_gain``)."""
+
+    gains: Sequence[float]
+    """M values, in nats per text"""
+    texts: int
+    """number N of texts that choose"""
+    combined: frozenset[int] = frozenset()
+    """indices of methods that are made of others on these same texts, and so are no evidence of their own"""
+
+    def p_of_no_signal(self, constant: int) -> float:
+        """The p-value against the hypothesis that no method but ``constant`` and the combined ones learned anything.
+
+        Each classifier has a temperature fitted to these texts, so that without signal 2 N gain is the square of a standard normal
+        variable (Wilks 1938); with the variance of folds N gain is. Their p-values are combined whatever their dependence.
+        """
+        from scipy.stats import norm
+
+        alone = [gain for i, gain in enumerate(self.gains) if i != constant and i not in self.combined]
+        scale = 2 * self.texts / FOLD_VARIANCE
+        return cauchy_combination([float(norm.sf(math.sqrt(scale * max(gain, 0.0)))) for gain in alone])
 
 
 def choose_within_draw(
@@ -23,46 +48,40 @@ def choose_within_draw(
     costs: Sequence[float],
     constant: int | None = None,
     least: float = -math.inf,
-    gains: Sequence[tuple[float, float]] = (),
+    gains: LossGains | None = None,
 ) -> int:
     """The index of the method with the best out-of-fold score, of equals the cheapest, if it is better than a constant prediction.
 
-    With ``gains``, what each method gains over the label frequencies and its standard error (``loss_gain``), the largest gain takes
-    the place of the best score, and must be significant: gain > z error √2 / 2, z the normal quantile for 5% over the other
-    methods. A classifier without signal has a temperature all the same, fitted to these texts: 2 N gain is then the square of a
-    standard normal z (Wilks 1938), and gain / error is z / 2; √2 is for the variance of folds, as below.
+    With ``gains`` the largest gain takes the place of the best score, and the methods must show together that there is something to
+    learn (``LossGains.p_of_no_signal``, 5% level). All probabilities count, where accuracy sees the first places only.
 
     Of ``methods``, the scores of one seed on the texts that choose, ``constant`` is the one that learns nothing from the texts; it
     is chosen if the best is not significantly better. ``least`` is what a constant prediction scores at least, such as the share of
-    the most frequent class. The test is one-sided, at the 5% level, corrected for the number of methods by the largest of all
-    standardised scores on the resamples (Westfall and Young 1993). It takes the score of the constant as known, because draws are
-    stratified, and twice the larger of the two variances over resamples: in cross-validation each text is predicted from others
+    the most frequent class. The test of scores is one-sided, at the 5% level, corrected for the number of methods by the largest of
+    all standardised scores on the resamples (Westfall and Young 1993). It takes the score of the constant as known, because draws
+    are stratified, and twice the larger of the two variances over resamples: in cross-validation each text is predicted from others
     that are predicted from it, so that without signal scores vary more than those of independent texts (Bengio and Grandvalet
     2004): 2 is the factor if any two neighbours vote for each other.
 
     Mean regret against the best of 14 methods, half of them within 1.5 points of it and the others 2 to 15 points below, with 50,
     100 and 500 labels: -0.1, -0.1 and 0.1 points (a draw may choose the method that is lucky in it); the cheapest within one
     standard error 0.5, 0.4 and 0.2, within half of one 0.0, 0.0 and 0.1; a bonus of one point for every factor of ten in cost -0.1,
-    0.0 and 0.2; scores shrunk half-way to the mean of their family -0.1, 0.0 and 0.1. The test adds 10 points with 50 labels where
-    the best method is right for 65% of the texts and the majority label for 50%, 3 points where it is right for 75%, and nothing
-    with 500 labels or where it is right for 85%. Simulation: tests/test_draws.py: ``test_the_best_score_has_the_least_regret``;
-    a method is chosen in 0 to 3% of draws without signal, ``test_few_draws_without_signal_choose_a_method``.
+    0.0 and 0.2; scores shrunk half-way to the mean of their family -0.1, 0.0 and 0.1. The test of scores adds 10 points with 50
+    labels where the best method is right for 65% of the texts and the majority label for 50%, 3 points where it is right for 75%,
+    and nothing with 500 labels or where it is right for 85%. Simulation: tests/test_draws.py:
+    ``test_the_best_score_has_the_least_regret``; what is chosen without signal: ``test_few_draws_without_signal_choose_a_method``.
 
     >>> scores = np.array([0.5, 0.8, 0.6]), np.random.default_rng(0).normal(0, 0.05, (3, 200))
     >>> draw = [MethodScores("", (score,), score + noise[None]) for score, noise in zip(*scores)]
     >>> choose_within_draw(draw, [0.0, 1.0, 1.0], constant=0), choose_within_draw(draw[::2], [0.0, 1.0], constant=0)
     (1, 0)
     """
-    order = [-gain for gain, _ in gains] or [-one.scores[0] for one in methods]
+    order = [-gain for gain in gains.gains] if gains else [-one.scores[0] for one in methods]
     best = min(range(len(methods)), key=lambda i: (order[i], costs[i]))
     if constant is None or best == constant:
         return best
     if gains:
-        from scipy.stats import norm
-
-        gain, error = gains[best]
-        least_ratio = math.sqrt(FOLD_VARIANCE) / 2 * norm.ppf(1 - SIGNIFICANT / (len(gains) - 1))
-        return best if gain > least_ratio * error else constant
+        return best if gains.p_of_no_signal(constant) < SIGNIFICANT else constant
     return best if _better_than_constant(methods, constant, least)[best] else constant
 
 

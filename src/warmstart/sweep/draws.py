@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from warmstart.stats.choice import choose_within_draw
+from warmstart.stats.choice import LossGains, choose_within_draw
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
 from warmstart.stats.formatting import percent
 from warmstart.sweep.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, with_all_seeds
@@ -23,12 +23,14 @@ class Draws:
     methods: tuple[RankedMethod, ...]
     most_frequent: float
     """the share of the most frequent class, which a stratified draw repeats: the least that a constant prediction scores"""
+    choosing: int
+    """number of labelled texts of a draw that choose"""
     by_loss: bool = False
     """the method with the lowest calibrated loss is chosen instead of the one with the best score"""
 
     @cached_property
     def chosen(self) -> list[RankedMethod]:
-        """The best of each draw on its texts that choose; the majority label if its score is not significantly better."""
+        """The best of each draw on its texts that choose; the majority label if nothing is significantly better."""
         return [self._chosen(seen, tested=True) for seen in self._seen]
 
     @cached_property
@@ -53,7 +55,9 @@ class Draws:
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
         constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
         scores, places = [one.validation_scores for one in seen], [one.place for one in seen]
-        gains = gains_of(seen) if self.by_loss else []
+        values = [gain for gain, _ in gains_of(seen)] if self.by_loss else []
+        combined = frozenset(i for i, one in enumerate(seen) if one.method.family == "stack")
+        gains = LossGains(values, self.choosing, combined) if values else None
         return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, gains)])
 
     @property

@@ -37,8 +37,8 @@ RULE = (
 RULE_OF_DRAWS = (
     "Every seed drew its own labelled texts and stands for a user who has no others. It chooses the method that is best on these "
     "texts without having learned from them: by log loss where the metric is accuracy, otherwise by score (of equals the first in "
-    "the order in which they run); but the majority label if the best is not significantly better (one-sided, 5% level, corrected "
-    "for the number of methods). Where there is nothing to learn, at least 95% of draws choose that label."
+    "the order in which they run); but the majority label unless the methods show that there is something to learn (5% level, "
+    "corrected for their number). Where there is nothing to learn, at least 95% of draws choose that label."
 )
 """simulated in tests/test_draws.py"""
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {

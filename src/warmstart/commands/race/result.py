@@ -122,7 +122,9 @@ class RaceResult:
         """What each draw chose within its labels, if every seed drew its own."""
         counted = self.task.single_label and self.task.metric == "accuracy"
         most_frequent = float(np.bincount(self.task.train.labels).max() / len(self.task.train)) if counted else 0.0
-        return Draws(self.ranking.methods, most_frequent, chooses_by_loss(self.task.metric, drawn=self.ranking.drawn))
+        return Draws(
+            self.ranking.methods, most_frequent, self.choosing, chooses_by_loss(self.task.metric, drawn=self.ranking.drawn)
+        )
 
     @property
     def transfer(self) -> TransferGain | None:
