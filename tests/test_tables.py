@@ -27,6 +27,7 @@ BY_HAND = {
     "docs/study-results.md": {"method": "faithfulness on questions cut from their labels"},
     "docs/attention-lab.md": {"question": "closed forms that study lab checks"},
     "docs/performance.md": {"step": "benchmarks/attention.py, which chose a constant"},
+    "docs/race.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""
 SIMULATED = {"docs/comparison.md", "docs/statistics.md"}
