@@ -99,7 +99,7 @@ def run() -> str:
 
 def _shown(column: str, draws: list[Scores]) -> str:
     mean = float(np.mean([one[column] for one in draws]))
-    return f"{mean:.0f}" if column.startswith("seconds") else percent_value(mean)
+    return f"{mean:.1f}" if column.startswith("seconds") else percent_value(mean)
 
 
 if __name__ == "__main__":

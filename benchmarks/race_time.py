@@ -17,8 +17,12 @@ from warmstart.cli import read_command
 from warmstart.commands.race.result import RaceResult
 
 PARTS = {
-    "texts: reading, audit, tokens, estimate": (("sweep/sweep.py", "open_sweep"), ("finetuning/encoded_task.py", "of")),
-    "frozen states of the texts": (("finetuning/features.py", "get_each"), ("sweep/inputs.py", "trial_vectors")),
+    "texts: reading, audit, tokens": (
+        ("tasks/load.py", "load_task"),
+        ("data/audit.py", "audit"),
+        ("finetuning/encoded_task.py", "of"),
+    ),
+    "frozen states of the texts": (("finetuning/inputs.py", "from_features"), ("sweep/inputs.py", "trial_vectors")),
     "copies of the model": (("finetuning/finetune.py", "task_model"),),
     "forward passes": (("finetuning/inputs.py", "loss"),),
     "backward passes": (("torch/_tensor.py", "backward"),),

@@ -1,8 +1,8 @@
 """Training only those rows of the token embedding that a run reads.
 
 A few hundred texts use a small part of the vocabulary. The other rows never get a gradient; passing over them in every step, to
-clear, clip and update them, takes a fifth of the step of a small encoder. They keep their pretrained values exactly: weight decay,
-which would shrink the vectors of all words that the training texts lack, does not reach them.
+clear, clip and update them, takes a quarter of the step of a small encoder. They keep their pretrained values exactly: weight
+decay, which would shrink the vectors of all words that the training texts lack, does not reach them.
 
 Letters: V vocabulary, R rows in use, D width.
 """

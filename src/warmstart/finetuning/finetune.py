@@ -151,11 +151,10 @@ class _Validation:
 
     def evaluate(self) -> dict[str, Any]:
         """The task's metric, with the present weights."""
+        task = self.task
         with self.rows.whole():
             self.latest = self.inputs.predict_validation()
-        return {
-            self.task.metric: task_type_of(self.task).scores(self.task.validation, self.latest, self.task).score(self.task.metric)
-        }
+        return {task.metric: task_type_of(task).scores(task.validation, self.latest, task).score(task.metric)}
 
     def update(self, step: int, metrics: dict[str, Any]) -> None:
         """Take note of an evaluation."""

@@ -138,14 +138,13 @@ def best_of(methods: Sequence[RankedMethod], *, by_loss: bool = False) -> Ranked
 
     With ``by_loss`` the one with the lowest calibrated loss; the best score all the same where a method has no probabilities.
     """
-    gains = gains_of(methods) if by_loss else []
-    order = [gain for gain, _ in gains] or [one.validation for one in methods]
+    order = (gains_of(methods) if by_loss else []) or [one.validation for one in methods]
     return methods[min(range(len(methods)), key=lambda i: (-order[i], methods[i].place))]
 
 
-def gains_of(methods: Sequence[RankedMethod]) -> list[tuple[float, float]]:
-    """What each method gains over the label frequencies on the texts that choose, with its error; empty if one has none."""
-    found = [one.gain for one in methods if one.gain]
+def gains_of(methods: Sequence[RankedMethod]) -> list[float]:
+    """What each method gains over the label frequencies on the texts that choose; empty if one has none."""
+    found = [one.gain for one in methods if one.gain is not None]
     return found if len(found) == len(methods) else []
 
 

@@ -55,7 +55,7 @@ class Draws:
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
         constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
         scores, places = [one.validation_scores for one in seen], [one.place for one in seen]
-        values = [gain for gain, _ in gains_of(seen)] if self.by_loss else []
+        values = gains_of(seen) if self.by_loss else []
         combined = frozenset(i for i, one in enumerate(seen) if one.method.family == "stack")
         gains = LossGains(values, self.choosing, combined) if values else None
         return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, gains)])

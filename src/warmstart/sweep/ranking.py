@@ -57,13 +57,10 @@ class RankedMethod:
         return float(np.mean([run.validation for run in self.runs]))
 
     @property
-    def gain(self) -> tuple[float, float] | None:
-        """Nats per text that chooses over the label frequencies, mean over seeds, and its error; None if a run has none."""
-        found = [run.gain for run in self.runs if run.gain]
-        if len(found) < len(self.runs):
-            return None
-        gains, errors = np.array(found).T
-        return float(gains.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
+    def gain(self) -> float | None:
+        """Nats per text that chooses over the label frequencies, mean over seeds; None if a run has none."""
+        found = [run.gain[0] for run in self.runs if run.gain]
+        return float(np.mean(found)) if len(found) == len(self.runs) else None
 
     @property
     def seconds(self) -> float:
