@@ -81,7 +81,8 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
         "The other sets and numbers of labels likewise; the sets are made by `python -m benchmarks.few_label_tasks`. Accuracy, "
         "mean over 5 draws of labels, which are everything that anything looked at; test splits above 2,000 texts are sampled to "
         "2,000 once. Recommended: what each draw recommends by its own labels, which is the majority label unless the methods "
-        f"show at the 5% level that there is something to learn. Mean regret over {len(targets)} cases without the sets of development: "
+        "show at the 5% level that there is something to learn. "
+        f"Mean regret over {len(targets)} cases without the sets of development: "
         f"{percent_value(float(np.mean([case.regret for case in targets])))} points ({_by_labels(targets)}). Above three points: "
         f"{', '.join(large) or 'none'}."
     )
