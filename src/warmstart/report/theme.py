@@ -33,7 +33,7 @@ THEME: dict[str, Any] = {
     "font": FONT,
     "view": {"stroke": None},
     "axis": {
-        "labelColor": INK, "labelFontSize": 12, "labelLimit": 200,
+        "labelColor": INK, "labelFontSize": 12, "labelLimit": 340,
         "titleColor": QUIET, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 10,
         "labelFlush": False, "gridColor": FAINT, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1",
     },
