@@ -18,8 +18,9 @@ import torch
 from warmstart.backbone import attention
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.device import autocast, describe_machine, pick_device
+from warmstart.device import autocast, pick_device
 from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.machine import describe_machine
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig

@@ -120,8 +120,8 @@ def main(file: str, words: list[str]) -> None:
     import torch
 
     from warmstart.cli import read_command
-    from warmstart.device import describe_machine
     from warmstart.errors import WarmstartError
+    from warmstart.machine import describe_machine
 
     if words[0] == "python":
         result = {"table": importlib.import_module(words[-1]).run() or sys.exit("nothing was measured")}

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from warmstart.errors import CheckpointError
+from warmstart.training.arithmetic import Arithmetic
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 
 def checkpoint(step: int, identity: str = "a") -> Checkpoint:
-    return Checkpoint(step, 1.5 * step, {"w": torch.full((3,), float(step))}, identity)
+    return Checkpoint(step, 1.5 * step, {"w": torch.full((3,), float(step))}, identity, Arithmetic("bfloat16", "onednn"))
 
 
 def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
@@ -23,6 +24,7 @@ def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
     found = read_checkpoint(tmp_path, "a")
     assert found is not None
     assert (found.step, found.seconds, found.tensors["w"].tolist()) == (3, 4.5, [3.0] * 3)
+    assert found.arithmetic == Arithmetic("bfloat16", "onednn")
 
 
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json"])

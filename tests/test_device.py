@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from warmstart import device
+from warmstart.machine import describe_machine
 
 
 def test_a_busy_machine_gets_a_warning_with_the_right_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,8 +29,8 @@ def test_busy_cores_are_counted() -> None:
 
 def test_a_report_names_the_machine() -> None:
     """With its cores and torch's version."""
-    assert f"{psutil.cpu_count()} cores" in device.describe_machine(torch.device("cpu"))
-    assert torch.__version__ in device.describe_machine(torch.device("cpu"))
+    assert f"{psutil.cpu_count()} cores" in describe_machine(torch.device("cpu"))
+    assert torch.__version__ in describe_machine(torch.device("cpu"))
 
 
 def test_as_many_threads_as_cores_are_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from helpers.models import make_language_model
 from helpers.training import job, ragged_batch
 from warmstart.errors import ConfigError, ModelError
 from warmstart.training import loop
+from warmstart.training.arithmetic import Arithmetic
 from warmstart.training.checkpoint import read_checkpoint
 from warmstart.training.config import TrainConfig
 from warmstart.training.log import read_metrics
@@ -47,6 +49,18 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str, s
     assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == sorted(
         row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")
     )
+
+
+@pytest.mark.parametrize("recorded", [Arithmetic("bfloat16", "onednn"), Arithmetic("float32", "default")])
+def test_a_resumed_run_keeps_its_arithmetic(tmp_path: Path, recorded: Arithmetic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever another machine, or this one a day later, would choose."""
+    monkeypatch.setattr(Arithmetic, "choose", lambda *_: recorded)
+    train(make_language_model(), job(steps=2), TrainConfig(), tmp_path)
+    monkeypatch.setattr(Arithmetic, "choose", lambda *_: Arithmetic("float32", "onednn"))
+    used: list[Arithmetic] = []
+    monkeypatch.setattr(Arithmetic, "use", lambda self, device: used.append(self) or nullcontext())
+    train(make_language_model(), job(steps=4), TrainConfig(), tmp_path)
+    assert used == [recorded] * 2
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not() -> None:

@@ -27,8 +27,7 @@ def native_bfloat16(device: torch.device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type != "cpu":
         return False
-    flags = _cpuinfo("flags")
-    return "avx512_bf16" in flags or "amx_bf16" in flags
+    return bool({"avx512_bf16", "amx_bf16"} & instruction_sets())
 
 
 def in_bfloat16(precision: str, device: torch.device) -> bool:
@@ -43,12 +42,17 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
     return nullcontext()
 
 
-def describe_machine(device: torch.device) -> str:
-    """One line for reports: CPU or GPU, cores, threads, torch's version."""
-    cpu = _cpuinfo("model name") or platform.processor() or platform.machine()
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
-    threads = torch.get_num_threads()
-    return f"{name}, {psutil.cpu_count()} cores, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
+def processor() -> str:
+    """The processor by name, and by the family and model that tell its generation: ``"AMD EPYC (family 26, model 2)"``."""
+    name = _cpuinfo("model name") or platform.processor() or platform.machine()
+    family, model = _cpuinfo("cpu family"), _cpuinfo("model\t")
+    return f"{name} (family {family}, model {model})" if family and model else name
+
+
+@cache
+def instruction_sets() -> frozenset[str]:
+    """What a Linux system says that its processor knows, in the kernel's words; empty elsewhere."""
+    return frozenset(_cpuinfo("flags").split())
 
 
 def busy_warning() -> str | None:

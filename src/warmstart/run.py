@@ -21,8 +21,9 @@ from pydantic import Field
 from warmstart import __version__
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console
-from warmstart.device import busy_warning, describe_machine, free_threads, pick_device
+from warmstart.device import busy_warning, free_threads, pick_device
 from warmstart.errors import ConfigError, StorageError
+from warmstart.machine import describe_machine
 from warmstart.model.history import Provenance
 from warmstart.storage import atomic_write
 
@@ -53,6 +54,7 @@ def open_run(folder: str, config: Config, *, resume: bool) -> Path:
             raise StorageError(f"cannot make {path}: {error.strerror}") from None
     if isinstance(config, ThreadsConfig):
         config = _with_threads(config, read_yaml(settings).get("threads") if resume else None)
+    console.print(f"computing on {describe_machine(pick_device())}")
     if not resume:
         save_settings(path, config)
     if warning := busy_warning():

@@ -60,6 +60,19 @@ def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
         raise _storage_error(f"{noun} to {path}" if noun else str(path), error) from None
 
 
+def user_folder(variable: str, default: str) -> Path | None:
+    """The folder ``warmstart`` of the user, below that which an environment variable of XDG names; None for a user without a home.
+
+    ``user_folder("XDG_STATE_HOME", ".local/state")``: for what a variable that is not set or not absolute leaves to ``default``,
+    relative to the user's home.
+    """
+    given = os.environ.get(variable, "")
+    try:
+        return (Path(given) if Path(given).is_absolute() else Path.home() / default) / "warmstart"
+    except RuntimeError:
+        return None
+
+
 def inside(folder: Path, name: object) -> Path:
     """The path of a file in ``folder`` whose name was read from another file and cannot be trusted.
 

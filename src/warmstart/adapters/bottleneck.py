@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from warmstart.adapters.insertion import Adapter
 from warmstart.backbone.backbone import Backbone
 from warmstart.config import Config
+from warmstart.products import Linear
 
 Branch = Literal["attention", "feedforward"]
 
@@ -41,8 +42,8 @@ class BottleneckAdapter(Adapter):
     def __init__(self, config: BottleneckConfig, width: int) -> None:
         super().__init__(config)
         self.activation = F.gelu if config.activation == "gelu" else F.relu
-        self.down = nn.Linear(width, config.width)
-        self.up = nn.Linear(config.width, width)
+        self.down = Linear(width, config.width)
+        self.up = Linear(config.width, width)
         nn.init.normal_(self.down.weight, std=width**-0.5)
         for zero in (self.down.bias, self.up.weight, self.up.bias):
             nn.init.zeros_(zero)

@@ -21,6 +21,7 @@ from warmstart.backbone.attention import Attention
 from warmstart.backbone.backbone import Backbone
 from warmstart.config import Config
 from warmstart.errors import ConfigError
+from warmstart.products import Linear
 
 Target = Literal["q", "k", "v", "qkv", "out", "feedforward"]
 _PARTS = ("q", "k", "v")
@@ -59,8 +60,8 @@ class Lora(Adapter):
         self.scale = config.alpha / config.rank
         self.margins = (start, host.out_features - start - rows)  # outputs of the host on either side that stay the same
         self.dropout = nn.Dropout(config.dropout)
-        self.lora_A = nn.Linear(host.in_features, config.rank, bias=False)
-        self.lora_B = nn.Linear(config.rank, rows, bias=False)
+        self.lora_A = Linear(host.in_features, config.rank, bias=False)
+        self.lora_B = Linear(config.rank, rows, bias=False)
         nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
         nn.init.zeros_(self.lora_B.weight)
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.positions import rotate
 from warmstart.errors import ModelError
+from warmstart.products import Linear
 
 MAX_EXPLICIT_KEYS = 512
 """up to about this many keys, and for more than one query, plain matrix products on a CPU beat torch's fused kernel"""
@@ -137,8 +138,8 @@ class Attention(nn.Module):
         self.parts = tuple(heads * config.per_head for heads in (config.heads, config.groups, config.groups))
         """rows of ``qkv`` that make queries, keys and values"""
         self.sharing = config.heads // config.groups
-        self.qkv = nn.Linear(config.width, sum(self.parts), bias=config.bias if config.qkv_bias is None else config.qkv_bias)
-        self.out = nn.Linear(self.parts[0], config.width, bias=config.bias)
+        self.qkv = Linear(config.width, sum(self.parts), bias=config.bias if config.qkv_bias is None else config.qkv_bias)
+        self.out = Linear(self.parts[0], config.width, bias=config.bias)
         self.per_head = config.per_head
         if config.qk_norm:
             self.norm_q, self.norm_k = (nn.RMSNorm(config.per_head, eps=config.norm_eps) for _ in "qk")
@@ -186,11 +187,11 @@ class Synthesizer(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.drop = config.dropout
-        self.hidden = nn.Linear(config.width, config.width)
+        self.hidden = Linear(config.width, config.width)
         self.score = nn.Parameter(torch.empty(config.width // config.heads, config.max_length).uniform_(-0.001, 0.001))
         self.score_bias = nn.Parameter(torch.zeros(config.max_length))
-        self.value = nn.Linear(config.width, config.width, bias=config.bias)
-        self.out = nn.Linear(config.width, config.width, bias=config.bias)
+        self.value = Linear(config.width, config.width, bias=config.bias)
+        self.out = Linear(config.width, config.width, bias=config.bias)
 
     def forward(
         self,

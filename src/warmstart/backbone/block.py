@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from warmstart.backbone.attention import ATTENTIONS, AttentionMask, LayerKVCache
 from warmstart.backbone.config import BackboneConfig
+from warmstart.products import Linear
 
 GATED = ("swiglu", "geglu")
 """activations whose inner layer is twice as wide: one half is a gate for the other"""
@@ -29,8 +30,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = config.activation
         halves = 2 if config.activation in GATED else 1  # gate and value, multiplied (Shazeer 2020, equation 6)
-        self.inner = nn.Linear(config.width, halves * config.feedforward, bias=config.bias)
-        self.out = nn.Linear(config.feedforward, config.width, bias=config.bias)
+        self.inner = Linear(config.width, halves * config.feedforward, bias=config.bias)
+        self.out = Linear(config.feedforward, config.width, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""

@@ -27,7 +27,7 @@ from warmstart.cost.measured import measure_cost, measure_here
 from warmstart.cost.memory import megabytes
 from warmstart.cost.parameters import without_storage
 from warmstart.cost.workload import Workload
-from warmstart.device import describe_machine, in_bfloat16
+from warmstart.device import in_bfloat16
 from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import known_scheme, make_scheme
@@ -35,6 +35,7 @@ from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.head import HeadConfig, TaskHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
+from warmstart.machine import describe_machine
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.objectives import OBJECTIVES

@@ -34,7 +34,7 @@ from pydantic import Field, ValidationError
 from warmstart import __version__
 from warmstart.config import Config
 from warmstart.errors import DataError, StorageError
-from warmstart.storage import sha256
+from warmstart.storage import sha256, user_folder
 
 SUFFIX = ".ledger.jsonl"
 NOT_SCORED = {"out", "jobs", "threads", "budget", "sealed"}
@@ -318,12 +318,8 @@ def digest_of(values: Any) -> str:
 
 def state_folder() -> Path | None:
     """Where ledgers are kept for the user: ``$XDG_STATE_HOME/warmstart/ledgers``, by default in ``~/.local/state``."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    try:
-        base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state"
-    except RuntimeError:  # a user without a home
-        return None
-    return base / "warmstart" / "ledgers"
+    folder = user_folder("XDG_STATE_HOME", ".local/state")
+    return folder / "ledgers" if folder else None
 
 
 class _Lines(NamedTuple):

@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from warmstart.heads.pooled import PooledHead, PooledHeadConfig
+from warmstart.products import Linear
 
 
 class ClassificationHeadConfig(PooledHeadConfig):
@@ -38,7 +39,7 @@ class ClassificationHead(PooledHead):
         super().__init__(config, width, config.classes)
         self.config: ClassificationHeadConfig = config
         if config.hidden != "none":
-            self.hidden = nn.Linear(width, width)
+            self.hidden = Linear(width, width)
             nn.init.normal_(self.hidden.weight, std=0.02)
             nn.init.zeros_(self.hidden.bias)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from warmstart.errors import ModelError
 from warmstart.heads.head import Head, HeadConfig
+from warmstart.products import Linear, linear_product
 
 
 class LMHeadConfig(HeadConfig):
@@ -40,7 +41,7 @@ class Transform(nn.Module):
 
     def __init__(self, config: LMHeadConfig, width: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width, bias=config.transform_bias)
+        self.dense = Linear(width, width, bias=config.transform_bias)
         self.norm = nn.LayerNorm(width, eps=config.norm_eps, bias=config.transform_bias)
         nn.init.normal_(self.dense.weight, std=0.02)
         if self.dense.bias is not None:
@@ -70,7 +71,7 @@ class LMHead(Head):
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """``hidden_states`` (B, T, D) -> logits (B, T, V); ``attention_mask`` (B, T) is not read, because tokens do not mix."""
-        return F.linear(self.transform(hidden_states) if self.transform else hidden_states, self.weight, self.bias)
+        return linear_product(self.transform(hidden_states) if self.transform else hidden_states, self.weight, self.bias)
 
     def description(self) -> str:
         """For the model card, which says more if it knows what the model was trained for."""

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from warmstart.heads.head import TaskHead, TaskHeadConfig
+from warmstart.products import Linear
 
 
 class PerTokenHeadConfig(TaskHeadConfig):
@@ -28,7 +29,7 @@ class PerTokenHead(TaskHead):
     def __init__(self, config: PerTokenHeadConfig, width: int, size: int) -> None:
         super().__init__()
         self.dropout = nn.Dropout(config.dropout)
-        self.score = nn.Linear(width, size)
+        self.score = Linear(width, size)
         nn.init.normal_(self.score.weight, std=0.02)
         nn.init.zeros_(self.score.bias)
 

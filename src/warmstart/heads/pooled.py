@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from warmstart.heads.head import TaskHead, TaskHeadConfig
 from warmstart.heads.pooling import POOLINGS, Pooling
+from warmstart.products import Linear
 
 
 class PooledHeadConfig(TaskHeadConfig):
@@ -32,7 +33,7 @@ class PooledHead(TaskHead):
         super().__init__()
         self.pooling: Pooling = POOLINGS[config.pooling]
         self.dropout = nn.Dropout(config.dropout)
-        self.score = nn.Linear(width, size)
+        self.score = Linear(width, size)
         nn.init.normal_(self.score.weight, std=0.02)
         nn.init.zeros_(self.score.bias)
 

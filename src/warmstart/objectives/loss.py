@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warmstart.products import multiply, outer
 from warmstart.types import IGNORE
 
 CHUNK = 512
@@ -37,7 +38,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         wide = narrow if dtype is torch.float32 else torch.empty_like(narrow, dtype=torch.float32)
         for start in range(0, len(hidden_states), CHUNK):
             x, y = hidden_states[start : start + CHUNK], targets[start : start + CHUNK, None]
-            logits = wide[: len(x)].copy_(torch.mm(x, narrow_weight.T, out=narrow[: len(x)]))  # (chunk, V)
+            logits = multiply(x, narrow_weight, out=narrow[: len(x)])  # (chunk, V)
+            logits = logits if wide is narrow else wide[: len(x)].copy_(logits)
             if bias is not None:
                 logits += bias
             target_logits = logits.gather(-1, y)
@@ -50,11 +52,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             error.scatter_add_(-1, y, torch.full_like(y, -1, dtype=error.dtype))
             if d_bias is not None:
                 d_bias += error.sum(dim=0)
-            narrow_error = narrow[: len(x)].copy_(error)
+            narrow_error = error if wide is narrow else narrow[: len(x)].copy_(error)
             if d_states is not None:
-                d_states[start : start + CHUNK] = narrow_error @ narrow_weight
+                d_states[start : start + CHUNK] = multiply(narrow_error, narrow_weight.T)
             if d_weight is not None:
-                d_weight += narrow_error.T @ x
+                d_weight += outer(narrow_error, x)
         ctx.save_for_backward(d_states, d_weight, d_bias)
         return total
 

@@ -6,6 +6,7 @@ number alone (``seeding``), so weights, optimiser state and the step are all tha
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from warmstart.errors import CheckpointError
 from warmstart.storage import atomic_folder, sha256
+from warmstart.training.arithmetic import Arithmetic
 
 KEEP = 2
 
@@ -35,6 +37,8 @@ class Checkpoint:
     """``model/name`` and ``optimizer/name``"""
     identity: str
     """a hash of the run's data, tokenizer and settings; a resumed run must have the same"""
+    arithmetic: Arithmetic | None
+    """how the run multiplies matrices, which does not change when it is resumed; None: written before it was recorded"""
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
@@ -44,6 +48,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "step": checkpoint.step,
         "seconds": checkpoint.seconds,
         "identity": checkpoint.identity,
+        "arithmetic": dataclasses.asdict(checkpoint.arithmetic) if checkpoint.arithmetic else None,
         "sha256": sha256(data),
     }
     with atomic_folder(folder / f"step-{checkpoint.step:08d}") as new:
@@ -82,6 +87,7 @@ def _read(path: Path) -> Checkpoint | None:
         data = (path / "tensors.safetensors").read_bytes()
         if sha256(data) != state["sha256"]:
             return None
-        return Checkpoint(state["step"], state["seconds"], parse_tensors(data), state["identity"])
-    except (OSError, ValueError, KeyError, safetensors.SafetensorError):
+        arithmetic = Arithmetic(**state["arithmetic"]) if state.get("arithmetic") else None
+        return Checkpoint(state["step"], state["seconds"], parse_tensors(data), state["identity"], arithmetic)
+    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
         return None

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from warmstart.console import console
-from warmstart.device import autocast
 from warmstart.errors import DivergedError
 from warmstart.seeding import seed_torch
 from warmstart.training.allocator import keep_freed_memory
+from warmstart.training.arithmetic import Arithmetic
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from warmstart.training.compiled import compile_all, compiled
 from warmstart.training.config import TrainConfig
@@ -114,6 +114,7 @@ class _Run:
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = Optimizer(job.groups or [ParameterGroup(parameters)], config)
         self.device = next(model.parameters()).device
+        self.arithmetic = Arithmetic.choose(config.precision, self.device)
         self.loss = job.loss or self.trainable.loss
         self.forwards = compile_all(job.compile)
         self.stopped = False
@@ -157,7 +158,7 @@ class _Run:
         count = sum(batch.count for batch in batches)
         total = torch.zeros((), device=self.device)
         for batch in batches:
-            with autocast(self.config.precision, self.device), compiled(self.forwards):
+            with self.arithmetic.use(self.device), compiled(self.forwards):
                 loss = self.loss(batch.to(self.device))
             (loss / max(1, count)).backward()
             total = total + loss.detach()
@@ -208,7 +209,8 @@ class _Run:
         tensors = {f"model/{name}": tensor for name, tensor in self.trainable.weights().items()}
         tensors |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state_tensors().items()}
         tensors["tokens"] = torch.tensor(self.output.tokens)
-        write_checkpoint(folder / "checkpoints", Checkpoint(self.output.steps, self.output.seconds, tensors, self.job.identity))
+        state = Checkpoint(self.output.steps, self.output.seconds, tensors, self.job.identity, self.arithmetic)
+        write_checkpoint(folder / "checkpoints", state)
 
     def _resume(self) -> None:
         checkpoint = read_checkpoint(self.folder / "checkpoints", self.job.identity) if self.folder else None
@@ -217,6 +219,7 @@ class _Run:
         self.model.load_state_dict(_below("model/", checkpoint), strict=False)
         self.optimizer.load_state_tensors(_below("optimizer/", checkpoint))
         self.output.steps, self.output.seconds = checkpoint.step, checkpoint.seconds
+        self.arithmetic = checkpoint.arithmetic or self.arithmetic
         self.output.tokens = int(checkpoint.tensors["tokens"])
 
 
