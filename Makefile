@@ -31,7 +31,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# measures every table of the documents and writes it there: 13 hours of one core, with WARMSTART_DATA set
+# measures every table of the documents and writes it there: 13 hours of one core, with WARMSTART_DATA and NANOGPT set
 bench: setup
 	$(BIN)/python -m benchmarks --all --write
 

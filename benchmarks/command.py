@@ -40,6 +40,8 @@ class Measured:
     """of all attempts until it was done; what a race that is taken up again adds does not count"""
     date: str
     machine: str
+    clock: str = ""
+    """what is to be known of its seconds, if other programs disturbed it"""
 
 
 def words_of(line: str, runs: Path) -> list[str]:
@@ -58,7 +60,7 @@ def measure(line: str, name: str, runs: Path, *, render: bool = False) -> Measur
         return found
     if "result" not in kept or (words[0] in RESUMES and not render):
         _run(words, file, kept)
-    return Measured(**{key: kept[key] for key in ("result", "seconds", "date", "machine")})
+    return Measured(**{key: kept[key] for key in ("result", "seconds", "date", "machine")}, clock=kept.get("clock", ""))
 
 
 def _run(words: list[str], file: Path, kept: dict[str, Any]) -> None:
@@ -117,7 +119,7 @@ def history(folder: Path) -> list[dict[str, Any]]:
 
 def main(file: str, words: list[str]) -> None:
     """Run one command here, and write its result and the machine."""
-    import torch
+    from benchmarks.harness import CPU, clock_note
 
     from warmstart.cli import read_command
     from warmstart.errors import WarmstartError
@@ -131,7 +133,7 @@ def main(file: str, words: list[str]) -> None:
             result = run(settings)
         except WarmstartError as error:
             sys.exit(f"warmstart: {error}")
-    kept = {"result": values_of(result), "machine": describe_machine(torch.device("cpu"))}
+    kept = {"result": values_of(result), "machine": describe_machine(CPU), "clock": clock_note()}
     atomic_write(Path(file), json.dumps(kept).encode())
 
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from functools import partial
 
-from benchmarks.harness import ratio, table, time_in_turn
+from benchmarks.harness import ratio, show, table, time_in_turn
 from benchmarks.training import LAB, SMALL, Size, build
 
 NAMES = ("warmstart", "warmstart, compiled")
@@ -45,4 +45,4 @@ def run(rounds: int = 9) -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from benchmarks.harness import Step, table, time_in_turn
+from benchmarks.harness import Step, show, table, time_in_turn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
@@ -215,4 +215,4 @@ def compared(title: str, found: dict[str, list[Reached]], steps: dict[str, float
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

@@ -9,7 +9,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import Step, ratio, table, time_in_turn
+from benchmarks.harness import Step, ratio, show, table, time_in_turn
 
 from warmstart.data.docstrings import read_docstrings
 from warmstart.data.source import Source
@@ -49,4 +49,4 @@ def run(rounds: int = 5) -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

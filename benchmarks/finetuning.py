@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.harness import Step, ratio, table, time_in_turn
+from benchmarks.harness import Step, ratio, show, table, time_in_turn
 from benchmarks.training import SMALL, Size
 
 from warmstart.backbone.backbone import Backbone
@@ -130,4 +130,4 @@ def frozen(count: int = 5452) -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

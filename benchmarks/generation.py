@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from benchmarks.harness import Step, ratio, table, time_in_turn
+from benchmarks.harness import Step, ratio, show, table, time_in_turn
 from benchmarks.peers import transformers_gpt2
 from benchmarks.training import SMALL, Size
 
@@ -96,4 +96,4 @@ def by_context_length(length: int = 1024) -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

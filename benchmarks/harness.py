@@ -1,4 +1,9 @@
-"""Times contenders in turn, each in its own process, so that a noisy machine disturbs all of them alike."""
+"""Times contenders in turn, each in its own process, so that a noisy machine disturbs all of them alike.
+
+Seconds are those of the clock on the wall. Where other programs use the cores meanwhile, a contender waits for its turn, and
+seconds of processor time are taken instead. With several threads those mean something else, and the line under the table says
+that seconds are unreliable.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,57 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
+import psutil
 import torch
 
+from warmstart.device import cores_used_by_others, describe_machine
 from warmstart.training.peak_memory import track_peak_memory
 
 Step = Callable[[], object]
 Build = Callable[[], Step]
 """builds what is timed, in its own process; it must be importable there"""
+CPU = torch.device("cpu")
+BUSY = 0.5
+"""cores: other programs that use as many on average make a machine busy"""
+SEVERAL = 1.1
+"""processor time over time on the wall: above it, more than one thread has computed"""
+
+
+class Spent(NamedTuple):
+    """What one step took."""
+
+    wall: float
+    """seconds on the wall"""
+    processor: float
+    """seconds of processor time, of all threads of the process"""
+    threads: int
+    """that torch may use"""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What else the machine did while contenders were timed, and which seconds they were given."""
+
+    others: float
+    """cores that other programs used, on average"""
+    several: bool
+    """a contender computed in several threads"""
+
+    @property
+    def busy(self) -> bool:
+        """Whether other programs disturbed the contenders."""
+        return self.others >= BUSY
+
+    @property
+    def by_processor(self) -> bool:
+        """Whether seconds are processor time."""
+        return self.busy and not self.several
+
+
+CLOCKS: list[Clock] = []
+"""one for each time that contenders were timed in this process"""
 
 
 @dataclass(frozen=True)
@@ -26,49 +74,76 @@ class Timed:
     name: str
     seconds: tuple[float, ...]
     memory: int
-    """peak memory in bytes, on top of what its process used before the first round"""
+    """peak memory in bytes, on top of what its process used before, until it was warm"""
 
     def __str__(self) -> str:
         return f"{statistics.median(self.seconds):.3f} ({min(self.seconds):.3f} to {max(self.seconds):.3f})"
 
 
-def time_in_turn(contenders: Mapping[str, Build], rounds: int = 7, warm: int = 2) -> list[Timed]:
-    """Run each contender once per round, alone; the order rotates, so that none always follows the same one."""
+def time_in_turn(contenders: Mapping[str, Build], rounds: int = 7, warm: int = 2, *, disturbed: bool = False) -> list[Timed]:
+    """Run each contender once per round, alone; the order rotates, so that none always follows the same one.
+
+    ``disturbed``: other programs belong to what is measured, so that seconds are those on the wall in any case.
+    """
     context, ends, processes = multiprocessing.get_context("spawn"), dict[str, Connection](), []
     for name, build in contenders.items():
         ends[name], theirs = context.Pipe()
         processes.append(context.Process(target=_serve, args=(theirs, build, warm, torch.get_num_threads()), daemon=True))
         processes[-1].start()
         ends[name].recv()  # it is built and warm before the next one starts
-    names, taken = list(contenders), {name: list[float]() for name in contenders}
+    names, spent, loads = list(contenders), {name: list[Spent]() for name in contenders}, list[float]()
     for number in range(rounds):
         for name in (*names[number % len(names) :], *names[: number % len(names)]):
+            loads.append(0.0 if disturbed else cores_used_by_others())
             ends[name].send(True)
-            taken[name].append(ends[name].recv())
+            spent[name].append(ends[name].recv())
     memory = {}
     for name, end in ends.items():
         end.send(False)
         memory[name] = end.recv()
     for process in processes:
         process.join()
-    return [Timed(name, tuple(times), memory[name]) for name, times in taken.items()]
+    clock = clock_of(loads, [one for steps in spent.values() for one in steps])
+    CLOCKS.append(clock)
+    return [Timed(name, seconds_by(clock, steps), memory[name]) for name, steps in spent.items()]
 
 
 def _serve(end: Connection, build: Build, warm: int, threads: int) -> None:
     """A contender's process: build, warm up, then run once per message."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    with track_peak_memory(torch.device("cpu")) as peak:
+    with track_peak_memory(CPU) as peak:  # ends before the rounds: to watch the memory takes processor time, too
         step = build()
         for _ in range(warm):
             step()
-        end.send(True)
-        while end.recv():
-            gc.collect()
-            started = time.perf_counter()
-            step()
-            end.send(time.perf_counter() - started)
+    end.send(True)
+    while end.recv():
+        gc.collect()
+        wall, processor = time.perf_counter(), time.process_time()
+        step()
+        end.send(Spent(time.perf_counter() - wall, time.process_time() - processor, torch.get_num_threads()))
     end.send(peak.bytes)
+
+
+def clock_of(loads: Sequence[float], spent: Sequence[Spent]) -> Clock:
+    """The clock of steps, given how many cores other programs used before each of them."""
+    return Clock(statistics.mean(loads), any(one.threads > 1 or one.processor > SEVERAL * one.wall for one in spent))
+
+
+def seconds_by(clock: Clock, spent: Sequence[Spent]) -> tuple[float, ...]:
+    """The seconds of steps."""
+    return tuple(one.processor if clock.by_processor else one.wall for one in spent)
+
+
+def clock_note(clocks: Sequence[Clock] = CLOCKS) -> str:
+    """What is to be known of seconds that were measured beside other programs; empty if the machine was idle."""
+    busy = [clock for clock in clocks if clock.busy]
+    if not busy:
+        return ""
+    others = f"other programs used up to {max(clock.others for clock in busy):.1f} of {psutil.cpu_count()} cores"
+    if any(clock.several for clock in busy):
+        return f"seconds are unreliable: {others}"
+    return f"seconds of processor time, because {others}"
 
 
 def ratio(slow: Timed, fast: Timed) -> float:
@@ -80,3 +155,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     lines = [f"| {' | '.join(header)} |", f"| {' | '.join('---' for _ in header)} |"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def show(run: Callable[[], str]) -> None:
+    """Print what a benchmark finds, and where it was measured."""
+    print(run(), end="\n\n")
+    print(", ".join(part for part in (describe_machine(CPU), clock_note()) if part))

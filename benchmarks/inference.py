@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from benchmarks.finetuning import lengths_of
-from benchmarks.harness import Build, Step, ratio, table, time_in_turn
+from benchmarks.harness import Build, Step, ratio, show, table, time_in_turn
 
 from warmstart.interop.convert import from_huggingface
 from warmstart.model.embed import embed
@@ -103,4 +103,4 @@ def _table(what: str, contenders: dict[str, Build], rounds: int) -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

@@ -1,11 +1,16 @@
-"""What we are timed against: a plain GPT as courses write it, the NAACL 2019 tutorial's backbone, and transformers' classes.
+"""What we are timed against: nanoGPT, a plain GPT as courses write it, the NAACL 2019 tutorial's backbone, transformers' classes.
 
-Written here from their descriptions; each has the same sizes as ours in the same run.
+nanoGPT is its own file, wherever that lies; the plain GPT and the tutorial's backbone are written here from their descriptions.
+Each has the same sizes as ours in the same run.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -96,7 +101,7 @@ def transformers_gpt2(width: int, depth: int, heads: int, inner: int, vocab: int
 
     config = GPT2Config(
         vocab_size=vocab, n_positions=length, n_embd=width, n_layer=depth, n_head=heads, n_inner=inner,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=2, eos_token_id=2,
     )  # fmt: skip
     return GPT2LMHeadModel(config)
 
@@ -110,3 +115,57 @@ def transformers_bert(width: int, depth: int, heads: int, inner: int, vocab: int
         intermediate_size=inner, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     return BertForMaskedLM(config)
+
+
+def transformers_modernbert(width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> Any:
+    """Transformers' ModernBERT, which scores masked tokens only, as ours does.
+
+    Every layer has global attention, as ours: on a CPU its window saves nothing and costs a mask. Its feed-forward has a gate, and
+    two thirds of the inner width, so that it has as many weights as ours (Shazeer 2020).
+    """
+    from transformers import ModernBertConfig, ModernBertForMaskedLM
+
+    config = ModernBertConfig(
+        vocab_size=vocab, max_position_embeddings=length, hidden_size=width, num_hidden_layers=depth, num_attention_heads=heads,
+        intermediate_size=round(inner / 12) * 8, layer_types=["full_attention"] * depth, sparse_prediction=True, decoder_bias=False,
+        pad_token_id=0, eos_token_id=2, bos_token_id=2, cls_token_id=4, sep_token_id=2, attn_implementation="sdpa",
+    )  # fmt: skip
+    return ModernBertForMaskedLM(config)
+
+
+def nanogpt_file() -> Path | None:
+    """The ``model.py`` of nanoGPT that the environment variable ``NANOGPT`` names; None if it is not set."""
+    file = Path(os.environ["NANOGPT"]) if os.environ.get("NANOGPT") else None
+    if file is not None and not file.is_file():
+        raise SystemExit(f"NANOGPT must be the path of nanoGPT's model.py, but there is no file {file}")
+    return file
+
+
+def nanogpt(width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> Any:
+    """The model of nanoGPT's own file (https://github.com/karpathy/nanoGPT), without dropout.
+
+    The file makes the feed-forward four times as wide as the model; where ours is not, both its layers are replaced by such of our
+    inner width.
+    """
+    file = nanogpt_file()
+    assert file is not None
+    spec = importlib.util.spec_from_file_location("nanogpt", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    config = module.GPTConfig(
+        block_size=length, vocab_size=vocab, n_layer=depth, n_head=heads, n_embd=width, dropout=0.0, bias=True
+    )
+    with redirect_stdout(None):  # it prints the number of its parameters
+        model = module.GPT(config)
+    if inner != 4 * width:
+        for block in model.transformer.h:
+            block.mlp.c_fc, block.mlp.c_proj = nn.Linear(width, inner), nn.Linear(inner, width)
+    return model
+
+
+def nanogpt_optimizer(model: Any) -> torch.optim.Optimizer:
+    """The optimiser that nanoGPT's file makes, with the settings of its ``train.py``."""
+    with redirect_stdout(None):  # it prints what it decays
+        return model.configure_optimizers(weight_decay=0.1, learning_rate=6e-4, betas=(0.9, 0.95), device_type="cpu")

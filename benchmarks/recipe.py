@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.convergence import OURS, SEEDS, compared, reach, stepping
-from benchmarks.harness import ratio, time_in_turn
+from benchmarks.harness import ratio, show, time_in_turn
 
 TOKENS = 300_000
 VARIANTS = {
@@ -36,4 +36,4 @@ def run() -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.harness import Step, ratio, table, time_in_turn
+from benchmarks.harness import Step, ratio, show, table, time_in_turn
 from benchmarks.peers import transformers_bert, transformers_gpt2
 from benchmarks.training import SMALL
 from torch import Tensor
@@ -139,4 +139,4 @@ def _one(family: str, rounds: int) -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import altair as alt
 import vl_convert
-from benchmarks.harness import table, time_in_turn
+from benchmarks.harness import show, table, time_in_turn
 from benchmarks.limit import work
 from benchmarks.training import Size, batches, build
 
@@ -33,7 +33,7 @@ def run(rounds: int = 3) -> str:
     """Widths at 256 tokens, lengths at width 256."""
     rows, points = [], list[tuple[str, int, float, float]]()
     for size in [size_of(width, 256) for width in WIDTHS] + [size_of(256, length) for length in LENGTHS if length != 256]:
-        (timed,) = time_in_turn({"warmstart": partial(build, "warmstart", size, "causal")}, rounds, warm=1)
+        (timed,) = time_in_turn({"warmstart": partial(build, "warmstart", size, "causal")}, rounds)
         middle = statistics.median(timed.seconds)
         rate = work(size, batches(size)["causal"]) / middle / 1e9
         cells = (f"{middle:.3f}", f"{size.rows * size.length / middle:,.0f}", f"{rate:.0f}", f"{timed.memory / 1e6:,.0f}")
@@ -61,4 +61,4 @@ def draw(points: list[tuple[str, int, float, float]]) -> None:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

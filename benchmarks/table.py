@@ -62,10 +62,10 @@ def shell(commands: Sequence[str]) -> str:
 
 
 def origin(name: str, measured: Sequence[Measured]) -> str:
-    """Machine, date and minutes of a table, and the command that measures it."""
-    minutes = sum(one.seconds for one in measured) / 60
-    machines = "; ".join(dict.fromkeys(one.machine for one in measured))
-    return f"{machines}, {max(one.date for one in measured)}, {minutes:,.1f} minutes, `python -m benchmarks {name}`"
+    """Machine, what disturbed it, date and minutes of a table, and the command that measures it."""
+    minutes = f"{sum(one.seconds for one in measured) / 60:,.1f} minutes"
+    places = "; ".join(dict.fromkeys(", ".join(part for part in (one.machine, one.clock) if part) for one in measured))
+    return f"{places}, {max(one.date for one in measured)}, {minutes}, `python -m benchmarks {name}`"
 
 
 def paragraph(text: str) -> str:

@@ -7,7 +7,7 @@ import statistics
 from functools import partial
 
 import torch
-from benchmarks.harness import Step, table, time_in_turn
+from benchmarks.harness import Step, show, table, time_in_turn
 from benchmarks.training import SMALL, build
 
 COUNTS = (1, 2, 4)
@@ -33,7 +33,7 @@ def run(rounds: int = 7) -> str:
     alone = time_in_turn(names, rounds)
     neighbour = multiprocessing.get_context("spawn").Process(target=busy, daemon=True)
     neighbour.start()
-    beside = time_in_turn(names, rounds)
+    beside = time_in_turn(names, rounds, disturbed=True)
     neighbour.terminate()
     rows = [
         (one.name, str(one), str(other), f"{statistics.median(other.seconds) / statistics.median(one.seconds):.2f}")
@@ -43,4 +43,4 @@ def run(rounds: int = 7) -> str:
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)

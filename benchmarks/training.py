@@ -1,11 +1,13 @@
 """A training step of ours against the peers: same sizes, same rows, forward, backward and AdamW.
 
-Ours is what ``warmstart pretrain`` runs, loop apart: chunked loss, logits only where there is a target, bfloat16 where the
-processor multiplies it. Each objective is timed against peers that predict the same targets.
+Ours is what ``warmstart pretrain`` runs, loop apart, with AdamW as in the peers: chunked loss, logits only where there is a target.
+Each objective is timed against peers that predict the same targets, in float32 and in bfloat16 (autocast). ``NANOGPT`` is the path
+of nanoGPT's ``model.py``; without it that peer is left out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -15,12 +17,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.harness import Step, ratio, table, time_in_turn
-from benchmarks.peers import PlainGPT, TutorialBackbone, transformers_bert, transformers_gpt2
+from benchmarks.harness import CPU, Step, ratio, show, table, time_in_turn
+from benchmarks.peers import (
+    PlainGPT,
+    TutorialBackbone,
+    nanogpt,
+    nanogpt_file,
+    nanogpt_optimizer,
+    transformers_bert,
+    transformers_gpt2,
+    transformers_modernbert,
+)
+from benchmarks.table import paragraph
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.device import autocast
+from warmstart.device import autocast, native_bfloat16
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
@@ -54,11 +66,10 @@ class Size:
 
 SMALL = Size("small", 256, 4, 4, 1024, 8192, 256, 16)
 LAB = Size("lab", 200, 4, 2, 200, 50_001, 256, 8)
-CPU = torch.device("cpu")
 AS_LONG_AS_IT_LIVES = ExitStack()
 
 
-def ours(size: Size, batch: Batch, *, compile: bool = False) -> Step:
+def ours(size: Size, batch: Batch, *, precision: str = "auto", compile: bool = False) -> Step:
     """One step as the training loop makes it."""
     config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_length=size.length)
     backbone = Backbone(config, size.vocab)
@@ -68,7 +79,7 @@ def ours(size: Size, batch: Batch, *, compile: bool = False) -> Step:
     forwards = compile_all(list(backbone.blocks) if compile else [])
 
     def step() -> None:
-        with autocast("auto", CPU), compiled(forwards):
+        with autocast(precision, CPU), compiled(forwards):
             loss = model.loss(batch)
         (loss / batch.count).backward()
         optimizer.step(1.0)
@@ -76,16 +87,17 @@ def ours(size: Size, batch: Batch, *, compile: bool = False) -> Step:
     return step
 
 
-def theirs(model: Any, loss: Callable[[Any], torch.Tensor], *, half: bool) -> Step:
-    """One step as tutorials write it: AdamW as torch gives it, in float32 or under autocast."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+def theirs(model: Any, loss: Callable[[Any], torch.Tensor], precision: str, optimizer: torch.optim.Optimizer, clip: float) -> Step:
+    """One step as tutorials write it, in float32 or under autocast; gradients are clipped if ``clip`` is not 0."""
     model.train()
 
     def step() -> None:
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16) if half else nullcontext():
+        with torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext():
             value = loss(model)
         value.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
 
     return step
@@ -109,51 +121,81 @@ def batches(size: Size) -> dict[str, Batch]:
 
 
 PEERS = {
-    "causal": ("plain GPT, float32", "plain GPT, bfloat16", "GPT-2, float32", "GPT-2, bfloat16", "tutorial's backbone, float32"),
-    "masked": ("plain, float32", "plain, bfloat16", "BERT, float32", "BERT, bfloat16"),
+    "causal": ("nanoGPT", "plain GPT", "GPT-2", "tutorial's backbone"),
+    "masked": ("ModernBERT", "plain", "BERT"),
 }
-"""GPT-2 and BERT are those of transformers"""
+"""GPT-2, BERT and ModernBERT are those of transformers"""
 
 
-def build(name: str, size: Size, objective: str) -> Step:
+def build(name: str, size: Size, objective: str, precision: str = "auto") -> Step:
     """One contender of one objective."""
     batch = batches(size)[objective]
     if name.startswith("warmstart"):
-        return ours(size, batch, compile=name.endswith("compiled"))
-    ids, targets, half = batch.ids, batch.targets, name.endswith("bfloat16")
+        return ours(size, batch, precision=precision, compile=name.endswith("compiled"))
+    model, loss = peer(name, size, batch)
+    if name == "nanoGPT":
+        return theirs(model, loss, precision, nanogpt_optimizer(model), clip=1.0)
+    return theirs(model, loss, precision, torch.optim.AdamW(model.parameters(), lr=1e-3), clip=0.0)
+
+
+def peer(name: str, size: Size, batch: Batch) -> tuple[Any, Callable[[Any], torch.Tensor]]:
+    """A peer's model, and how it is asked for its mean loss."""
+    ids, targets = batch.ids, batch.targets
     assert targets is not None
+    if name == "nanoGPT":
+        return nanogpt(*size.shape), lambda m: m(ids, targets)[1]
     if name.startswith("plain"):
-        return theirs(PlainGPT(*size.shape), lambda m: m(ids, targets, causal=batch.causal), half=half)
+        return PlainGPT(*size.shape), lambda m: m(ids, targets, causal=batch.causal)
     if name.startswith("tutorial"):
-        return theirs(TutorialBackbone(*size.shape), lambda m: m(ids, targets), half=half)
-    if name.startswith("GPT-2"):
+        return TutorialBackbone(*size.shape), lambda m: m(ids, targets)
+    if name == "GPT-2":
         whole = torch.cat([ids, targets[:, -1:]], dim=1)[:, : size.length]
-        return theirs(transformers_gpt2(*size.shape), lambda m: m(input_ids=whole, labels=whole).loss, half=half)
+        return transformers_gpt2(*size.shape), lambda m: m(input_ids=whole, labels=whole).loss
+    masked = {"BERT": transformers_bert, "ModernBERT": transformers_modernbert}[name]
     labels = torch.where(targets == IGNORE, torch.tensor(-100), targets)
-    return theirs(transformers_bert(*size.shape), lambda m: m(input_ids=ids, labels=labels).loss, half=half)
+    return masked(*size.shape), lambda m: m(input_ids=ids, labels=labels).loss
+
+
+def precisions() -> tuple[str, ...]:
+    """Those that this processor multiplies; without bfloat16 products torch is slower in bfloat16 than in float32."""
+    return ("float32", "bfloat16") if native_bfloat16(CPU) else ("float32",)
+
+
+def remarks() -> list[str]:
+    """What stands below the tables: which file is nanoGPT's, and what is left out."""
+    file = nanogpt_file()
+    left_out = "nanoGPT is left out: set NANOGPT to the path of its model.py."
+    said = [f"nanoGPT's model.py: SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}." if file else left_out]
+    return said + ["bfloat16 is left out: this processor has no such products."] * ("bfloat16" not in precisions())
+
+
+def rows_of(size: Size, objective: str, precision: str, rounds: int) -> list[tuple[str, ...]]:
+    """All contenders in one arithmetic; ratios are to ours in the same."""
+    names = ["warmstart", *(name for name in PEERS[objective] if name != "nanoGPT" or nanogpt_file())]
+    timed = time_in_turn({f"{name}, {precision}": partial(build, name, size, objective, precision) for name in names}, rounds)
+    tokens = size.rows * size.length
+    return [
+        (
+            t.name,
+            str(t),
+            f"{tokens / statistics.median(t.seconds):,.0f}",
+            f"{ratio(t, timed[0]):.2f}",
+            f"{t.memory / 1e6:,.0f}",
+        )
+        for t in timed
+    ]
 
 
 def run(rounds: int = 7) -> str:
-    """Both sizes, both objectives."""
+    """Both sizes, both objectives, each in float32 and in bfloat16."""
     parts = []
     for size in (SMALL, LAB):
-        for objective, peers in PEERS.items():
-            timed = time_in_turn({name: partial(build, name, size, objective) for name in ("warmstart", *peers)}, rounds)
-            tokens = size.rows * size.length
-            rows = [
-                (
-                    t.name,
-                    str(t),
-                    f"{tokens / statistics.median(t.seconds):,.0f}",
-                    f"{ratio(t, timed[0]):.2f}",
-                    f"{t.memory / 1e6:,.0f}",
-                )
-                for t in timed
-            ]
+        for objective in PEERS:
+            rows = [row for precision in precisions() for row in rows_of(size, objective, precision, rounds)]
             title = f"{size.name}, {objective}: {size.rows} rows of {size.length} tokens"
             parts.append(table((title, "seconds per step", "tokens/s", "times ours", "memory, MB"), rows))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, paragraph(" ".join(remarks()))])
 
 
 if __name__ == "__main__":
-    print(run())
+    show(run)
