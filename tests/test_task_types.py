@@ -24,6 +24,7 @@ from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed, constant_score
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.curve.command import CurveConfig, curve
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.budget import label_budget
@@ -158,17 +159,37 @@ def test_a_run_collapses_in_the_tasks_metric() -> None:
         assert collapsed(task, scores(split, np.eye(2)[1 - truth], task)), "worse than a constant prediction is collapsed too"
 
 
-def test_a_race_runs_on_other_kinds(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Methods, baselines of the kind, resamples and the page, for numbers as for labels."""
-    manifest = write_task(tmp_path / "regression", "regression")
+@pytest.mark.usefixtures("no_pages")
+@pytest.mark.parametrize("name", TASK_TYPES)
+def test_every_kind_has_a_race_and_a_curve(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Every baseline of the kind and methods with a frozen backbone, with a few labels; the curve finds the trials of the race."""
     save(language_bundle(tokenizer), tmp_path / "lm")
-    config = {"task": str(manifest), "backbones": [str(tmp_path / "lm")], "schemes": ["full"], "learning_rates": [5e-3], "seeds": 2}
-    found = race(
-        RaceConfig.build(
-            config | {"out": str(tmp_path / "race"), "tune": {"train": {"steps": 30, "batch": 8, "learning_rate": 5e-4}}}
-        )
-    )
+    given = {
+        "task": str(write_task(tmp_path / name, name)),
+        "backbones": [str(tmp_path / "lm")],
+        "schemes": ["probe"],
+        "seeds": 2,
+        "scratch": False,
+        "out": str(tmp_path / "run"),
+        "tune": {"train": {"steps": 2, "batch": 8, "learning_rate": 5e-4}},
+    }
+    found = race(RaceConfig.build(given | {"labels": 24}))
+    expected = {*baselines_for(found.task, pool=True, vectors=True), "probe", "scalar-mix"}
+    assert expected <= {one.name for one in found.ranking.methods}
+    assert found.findings[0]
+    measured = curve(CurveConfig.build(given | {"labels": [24]}))
+    assert [*measured.rankings] == [24]
+
+
+def test_a_race_of_numbers_has_a_page(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """The page shows what numbers have, as it shows labels."""
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    manifest = write_task(tmp_path / "regression", "regression")
+    given = {"task": str(manifest), "backbones": [str(tmp_path / "lm")], "schemes": ["full"], "learning_rates": [5e-3], "seeds": 2}
+    tuned = {"train": {"steps": 4, "batch": 8, "learning_rate": 5e-4}}
+    found = race(RaceConfig.build(given | {"out": str(tmp_path / "race"), "tune": tuned}))
     assert {"TF-IDF + ridge regression", "full", "scalar-mix", "from scratch"} <= {s.name for s in found.ranking.methods}
+    assert (tmp_path / "race" / "report.html").exists()
 
 
 def test_figures_are_scikit_learns_and_scipys(tmp_path: Path) -> None:

@@ -110,10 +110,13 @@ class TrialPredictions(NamedTuple):
 
 
 def save_result(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> None:
-    """Write the result of a trial to where ``find_result`` looks for it; before it, its predictions, if they are arrays."""
+    """Write the result of a trial to where ``find_result`` looks for it; before it, its predictions, if they are numbers.
+
+    Those of tags and spans are objects, one per text.
+    """
     file = result_file(trial, context)
     file.parent.mkdir(parents=True, exist_ok=True)
-    if all(isinstance(one, np.ndarray) for one in predictions):
+    if all(isinstance(one, np.ndarray) and one.dtype != object for one in predictions):
         content = io.BytesIO()
         np.savez_compressed(content, **{name: one.astype(np.float32) for name, one in predictions._asdict().items()})
         atomic_write(file.with_suffix(".npz"), content.getvalue(), "the predictions of a trial")
@@ -121,7 +124,7 @@ def save_result(trial: Trial, context: SweepContext, result: TrialResult, predic
 
 
 def read_predictions(trial: Trial, context: SweepContext) -> TrialPredictions | None:
-    """The predictions of a trial that was run before; None if they are no arrays, or their file is damaged."""
+    """The predictions of a trial that was run before; None if they are no numbers, or their file is damaged."""
     try:
         with np.load(result_file(trial, context).with_suffix(".npz"), allow_pickle=False) as arrays:
             return TrialPredictions(arrays["choosing"], arrays["test"])
