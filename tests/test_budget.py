@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.budget import SelectionName, label_budget
+from warmstart.data.budget import SelectionName, label_budget, labels_sentence
 from warmstart.data.folds import cross_validation_folds
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -52,6 +52,8 @@ def test_a_class_with_one_text_always_learns() -> None:
     split = Split(tuple(map(str, range(11))), labels)
     sentence = label_budget(Task("t", ("a", "b", "c"), split, split, split), None, "cross-validation", 0).sentence
     assert sentence.endswith("Of these, 1 learns in every fold: no other text has the same class.")
+    fixed = labels_sentence(label_budget(Task("t", ("a", "b", "c"), split, split, split), None, "none", 0), "none", "the method")
+    assert "cross-validation on them chooses the method; a network's settings are fixed. Of these, 1 learns in every fold" in fixed
     with pytest.raises(DataError, match="use more labels"):
         cross_validation_folds(np.arange(4), np.arange(4), 5, 0)
 

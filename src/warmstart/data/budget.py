@@ -101,10 +101,25 @@ class LabelBudget:
         """What the labels are for, as a complete sentence: ``"100 labels: 80 to learn, 20 to choose."``."""
         if not self.cross_validated:
             return f"{len(self):,} labels: {len(self.train):,} to learn, {len(self.validation):,} to choose."
+        return f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{self._single}"
+
+    @property
+    def _single(self) -> str:
+        """Of a class with one text, as a sentence after another; empty if there is none."""
         alone = len(self.train) - len(self.choosing)
         verb = "learns" if alone == 1 else "learn"
-        single = f" Of these, {alone} {verb} in every fold: no other text has the same class." if alone else ""
-        return f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{single}"
+        return f" Of these, {alone} {verb} in every fold: no other text has the same class." if alone else ""
+
+    def sentence_with_fixed_settings(self, chosen: str) -> str:
+        """The same if the settings of a network are fixed; ``chosen`` is what cross-validation chooses all the same, if anything.
+
+        -> ``"100 labels: all of them learn. 5-fold cross-validation on them chooses the method; a network's settings are fixed."``
+        """
+        learn = f"{len(self):,} labels: all of them learn"
+        if not chosen:
+            return f"{learn}, and none chooses the settings of a network."
+        folds = f"{len(self.folds)}-fold cross-validation on them chooses"
+        return f"{learn}. {folds} {chosen}; a network's settings are fixed.{self._single}"
 
 
 def selection_or_default(selection: SelectionName | None, labels: int | None) -> SelectionName:
@@ -112,10 +127,9 @@ def selection_or_default(selection: SelectionName | None, labels: int | None) ->
     return selection or ("holdout" if labels is None else "cross-validation")
 
 
-def labels_sentence(budget: LabelBudget, selection: SelectionName) -> str:
-    """The budget's sentence; with ``none``: ``"100 labels: all of them learn, and none chooses the settings of a network."``."""
-    nothing = f"{len(budget):,} labels: all of them learn, and none chooses the settings of a network."
-    return nothing if selection == "none" else budget.sentence
+def labels_sentence(budget: LabelBudget, selection: SelectionName, chosen: str = "") -> str:
+    """What the labels are for; ``chosen`` is what cross-validation chooses with ``none``, too, such as ``"the method"``."""
+    return budget.sentence_with_fixed_settings(chosen) if selection == "none" else budget.sentence
 
 
 def label_budget(task: Task, labels: int | None, selection: SelectionName, seed: int) -> LabelBudget:

@@ -11,14 +11,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from warmstart.data.budget import SelectionName
 from warmstart.stats.comparison import PairedComparison
 from warmstart.stats.differences import Difference, corrected_p_values, difference_to_choice, paired_difference, picked
+from warmstart.stats.formatting import time_span
 from warmstart.sweep.ranking import RankedMethod
 
+FEW_TEXTS = 30
+"""with fewer texts that choose, the choice is uncertain"""
 TRANSFER = ("adapted", "frozen")
 """families that start from a pretrained backbone"""
 WITHOUT_PRETRAINING = ("baseline", "scratch")
 """families that know nothing but the task"""
+
+
+def choice_findings(selection: SelectionName, choosing: int, seconds: float) -> list[str]:
+    """Whether few texts choose, and what ``seconds`` beside the runs went into, as complete sentences."""
+    few = [f"Only {choosing} labels choose, which is few."] if choosing < FEW_TEXTS else []
+    out_of_fold = "Predicting the texts out of fold with each network, to choose the method,"
+    did = out_of_fold if selection == "none" else "Choosing settings"
+    return [*few, *([f"{did} took {time_span(seconds)} in all, beside the runs themselves."] if seconds else [])]
 
 
 def as_each_seed_sees(methods: Sequence[RankedMethod], *, drawn: bool) -> list[tuple[RankedMethod, ...]]:

@@ -211,7 +211,7 @@ def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, An
         "gain": loss_gain(predictions, budget.choosing.labels, budget.labels) if calibrated else None,
         "validation": scores.score(budget.task.metric),
         "resampled_validation": _rounded(resampled),
-        "budget": labels_sentence(budget, trial.selection),
+        "budget": labels_sentence(budget, trial.selection, "the method and the settings of baselines"),
     }
 
 

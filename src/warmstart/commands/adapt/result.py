@@ -95,7 +95,8 @@ class AdaptResult:
     def label_findings(self) -> list[str]:
         """What the labels of a run are for, and what choosing cost."""
         budget, runs = self.budgets[next(iter(self.budgets))], self.runs[PRETRAINED]
-        found = [labels_sentence(budget, self.selection)]
+        baselines = "the settings of baselines" if {row.name for row in self.comparison.rows} - {*self.runs} else ""
+        found = [labels_sentence(budget, self.selection, baselines)]
         if self.selection == "cross-validation":
             spent, whole = (float(np.mean([getattr(run, name) for run in runs])) for name in ("selection_seconds", "seconds"))
             found.append(f"Cross-validation took {time_span(spent)} of the {time_span(whole)} of a {PRETRAINED} run.")

@@ -124,7 +124,8 @@ def race_task(config: RaceConfig) -> RaceResult:
     if not ranking.methods:
         raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
     budget = ranking.methods[0].runs[0].budget
-    result = RaceResult(task, labels, sweep.choosing, ranking, sweep.audit, constant_score(task), sweep.finish(), budget)
+    selection = config.selection_with(config.labels)
+    result = RaceResult(task, labels, sweep.choosing, ranking, sweep.audit, constant_score(task), sweep.finish(), budget, selection)
     title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {labels} labels"
     print_table(title, terminal_rows(result), terminal_header(result))
     for sentence in result.findings:

@@ -48,7 +48,6 @@ from warmstart.stats.formatting import (
     points_interval,
     sentence_case,
     sources_of_chance,
-    time_span,
 )
 from warmstart.stats.intervals import FEW_SEEDS, Interval
 from warmstart.stats.scores import metric_range
@@ -59,6 +58,7 @@ from warmstart.sweep.choice import (
     TransferGain,
     as_each_seed_sees,
     best_of,
+    choice_findings,
     chooses_by_loss,
     doubt_of_best,
     list_choices,
@@ -69,11 +69,9 @@ from warmstart.sweep.draws import Draws
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
+    from warmstart.data.budget import SelectionName
     from warmstart.data.task import Task
     from warmstart.sweep.ranking import RankedMethod, Ranking
-
-FEW_TEXTS = 30
-"""with fewer texts that choose, the choice is uncertain"""
 
 
 class DifferenceToBest(NamedTuple):
@@ -107,6 +105,8 @@ class RaceResult:
     """how often the test split was scored"""
     budget: str = ""
     """what the labels of each seed are for, as a complete sentence"""
+    selection: SelectionName = "holdout"
+    """what chose the settings"""
 
     @cached_property
     def best(self) -> RankedMethod:
@@ -288,9 +288,7 @@ class RaceResult:
     def _labels_and_choice(self) -> list[str]:
         """What the labels were for, and what choosing cost."""
         spent = sum(one.search_seconds for one in self.ranking.methods)
-        cost = [f"Choosing settings took {time_span(spent)} in all, beside the runs themselves."] if spent else []
-        few = [f"Only {self.choosing} labels choose, which is few."] if self.choosing < FEW_TEXTS else []
-        return [*([self.budget] if self.budget else []), *few, *cost]
+        return [*([self.budget] if self.budget else []), *choice_findings(self.selection, self.choosing, spent)]
 
     def _bought_by_transfer(self) -> list[str]:
         """The chosen method with a pretrained backbone against the strongest without pretraining."""
