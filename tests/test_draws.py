@@ -68,6 +68,7 @@ def test_each_draw_chooses_by_its_own_scores() -> None:
     held = next(one for one in found.findings if "no method is significantly better than the majority label, which" in one)
     assert held.startswith("In 1 of 3 draws no method")
     assert "they would reach 77.0% (full)" in held
+    assert found.labels_of_choice.startswith("The method is what most of 3 draws chose, so that the labels of all")
     assert "50 labels: all of them learn." in found.findings
     assert any(one == "Choosing settings took 66 seconds in all, beside the runs themselves." for one in found.findings)
     gap = {row.ranked.name: row.difference.mean for row in found.differences}
@@ -79,7 +80,9 @@ def test_the_labels_that_choose_are_counted_not_those_that_only_learn() -> None:
     """Of 50 labels a fifth set apart is few; 50 that choose in folds are not."""
     found = race(VALIDATION, TEST)
     assert "Only 10 labels choose, which is few." in replace(found, choosing=10).findings
-    out_of_fold = "Predicting the texts out of fold with each network, to choose the method, took 66 seconds in all, beside the runs"
+    out_of_fold = (
+        "Predicting the texts out of fold with each network, to choose the method, took 66 seconds in all, beside the runs"
+    )
     assert any(one.startswith(out_of_fold) for one in replace(found, selection="none").findings)
     assert not any("which is few" in sentence for sentence in found.findings)
 

@@ -101,7 +101,9 @@ class LabelBudget:
         """What the labels are for, as a complete sentence: ``"100 labels: 80 to learn, 20 to choose."``."""
         if not self.cross_validated:
             return f"{len(self):,} labels: {len(self.train):,} to learn, {len(self.validation):,} to choose."
-        return f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{self._single}"
+        return (
+            f"{len(self):,} labels: all of them learn, and {len(self.folds)}-fold cross-validation on them chooses.{self._single}"
+        )
 
     @property
     def _single(self) -> str:

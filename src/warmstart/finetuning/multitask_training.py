@@ -53,8 +53,8 @@ class TasksConfig(Config):
     """number of labelled texts of each task that anything may look at, to learn or to choose; each seed draws its own;
     default: all"""
     selection: Literal["holdout", "none"] = "holdout"
-    """what chooses the weights to keep and the seed to save: a holdout, with --labels a fifth of them, otherwise the validation
-    split; or none: the last weights and the first seed"""
+    """what chooses the weights to keep and, without --labels, the seed to save: a holdout, with --labels a fifth of them, otherwise
+    the validation split; or none: the last weights and the first seed"""
     seeds: int = Field(3, gt=0)
     """number of seeds; fewer than three give wide intervals"""
     seed: int = Field(0, ge=0)
@@ -122,8 +122,10 @@ class TaskSuite:
 
     def seed_to_save(self, scores: Sequence[float | None]) -> int:
         """Which of the seeds to save, from 0 on, by its validation ``scores``; printed with the reason."""
-        found = 0 if None in scores else max(range(len(scores)), key=lambda number: scores[number] or 0.0)
+        drawn = self.config.labels is not None
+        found = 0 if drawn or None in scores else max(range(len(scores)), key=lambda number: scores[number] or 0.0)
         why = "the best one on validation" if self.config.selection == "holdout" else "the first one, because no label chooses"
+        why = "the first one, because every seed draws its own labels" if drawn and self.config.selection == "holdout" else why
         console.print(f"The saved models are those of seed {self.config.seed + found}, {why}.", markup=False)
         return found
 

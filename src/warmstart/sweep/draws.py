@@ -70,6 +70,13 @@ class Draws:
         return f"Label more texts first: in {most}, no method is significantly better than the majority label (5% level)."
 
     @property
+    def labels_of_choice(self) -> str:
+        """Whose labels chose the recommended method, as a complete sentence; empty with one draw."""
+        if len(self.chosen) == 1:
+            return ""
+        return f"The method is what most of {len(self.chosen)} draws chose, so that the labels of all of them had a part in its choice."
+
+    @property
     def held_back(self) -> list[str]:
         """What the draws would reach that chose the majority label for want of a significantly better method."""
         count = sum(one.method != other.method for one, other in zip(self.chosen, self.untested, strict=True))

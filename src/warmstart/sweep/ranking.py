@@ -113,7 +113,7 @@ class RankedMethod:
         several = "" if len(chosen) < 2 else "s"
         parts = [
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
-            f"after {before:.0f} s of continued pretraining, once" if before else "",
+            f"after {before:.0f} s of continued pretraining, once, kept or not by the labels of the first seed" if before else "",
             f"learning rate{several} {self.rates}{' (at the edge of those tried)' if edge else ''}" if chosen else "",
             *dict.fromkeys((*map(diverged_at, self.diverged), *(run.note for run in self.runs))),
         ]

@@ -50,6 +50,8 @@ class Refit:
     trial: Trial
     difference: float
     """the largest one of its predictions for the test texts, before its own temperature, from those that were scored"""
+    chosen: str = ""
+    """which labels chose the method beside those of its draw, as a complete sentence"""
 
     @property
     def sentence(self) -> str:
@@ -58,7 +60,7 @@ class Refit:
         kept = "It predicts what was scored" if self.difference <= PARITY else "It does not predict what was scored"
         return (
             f"Saved {self.trial.method.name}, fitted again to {labels} with seed {self.trial.seed}. {kept}: before calibration, "
-            f"predictions differ by at most {self.difference:.1g}."
+            f"predictions differ by at most {self.difference:.1g}.{self.chosen and ' ' + self.chosen}"
         )
 
     def save(self, folder: Path) -> Path:
@@ -75,8 +77,11 @@ class Refit:
         return saved
 
 
-def refit(method: Method, runs: SweepRuns, context: SweepContext) -> Refit:
-    """Fit the trial of a method with its first seed once more. Raises ``ModelError`` with the reason if it cannot be saved."""
+def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = "") -> Refit:
+    """Fit the trial of a method with its first seed once more. Raises ``ModelError`` with the reason if it cannot be saved.
+
+    ``chosen`` says which labels chose the method beside those of its draw; it is kept with the model.
+    """
     done = [trial for trial in runs.of(method) if trial in runs.results]
     if not done:
         raise ModelError(f"{method.name} has no finished run that could be saved; give the race more time")
@@ -85,12 +90,13 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext) -> Refit:
     labelled = task_type_of(budget.task).one_label
     calibration = fitted_calibration(budget, scored.choosing) if labelled else None
     record = _record(trial, runs.results[trial], context)
+    record = record.model_copy(update={"budget": (*record.budget, *([chosen] if chosen else []))})
     model = _refit_stack(trial, runs, context) if method.family == STACK else _fitted(trial, runs.results[trial], context)
     if isinstance(model, FittedBaseline):
         model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
     model = replace(model, history=(*model.history, record), calibration=calibration)
     found = uncalibrated_predictions(model, budget.whole.test.texts)
-    return Refit(model, trial, _difference(found, scored.test))
+    return Refit(model, trial, _difference(found, scored.test), chosen)
 
 
 def _refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:

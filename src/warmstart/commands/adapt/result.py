@@ -69,15 +69,28 @@ class AdaptResult:
 
     @property
     def best(self) -> BudgetedRun:
-        """The pretrained run with the best score on the texts that choose, or the first if none choose; it is saved."""
-        return best_run(self.runs)
+        """The pretrained run that is saved: with the best score on the texts that choose.
+
+        The first one if no text chooses, or if every seed drew its own labels: to choose among draws would look at all of these.
+        """
+        return self.runs[PRETRAINED][0] if self.drawn else best_run(self.runs)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether every seed drew its own labels."""
+        return len({budget.train.tobytes() for budget in self.budgets.values()}) > 1
 
     @property
     def saved(self) -> str:
         """Which run is saved, and why."""
-        why = {"cross-validation": "the best one out of fold", "holdout": "the best one on validation", "none": "the first one"}
-        no_label = ", because no label chooses" * (self.selection == "none")
-        return f"The saved model is that of seed {self.best.seed}, {why[self.selection]}{no_label}."
+        why = {
+            "cross-validation": "the best one out of fold",
+            "holdout": "the best one on validation",
+            "none": "the first one, because no label chooses",
+        }[self.selection]
+        if self.drawn and self.selection != "none":
+            why = "the first one, because a choice among draws would look at the labels of all of them"
+        return f"The saved model is that of seed {self.best.seed}, {why}."
 
     @property
     def labels(self) -> int:

@@ -135,8 +135,9 @@ def race_task(config: RaceConfig) -> RaceResult:
     page = write_race_page(result, config, sweep.folder)
     console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}", markup=False)
     if config.save:
-        method = result.recommended.method if config.save == RECOMMENDED else _named(config.save, sweep.methods)
-        _save(method, runs, sweep)
+        recommended = config.save == RECOMMENDED
+        method = result.recommended.method if recommended else _named(config.save, sweep.methods)
+        _save(method, runs, sweep, result.labels_of_choice if recommended else "")
     return result
 
 
@@ -148,12 +149,12 @@ def _named(name: str, methods: Sequence[Method]) -> Method:
     return known[name]
 
 
-def _save(method: Method, runs: SweepRuns, sweep: Sweep) -> None:
-    """Fit a method once more, and save it in the folder of the run."""
+def _save(method: Method, runs: SweepRuns, sweep: Sweep, chosen: str) -> None:
+    """Fit a method once more, and save it in the folder of the run; ``chosen`` says which labels of other draws chose it."""
     if method.name == MAJORITY_LABEL:
         raise ModelError(
             f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
         )
-    fitted = refit(method, runs, sweep.context)
+    fitted = refit(method, runs, sweep.context, chosen)
     folder = fitted.save(sweep.folder / "bundle")
     console.print(f"{fitted.sentence}\nmodel: {folder}", markup=False)

@@ -127,6 +127,11 @@ class RaceResult:
         )
 
     @property
+    def labels_of_choice(self) -> str:
+        """Whose labels chose the recommended method, if not those of one draw alone."""
+        return self._draws.labels_of_choice if self.ranking.drawn else ""
+
+    @property
     def transfer(self) -> TransferGain | None:
         """What transfer bought against the strongest rival without pretraining."""
         return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn, by_loss=self._draws.by_loss)
