@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from helpers.bundles import language_bundle
 from helpers.tasks import cats
@@ -19,11 +18,12 @@ from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.data.budget import label_budget
+from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.finetuning import continued
-from warmstart.finetuning.continued import continue_pretraining, decide, pretraining_texts
+from warmstart.finetuning.continued import continue_pretraining, decide
 from warmstart.finetuning.schemes import SchemeOptions
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.files import load_bundle, save
@@ -45,33 +45,37 @@ def task(tmp_path: Path) -> Task:
 
 
 def test_scored_texts_are_never_read(task: Task) -> None:
-    """Whatever their case and spacing, texts of validation and test are left out and counted; the rest is read once."""
-    texts, left_out = pretraining_texts(task, task.train.texts)
+    """Texts of validation and test are left out and counted, and those that differ in a number; the rest is read once."""
+    read = texts_to_read(label_budget(task, None, "holdout", 0))
     scored = {text.lower() for split in (task.validation, task.test) for text in split.texts}
-    assert not scored & {text.lower().strip() for text in texts}
-    assert left_out == 2
-    assert len(texts) == len(set(texts)) == 180 + len(set(task.train.texts))
+    assert not scored & {text.lower().strip() for text in read.texts}
+    assert read.left_out == 2 + 37
+    assert len(read) == len(set(read.texts)) == 180 + len(set(task.train.texts)) - 37
 
 
 def test_calibration_texts_are_never_read(task: Task) -> None:
     """They are left out like the test split; a pair is one text, and case is ignored as in the audit."""
-    calibration = Split(("We found a cat in 1900.",), task.test.labels[:1])
-    texts, left_out = pretraining_texts(task, task.train.texts, calibration)
-    assert "We found a cat in 1900." not in texts
-    assert left_out == 3
-    pairs = replace(task, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
-    assert pretraining_texts(pairs, [("STRASSE nach", "Norden"), ("one", "other")]) == (["one other"], 1)
+    calibration, budget = Split(("We found a cat in 1900.",), task.test.labels[:1]), label_budget(task, None, "holdout", 0)
+    read = texts_to_read(budget, excluded=calibration)
+    assert "We found a cat in 1900." not in read.texts
+    assert read.left_out == texts_to_read(budget).left_out + 61, "and those that differ in a number"
+    train = Split((("STRASSE nach", "Norden"), ("one", "other")), np.array([0, 1]))
+    pairs = replace(task, train=train, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
+    assert texts_to_read(label_budget(pairs, None, "holdout", 0)) == Pool(("one other",), 1)
 
 
-@given(st.lists(st.sampled_from(["a b", "A  b", "c", "d e", " d e "])), st.lists(st.sampled_from(["a b", "c", "x"]), min_size=1))
-@settings(max_examples=30)
-def test_no_scored_text_is_read(training: list[str], tested: list[str]) -> None:
-    """For any texts: what is read and what is scored share no text, and every text left out is counted."""
-    base = cats()
-    small = replace(base, test=Split(tuple(tested), base.test.labels[: len(tested)]), validation=Split((), base.test.labels[:0]))
-    texts, left_out = pretraining_texts(small, training)
-    assert not {" ".join(t.lower().split()) for t in texts} & {" ".join(t.lower().split()) for t in tested}
-    assert left_out + sum(training.count(text) for text in texts) == len(training)
+def test_the_pool_says_what_is_read(task: Task, tmp_path: Path) -> None:
+    """With ``none`` the texts of the budget alone, with a file these and its own; none that is nearly a test text."""
+    long = "We saw how the old cat sat by the wide river for a whole long day in"
+    task = replace(task, test=replace(task.test, texts=(f"{long} 1907", *task.test.texts[1:])))
+    budget = label_budget(task, 20, "cross-validation", 0)
+    own = {*texts_to_read(budget, "none").texts}
+    assert own < {str(task.train.texts[i]) for i in budget.train}
+    (tmp_path / "pool.txt").write_text(f"first\nsecond\n{long} 1908\n")
+    read = texts_to_read(budget, str(tmp_path / "pool.txt"))
+    assert {*read.texts} == own | {"first", "second"}
+    assert read.left_out == 1 + texts_to_read(budget, "none").left_out
+    assert {*texts_to_read(budget).texts} > own
 
 
 @pytest.mark.parametrize("objective", ["masked", "causal"])
@@ -86,7 +90,7 @@ def test_only_the_backbone_and_the_language_head_change(objective: str, task: Ta
     assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
     record = done.bundle.history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
-    assert (record.left_out, record.texts) == (2, 240)
+    assert (record.left_out, record.texts) == (39, 203)
     moved = any(not torch.equal(before[name], tensor) for name, tensor in done.bundle.model.state_dict().items())
     assert moved == record.kept
     again = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
@@ -203,7 +207,9 @@ def test_a_race_continues_pretraining_once(
     found = race(config)
     assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
     assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.ranking.methods}
-    assert "of continued pretraining, once" in next(s.note for s in found.ranking.methods if s.name == "dapt+full")
+    assert "of continued pretraining on 203 texts, once, kept or not by the labels of the first seed" in next(
+        s.note for s in found.ranking.methods if s.name == "dapt+full"
+    )
     monkeypatch.setattr("warmstart.sweep.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))
     race(config)
     assert json.loads((tmp_path / "race" / "race.json").read_text())["labels"] == 30

@@ -17,7 +17,7 @@ from sklearn.utils import estimator_checks
 from helpers.bundles import language_bundle
 from helpers.tasks import cats
 from warmstart.data.budget import LabelBudget
-from warmstart.data.task import Split
+from warmstart.data.pool import Pool
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.estimators import adapted
 from warmstart.estimators.classifier import TextClassifier
@@ -205,7 +205,7 @@ def test_unlabelled_text_is_read_first(make: Callable[..., TextClassifier], monk
     read: list[tuple[int, set[str]]] = []
     continue_pretraining = adapted.continue_pretraining
 
-    def watched(bundle: Bundle, budget: LabelBudget, options: SchemeOptions, text: Split) -> ContinuedPretraining:
+    def watched(bundle: Bundle, budget: LabelBudget, options: SchemeOptions, text: Pool) -> ContinuedPretraining:
         read.append((len(text), {str(one) for one in text.texts} & set(budget.whole.validation.texts)))
         return continue_pretraining(bundle, budget, options, text)
 

@@ -84,7 +84,7 @@ def test_a_file_takes_the_place_of_the_rest(tmp_path: Path) -> None:
 def test_a_file_with_test_texts_and_an_empty_one_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "pool.txt"
     file.write_text("first\nExactly this\n")
-    with pytest.raises(DataError, match=r"1 of the texts in .*pool.txt are in the test split of 't', such as 'Exactly this'"):
+    with pytest.raises(DataError, match=r"the test split of 't' has 1 of the texts in .*pool.txt, such as 'Exactly this'"):
         task_pool(task_of("new"), str(file))
     file.write_text("to choose\n\n")
     with pytest.raises(DataError, match=r"pool.txt must have texts that are not in test or validation, but has none"):

@@ -67,7 +67,7 @@ def continued(place: Path, config: RaceConfig) -> Method:
     """The method with ``dapt``, after continued pretraining of its backbone."""
     method = Method(name="dapt+probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="dapt+probe")
     budget = label_budget(load_task(config.task), config.labels, "holdout", config.seed)
-    return with_continued_backbone(method, budget, config.tune, place)
+    return with_continued_backbone(method, budget, config.tune, place, config.pool)
 
 
 @pytest.mark.usefixtures("no_pages")

@@ -21,7 +21,7 @@ import numpy as np
 from warmstart.data.budget import LabelBudget
 from warmstart.data.near_duplicates import near_duplicates
 from warmstart.data.source import Source
-from warmstart.data.task import Task, plain_text
+from warmstart.data.task import Split, Task, plain_text
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
@@ -42,6 +42,10 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def __add__(self, other: Pool) -> Pool:
+        """The texts of both, each once."""
+        return Pool(tuple(dict.fromkeys((*self.texts, *other.texts))), self.left_out + other.left_out)
 
     def without(self, budget: LabelBudget) -> Pool:
         """The pool without the texts of a budget, or copies of them."""
@@ -67,13 +71,26 @@ def task_pool(task: Task, source: str = REST) -> Pool:
     given, where = _given(task, source), f"the 'unlabelled' text of '{task.name}'" if source == REST else source
     if source != REST:
         _refuse_test_texts(task, given, source)
-    allowed, left_out = _unlike(given, scored)
-    if not allowed and (source != REST or task.unlabelled):
+    found = pool_unlike(given, scored)
+    if not found and (source != REST or task.unlabelled):
         raise DataError(f"{where} must have texts that are not in test or validation, but has none; give more text")
-    if source == REST:
-        training, more = _unlike(tuple(map(plain_text, task.train.texts)), scored)
-        allowed, left_out = [*dict.fromkeys([*allowed, *training])], left_out + more
-    return Pool(tuple(allowed), left_out)
+    return found + pool_unlike(tuple(map(plain_text, task.train.texts)), scored) if source == REST else found
+
+
+def texts_to_read(budget: LabelBudget, source: str = REST, excluded: Split | None = None) -> Pool:
+    """All that a method may read without labels: the pool of ``task_pool``, and the texts of the budget that learn.
+
+    None is like a test or validation text, nor like one of ``excluded``.
+    """
+    task = budget.whole
+    found = task_pool(task, source)
+    if source != REST:
+        scored = tuple(plain_text(text) for split in task.held_out().values() for text in split.texts)
+        found = found + pool_unlike(tuple(map(plain_text, budget.task.train.texts)), scored)
+    if excluded is None:
+        return found
+    rest = pool_unlike(found.texts, tuple(map(plain_text, excluded.texts)))
+    return Pool(rest.texts, found.left_out + rest.left_out)
 
 
 def pool_digest(task: Task, source: str = REST) -> str:
@@ -86,9 +103,9 @@ def _given(task: Task, source: str) -> tuple[str, ...]:
     return tuple(documents_of(task.unlabelled if source == REST else (Source(path=source, document="line"),)))
 
 
-@functools.lru_cache(maxsize=2)
-def _unlike(texts: tuple[str, ...], scored: tuple[str, ...]) -> tuple[list[str], int]:
-    """The different texts that are not blank and not like a scored one, and how many texts are like one.
+@functools.lru_cache(maxsize=4)
+def pool_unlike(texts: tuple[str, ...], scored: tuple[str, ...]) -> Pool:
+    """The different texts that are not blank and not equal to a scored one or nearly the same, and how many texts are.
 
     Kept, because a sweep looks whether a file has any before its first trial, which reads the same.
     """
@@ -96,7 +113,7 @@ def _unlike(texts: tuple[str, ...], scored: tuple[str, ...]) -> tuple[list[str],
     keys = {*map(text_key, scored)}
     like = near_duplicates([*map(text_words, different)], [*map(text_words, scored)]) >= 0
     like |= np.array([text_key(text) in keys for text in different], dtype=bool)
-    return [text for text, out in zip(different, like, strict=True) if not out], int(like.sum())
+    return Pool(tuple(text for text, out in zip(different, like, strict=True) if not out), int(like.sum()))
 
 
 def _refuse_test_texts(task: Task, texts: Sequence[str], file: str) -> None:
@@ -104,6 +121,6 @@ def _refuse_test_texts(task: Task, texts: Sequence[str], file: str) -> None:
     test = {plain_text(text).strip() for text in task.test.texts}
     if found := [text for text in dict.fromkeys(texts) if text.strip() in test]:
         raise DataError(
-            f"a pool must hold no test text, but {len(found)} of the texts in {file} are in the test split of '{task.name}', such "
-            f"as {found[0][:80]!r}; remove them, or name another file"
+            f"a pool must hold no test text, but the test split of '{task.name}' has {len(found)} of the texts in {file}, such as "
+            f"{found[0][:80]!r}; remove what it has, or name another file"
         )

@@ -15,8 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from warmstart.data.budget import SelectionName, label_budget, labels_sentence
+from warmstart.data.pool import pool_unlike
 from warmstart.data.splits import NO_TEXTS
-from warmstart.data.task import Split, Task
+from warmstart.data.task import Split, Task, plain_text
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.compose import make_scheme
@@ -113,7 +114,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         budgets = [label_budget(task, None, self.selection, seed) for seed in range(first, first + self.seeds)]
         if unlabelled is not None or make_scheme(config.scheme, config.options).continued_pretraining:
             more = as_texts(unlabelled) if unlabelled is not None else []
-            text = Split((*task.train.texts, *more), np.zeros(len(task.train) + len(more), dtype=np.int64))
+            texts = (*map(plain_text, task.train.texts), *map(plain_text, more))
+            text = pool_unlike(texts, tuple(map(plain_text, task.validation.texts)))
             origin = continue_pretraining(origin, budgets[0], config.options, text).bundle
         reader = swap_head(origin.model, head_config_for(task, config), first)
         encoded, choice = EncodedTask.of(task, reader, origin.tokenizer), SelectionSettings(self.selection)

@@ -1,7 +1,8 @@
 """Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020), kept only if it helps.
 
-The text is what the manifest calls unlabelled (their DAPT) and the training texts without their labels (TAPT); texts that are also
-in validation or test are left out and counted. It is read under the objective that trained the model, with its language head.
+The text is the task's pool (their DAPT) and the training texts without their labels (TAPT); texts that are equal to one of
+validation or test, or nearly the same, are left out and counted. It is read under the objective that trained the model, with its
+language head.
 
 A pilot, the first part of the run, decides whether to continue. It is judged on a held-out part of the text (the objective's loss)
 and on the texts of the label budget that choose (a logistic regression on frozen features; with cross-validation, one per fold).
@@ -15,11 +16,9 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 from sklearn.dummy import DummyClassifier
@@ -29,11 +28,10 @@ from sklearn.preprocessing import StandardScaler
 
 from warmstart.console import console
 from warmstart.data.budget import LabelBudget
+from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
-from warmstart.data.task import Split, Task, plain_text
-from warmstart.data.text_key import text_key
-from warmstart.data.token_store import DocumentSplit, documents_of, prepare_store
+from warmstart.data.token_store import DocumentSplit, prepare_store
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.features import pooled_layers
@@ -75,25 +73,26 @@ class ContinuedPretraining:
 
 
 def continue_pretraining(
-    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Split | None = None, excluded: Split | None = None
+    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool | None = None
 ) -> ContinuedPretraining:
-    """Continue the pretraining of ``bundle`` on the text of a task, by the budget's seed; labels of the budget decide if it helps.
+    """Continue the pretraining of ``bundle`` on ``text``, by the budget's seed; labels of the budget decide if it helps.
 
-    ``text`` holds the texts to read without labels; by default, all training texts of the task. ``excluded`` holds further texts
-    that must not be read, because a guarantee will be based on them. The new bundle has one more entry in its history. Raises
+    Without ``text`` it reads that of the task, ``texts_to_read``. The new bundle has one more entry in its history. Raises
     ``ModelError`` if the model has no language head, ``DataError`` if there is too little text, or too few labels for two folds.
     """
     task, seed = budget.whole, budget.seed
     if not TASK_TYPES[task.type].one_label:
         raise ConfigError(f"dapt needs a task with one label per text, but '{task.name}' is a {task.type} task; remove dapt")
     language = LanguageTask.required(bundle)
-    texts, left_out = pretraining_texts(task, (text or task.train).texts, excluded)
+    text = texts_to_read(budget) if text is None else text
+    texts = list(text.texts)
     if len(texts) < MIN_TEXTS:
         raise DataError(
             f"continued pretraining needs at least {MIN_TEXTS} texts, but has {len(texts)}; "
             "add texts under 'unlabelled' in the manifest, or remove dapt"
         )
-    console.print(f"Continuing pretraining on {len(texts):,} texts; {left_out} that are in validation or test are left out.")
+    left_out = f"{text.left_out:,} like one of validation or test are left out"
+    console.print(f"Continuing pretraining on {len(texts):,} texts; {left_out}.")
     model = copy.deepcopy(bundle.model).to(pick_device())
     with TemporaryDirectory() as folder:
         training, held_out = _rows(texts, bundle, language, Path(folder))
@@ -114,7 +113,7 @@ def continue_pretraining(
         generates=bundle.generates,
         task=task.name,
         texts=len(texts),
-        left_out=left_out,
+        left_out=text.left_out,
         evaluations=tuple(evaluations),
         kept=helps,
         decision=decision,
@@ -122,15 +121,6 @@ def continue_pretraining(
     )
     continued = replace(bundle, model=model.cpu().eval(), history=(*bundle.history, record))
     return ContinuedPretraining(continued, tuple(evaluations), decision)
-
-
-def pretraining_texts(task: Task, training: Iterable[Any], excluded: Split | None = None) -> tuple[list[str], int]:
-    """The task's text without labels, and how many texts were left out because validation, test or ``excluded`` has them too."""
-    scored = [task.validation, task.test, *([excluded] if excluded else [])]
-    forbidden = {text_key(plain_text(text)) for split in scored for text in split.texts}
-    texts = [*documents_of(task.unlabelled), *map(plain_text, training)]
-    allowed = list(dict.fromkeys(text for text in texts if text_key(text) not in forbidden))
-    return allowed, sum(text_key(text) in forbidden for text in texts)
 
 
 def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:

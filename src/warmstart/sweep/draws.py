@@ -74,7 +74,8 @@ class Draws:
         """Whose labels chose the recommended method, as a complete sentence; empty with one draw."""
         if len(self.chosen) == 1:
             return ""
-        return f"The method is what most of {len(self.chosen)} draws chose, so that the labels of all of them had a part in its choice."
+        draws = len(self.chosen)
+        return f"The method is what most of {draws} draws chose, so that the labels of all of them had a part in its choice."
 
     @property
     def held_back(self) -> list[str]:

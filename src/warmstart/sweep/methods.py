@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Sequence
@@ -11,11 +10,12 @@ from typing import Any
 
 from warmstart.baselines import baselines_for
 from warmstart.data.budget import LabelBudget
+from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.continued import continue_pretraining, pretraining_texts
+from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.runs import SCRATCH
 from warmstart.interop.load import load_model
@@ -75,21 +75,22 @@ def learning_rates_for(method: Method, rates: Sequence[float]) -> tuple[float, .
     return tuple(sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default))))
 
 
-def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneConfig, folder: Path) -> Method:
+def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneConfig, folder: Path, pool: str) -> Method:
     """The method itself; with ``dapt`` in its scheme, the method on a backbone after continued pretraining, made once and kept.
 
-    All training texts are read without their labels. Only labels of the budget serve the probe that decides whether to keep the new
-    weights.
+    The texts of the budget and those of the ``pool`` (as in ``task_pool``) are read without their labels. Only labels of the budget
+    serve the probe that decides whether to keep the new weights.
     """
     if method.family != "adapted" or not make_scheme(method.scheme).continued_pretraining:
         return method
     task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
     options = {name: value for name, value in tune.options.to_dict().items() if name.startswith("dapt")}
-    key = json.dumps([method.backbone_digest, task.digest, _text_digest(task), options, labelled, budget.seed])
+    text = texts_to_read(budget, pool)
+    key = json.dumps([method.backbone_digest, task.digest, text.texts, options, labelled, budget.seed])
     bundle = folder / CONTINUED / sha256(key.encode())[:24]
     if not bundle.is_dir():
         bundle.parent.mkdir(exist_ok=True)
-        save(continue_pretraining(load_model(method.backbone), budget, tune.options).bundle, bundle)
+        save(continue_pretraining(load_model(method.backbone), budget, tune.options, text).bundle, bundle)
     record = load_bundle(bundle).history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
     changes = {
@@ -97,6 +98,7 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
         "shared_backbone": method.backbone,
         "backbone_digest": bundle_digest(str(bundle)),
         "continued_pretraining_seconds": record.evaluations[-1].seconds,
+        "continued_pretraining_texts": record.texts,
     }
     return method.model_copy(update=changes)
 
@@ -108,12 +110,6 @@ def bundle_digest(path: str) -> str:
             f"each backbone must be a saved bundle, or a run's folder, but {path} is neither; `warmstart import` makes a bundle"
         )
     return model_digest(path)
-
-
-@functools.lru_cache(maxsize=1)
-def _text_digest(task: Task) -> str:
-    """Identifies the text that ``dapt`` reads: unlabelled texts are no part of the task's own digest."""
-    return sha256(json.dumps(pretraining_texts(task, task.train.texts)[0]).encode())
 
 
 def _suffixes(backbones: Sequence[str]) -> list[str]:

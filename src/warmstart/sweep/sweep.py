@@ -154,7 +154,7 @@ def open_sweep(config: SweepConfig) -> Sweep:
     labels = config.numbers_of_labels()[0]
     selection = config.selection_with(labels)
     budget = label_budget(task, labels, selection, config.seed)  # the first seed's labels decide for all
-    methods = [with_continued_backbone(one, budget, config.tune, folder) for one in methods]
+    methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
     return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate, len(budget.choosing))

@@ -31,6 +31,8 @@ class Method(Config):
     """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
     continued_pretraining_seconds: float = 0.0
     """seconds spent once, before all its trials"""
+    continued_pretraining_texts: int = 0
+    """texts that it read then, without labels"""
 
     @property
     def id(self) -> str:

@@ -19,6 +19,7 @@ from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
+from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun, described_settings
 from warmstart.errors import ConfigError, DataError
@@ -99,7 +100,8 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     folder = open_run(config.out, config, resume=False)
     if make_scheme(config.tune.scheme).continued_pretraining:
         first = budgets[config.seed]  # its labels decide for all seeds
-        bundle = continue_pretraining(bundle, first, config.tune.options, excluded=calibration_texts).bundle
+        text = texts_to_read(first, excluded=calibration_texts)
+        bundle = continue_pretraining(bundle, first, config.tune.options, text).bundle
     result = replace(compare_methods(bundle, budgets, config, scoring), set_apart=set_apart)
     scoring.finish([task])
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
