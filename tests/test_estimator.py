@@ -272,8 +272,10 @@ def test_few_texts_all_learn(make: Callable[..., TextClassifier]) -> None:
     assert (record.task.train, record.task.validation) == (60, None)
     assert record.budget == ("60 labels: all of them learn, and 5-fold cross-validation on them chooses.",)
     assert record.seed == int(np.argmax(model.validation_scores_))
+    assert model.bundle_.calibration.interval, "the temperature is fitted out of fold"
     plain = make(selection="none", epochs=2, seeds=2).fit(TEXTS, Y)
     assert np.isnan(plain.validation_scores_).all()
+    assert plain.bundle_.calibration is None
     assert plain.bundle_.history[-1].seed == 0
     assert plain.bundle_.history[-1].budget == ("60 labels: all of them learn, and none chooses the settings of a network.",)
     assert make(epochs=1).fit(TEXTS, Y).bundle_.history[-1].budget == ("60 labels: 54 to learn, 6 to choose.",)

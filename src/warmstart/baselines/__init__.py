@@ -46,6 +46,7 @@ BASELINES: Registry[Baseline] = Registry(
             race_only=True,
             reads_pool=True,
             pool_limit=POOL_LIMIT,
+            limited_because="it is fitted to all of them up to ten times",
         ),
         "label spreading": Baseline(
             latent_semantic_analysis,
@@ -55,6 +56,7 @@ BASELINES: Registry[Baseline] = Registry(
             race_only=True,
             reads_pool=True,
             pool_limit=POOL_LIMIT,
+            limited_because="each text is compared with each, which is quadratic",
         ),
         "frozen vectors + logistic regression": Baseline(
             standardised, logistic_regression, _LABELS, "C", VECTOR_STRENGTHS, race_only=True, needs_vectors=True

@@ -104,6 +104,8 @@ class Baseline:
     """it reads texts without labels"""
     pool_limit: int | None = None
     """how many of them at most; a larger pool is sampled"""
+    limited_because: str = ""
+    """why no more"""
     needs_vectors: bool = False
     """it reads vectors of a frozen backbone"""
 

@@ -68,7 +68,9 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
     chosen = best if tried else None
     note = _note(baseline, budget, chosen)
     if baseline.reads_pool:
-        note += f"; read {len(kept):,} {'' if len(kept) == len(pool) else f'of {len(pool):,} '}texts without labels"
+        limited = len(kept) < len(pool)
+        note += f"; read {len(kept):,} {f'of {len(pool):,} ' if limited else ''}texts without labels"
+        note += f", no more because {baseline.limited_because}" * limited
     return BaselineRun(test, found[best][0], chosen, tried, note, reading, predict)
 
 

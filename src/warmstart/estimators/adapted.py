@@ -20,6 +20,7 @@ from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task, plain_text
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
+from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
@@ -31,7 +32,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.model.model import swap_head
-from warmstart.tasks import task_type_for
+from warmstart.tasks import task_type_for, task_type_of
 
 Self = TypeVar("Self", bound="Adapted")
 
@@ -44,8 +45,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     - ``learning_rate``, ``epochs``, ``batch``: of each run; without ``epochs``, ten epochs and at least 60 steps
     - ``pooling``: which hidden state of a text the head reads
     - ``selection``: what chooses the kept weights or the length of the run. "holdout": texts that are not trained on;
-      "cross-validation": the texts that are trained on, by five models more, and the last one learns from all; "none": nothing,
-      the settings are kept as they are
+      "cross-validation": the texts that are trained on, by five models more, and the last one learns from all; probabilities then
+      have a temperature, fitted out of fold; "none": nothing, the settings are kept as they are
     - ``validation``: the fraction of the texts that is the holdout
     - ``seeds``: number of runs, of which the one with the best score on the texts that choose is kept, or the first if none choose;
       ``random_state`` is the first seed, or a generator of it
@@ -129,7 +130,10 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
             seed=best.seed,
             budget=(labels_sentence(budgets[0], self.selection),),
         )
-        self.bundle_ = Bundle(best.final.model, origin.tokenizer, task.labels, (*origin.history, record))
+        calibration = None
+        if self.selection == "cross-validation" and task_type_of(task).one_label:
+            calibration = fitted_calibration(budgets[best.seed - first], best.choosing)
+        self.bundle_ = Bundle(best.final.model, origin.tokenizer, task.labels, (*origin.history, record), calibration)
 
     def _first_seed(self) -> int:
         """``random_state`` as in scikit-learn: a number is the seed; a generator or None draws another one at every fit."""

@@ -126,7 +126,7 @@ def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def loss_gain(probabilities: np.ndarray, labels: np.ndarray, known: np.ndarray) -> tuple[float, float]:
-    """Nats per text that a classifier gains over the label frequencies, and the standard error over texts.
+    """Nats per text that a classifier gains over the label frequencies, and the standard error over texts, infinite for one text.
 
     mean(ln p_i(label_i) - ln f(label_i)) for probabilities p (N, C) of texts with ``labels`` (N,), at the temperature that
     ``fit_temperature`` finds on these texts. f are the frequencies of ``known`` labels, those of the budget; some of them may be of
@@ -142,7 +142,7 @@ def loss_gain(probabilities: np.ndarray, labels: np.ndarray, known: np.ndarray) 
     calibrated = apply_temperature(probabilities, fit_temperature(probabilities, labels))
     frequencies = np.bincount(known, minlength=probabilities.shape[1]) / len(known)
     gains = -np.log(frequencies[labels]) - log_losses(calibrated, labels)
-    return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
+    return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.inf
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ class LossGains:
     """number N of texts that choose"""
     combined: frozenset[int] = frozenset()
     """indices of methods that are made of others on these same texts, and so are no evidence of their own"""
+    choose: bool = True
+    """the largest gain is chosen; otherwise the best score, and the gains only say whether there is something to learn"""
 
     def p_of_no_signal(self, constant: int) -> float:
         """The p-value against the hypothesis that no method but ``constant`` and the combined ones learned anything.
@@ -53,7 +55,8 @@ def choose_within_draw(
     """The index of the method with the best out-of-fold score, of equals the cheapest, if it is better than a constant prediction.
 
     With ``gains`` the largest gain takes the place of the best score, and the methods must show together that there is something to
-    learn (``LossGains.p_of_no_signal``, 5% level). All probabilities count, where accuracy sees the first places only.
+    learn (``LossGains.p_of_no_signal``, 5% level). All probabilities count, where accuracy sees the first places only. With gains
+    that do not ``choose`` the best score does, and they say whether there is something to learn.
 
     Of ``methods``, the scores of one seed on the texts that choose, ``constant`` is the one that learns nothing from the texts; it
     is chosen if the best is not significantly better. ``least`` is what a constant prediction scores at least, such as the share of
@@ -76,7 +79,7 @@ def choose_within_draw(
     >>> choose_within_draw(draw, [0.0, 1.0, 1.0], constant=0), choose_within_draw(draw[::2], [0.0, 1.0], constant=0)
     (1, 0)
     """
-    order = [-gain for gain in gains.gains] if gains else [-one.scores[0] for one in methods]
+    order = [-gain for gain in gains.gains] if gains and gains.choose else [-one.scores[0] for one in methods]
     best = min(range(len(methods)), key=lambda i: (order[i], costs[i]))
     if constant is None or best == constant:
         return best

@@ -74,6 +74,8 @@ class TransferGain:
     seeds: int
     drawn: bool
     """whether each draw chose for itself"""
+    by_loss: bool = False
+    """whether the lowest calibrated loss was chosen, not the best score"""
 
     @property
     def p(self) -> float:
@@ -95,7 +97,12 @@ class TransferGain:
 
         -> ``"Lp-ft is better than naive Bayes (the strongest rival without pretraining) by 3.1 points (…). Both are chosen …"``
         """
-        names = most_chosen(self.transfer).name, f"{most_chosen(self.rivals).name} (the strongest rival without pretraining)"
+        one, rival = (most_chosen(side).name if _is_one(side) else "" for side in (self.transfer, self.rivals))
+        strongest = "the strongest rival without pretraining"
+        names = (
+            one or "the pretrained method that each draw chose",
+            f"{rival} ({strongest})" if rival else f"{strongest} that each draw chose",
+        )
         gap = self.difference
         gap = replace(gap, low=max(-1.0, gap.low), high=min(1.0, gap.high)) if bounded else gap
         compared = PairedComparison(names, gap, self.seeds, over_texts=True, p=self.p, bounded=bounded).sentence
@@ -106,7 +113,16 @@ class TransferGain:
         if not self.drawn:
             return "Both are chosen on validation."
         chosen = " against ".join(list_choices(side) for side in (self.transfer, self.rivals))
-        return f"Both are chosen in each draw within its labels: {chosen}."
+        by = "lowest calibrated log loss" if self.by_loss else "best score"
+        who = f"Both are chosen in each draw within its labels, by the {by} on texts not learned from: {chosen}."
+        if _is_one(self.transfer) and _is_one(self.rivals):
+            return who
+        return f"{who} The difference is the mean over what the draws chose, not that of one pair of methods."
+
+
+def _is_one(side: Sequence[RankedMethod]) -> bool:
+    """Whether all draws chose the same method."""
+    return len({one.method for one in side}) == 1
 
 
 def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool, by_loss: bool = False) -> TransferGain | None:
@@ -126,7 +142,8 @@ def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool, by_loss: bool
     ]
     if drawn:
         one, other = (picked([method.test_scores for method in side]) for side in chosen)
-        return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), seeds, drawn=True)
+        by_loss = by_loss and all(gains_of(side) for side in sides)
+        return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), seeds, drawn=True, by_loss=by_loss)
     best = [best_of(side) for side in sides]
     one, other = (method.test_scores for method in best)
     gap = paired_difference(one, other)

@@ -55,10 +55,15 @@ class Draws:
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
         constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
         scores, places = [one.validation_scores for one in seen], [one.place for one in seen]
-        values = gains_of(seen) if self.by_loss else []
+        values = gains_of(seen)
         combined = frozenset(i for i, one in enumerate(seen) if one.method.family == "stack")
-        gains = LossGains(values, self.choosing, combined) if values else None
+        gains = LossGains(values, self.choosing, combined, self.by_loss) if values else None
         return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, gains)])
+
+    @property
+    def rate_is_known(self) -> bool:
+        """Whether simulations hold that at most 5% of draws choose a method where nothing can be learned: for probabilities."""
+        return bool(gains_of(self.methods))
 
     @property
     def recommendation(self) -> str:

@@ -21,7 +21,7 @@ from tyro.conf import Positional, arg
 from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
-from warmstart.data.budget import SelectionName, label_budget, selection_or_default
+from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
@@ -129,8 +129,13 @@ class Sweep:
     context: SweepContext
     folder: Path
     estimate: SweepEstimate
-    choosing: int
-    """labelled texts of the first seed that choose; those of the other seeds are as many, or nearly"""
+    budget: LabelBudget
+    """the labelled texts of the first seed, with the smallest number of labels"""
+
+    @property
+    def choosing(self) -> int:
+        """Labelled texts of the first seed that choose; those of the other seeds are as many, or nearly."""
+        return len(self.budget.choosing)
 
     def finish(self) -> LedgerSummary:
         """All trials that the time allows have run: what the ledger now says of the test split."""
@@ -157,7 +162,7 @@ def open_sweep(config: SweepConfig) -> Sweep:
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate, len(budget.choosing))
+    return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate, budget)
 
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -125,7 +126,19 @@ def race_task(config: RaceConfig) -> RaceResult:
         raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
     budget = ranking.methods[0].runs[0].budget
     selection = config.selection_with(config.labels)
-    result = RaceResult(task, labels, sweep.choosing, ranking, sweep.audit, constant_score(task), sweep.finish(), budget, selection)
+    counted = task.single_label and task.metric == "accuracy"
+    result = RaceResult(
+        task,
+        labels,
+        sweep.choosing,
+        ranking,
+        sweep.audit,
+        constant_score(task),
+        sweep.finish(),
+        budget,
+        selection,
+        float(np.bincount(sweep.budget.labels).max() / len(sweep.budget)) if counted else 0.0,
+    )
     title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {labels} labels"
     print_table(title, terminal_rows(result), terminal_header(result))
     for sentence in result.findings:
@@ -137,7 +150,7 @@ def race_task(config: RaceConfig) -> RaceResult:
     if config.save:
         recommended = config.save == RECOMMENDED
         method = result.recommended.method if recommended else _named(config.save, sweep.methods)
-        _save(method, runs, sweep, result.labels_of_choice if recommended else "")
+        _save(method, runs, sweep, result.draws.labels_of_choice if recommended and ranking.drawn else "")
     return result
 
 

@@ -38,9 +38,10 @@ RULE_OF_DRAWS = (
     "Every seed drew its own labelled texts and stands for a user who has no others. It chooses the method that is best on these "
     "texts without having learned from them: by log loss where the metric is accuracy, otherwise by score (of equals the first in "
     "the order in which they run); but the majority label unless the methods show that there is something to learn (5% level, "
-    "corrected for their number). Where there is nothing to learn, at least 95% of draws choose that label."
+    "corrected for their number)."
 )
-"""simulated in tests/test_draws.py"""
+KNOWN_RATE = " Where there is nothing to learn, at least 95% of draws choose that label."
+"""simulated in tests/test_draws.py, for methods with probabilities"""
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
     "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
@@ -177,7 +178,7 @@ def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
-    rule = RULE_OF_DRAWS if result.ranking.drawn else RULE
+    rule = RULE_OF_DRAWS + KNOWN_RATE * result.draws.rate_is_known if result.ranking.drawn else RULE
     return Section("Ranking", (*findings, rule, explanation), (figure, Table(method_header(result), method_rows(result))))
 
 

@@ -107,34 +107,28 @@ class RaceResult:
     """what the labels of each seed are for, as a complete sentence"""
     selection: SelectionName = "holdout"
     """what chose the settings"""
+    most_frequent: float = 0.0
+    """of the labels of the first seed's budget, the share of the most frequent class; 0 where the metric is not accuracy"""
 
     @cached_property
     def best(self) -> RankedMethod:
         """The trained method that is best on validation; if every seed drew its own labels, the one that most draws chose."""
-        return self._draws.recommended if self.ranking.drawn else best_of(self._candidates)
+        return self.draws.recommended if self.ranking.drawn else best_of(self._candidates)
 
     @property
     def _candidates(self) -> list[RankedMethod]:
         return [one for one in self.ranking.methods if one.method.family != "baseline"]
 
     @cached_property
-    def _draws(self) -> Draws:
+    def draws(self) -> Draws:
         """What each draw chose within its labels, if every seed drew its own."""
-        counted = self.task.single_label and self.task.metric == "accuracy"
-        most_frequent = float(np.bincount(self.task.train.labels).max() / len(self.task.train)) if counted else 0.0
-        return Draws(
-            self.ranking.methods, most_frequent, self.choosing, chooses_by_loss(self.task.metric, drawn=self.ranking.drawn)
-        )
-
-    @property
-    def labels_of_choice(self) -> str:
-        """Whose labels chose the recommended method, if not those of one draw alone."""
-        return self._draws.labels_of_choice if self.ranking.drawn else ""
+        by_loss = chooses_by_loss(self.task.metric, drawn=self.ranking.drawn)
+        return Draws(self.ranking.methods, self.most_frequent, self.choosing, by_loss)
 
     @property
     def transfer(self) -> TransferGain | None:
         """What transfer bought against the strongest rival without pretraining."""
-        return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn, by_loss=self._draws.by_loss)
+        return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn, by_loss=self.draws.by_loss)
 
     @property
     def recommended(self) -> RankedMethod:
@@ -180,8 +174,8 @@ class RaceResult:
         If every seed drew its own labels, every method that not all draws chose, against what they chose.
         """
         if self.ranking.drawn:
-            others = [one for one in self.ranking.methods if any(one.method != other.method for other in self._draws.chosen)]
-            found = [paired_difference(one.test_scores, self._draws.scores) for one in others]
+            others = [one for one in self.ranking.methods if any(one.method != other.method for other in self.draws.chosen)]
+            found = [paired_difference(one.test_scores, self.draws.scores) for one in others]
             return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
         others = [one for one in self.ranking.methods if one is not self.best]
         chosen = [fold.best.method for fold in self._folds]
@@ -205,7 +199,7 @@ class RaceResult:
         If every seed drew its own labels, that of what each draw chose, for which no test text played a part.
         """
         if self.ranking.drawn:
-            return self._draws.scores.over_both.within(*metric_range(self.task.metric))
+            return self.draws.scores.over_both.within(*metric_range(self.task.metric))
         found = score_of_choice([self._full(fold.best) for fold in self._folds]) if self._folds else self.best.test_scores.over_both
         return found.within(*metric_range(self.task.metric))
 
@@ -213,7 +207,7 @@ class RaceResult:
     def gap_of_recommended(self) -> Difference:
         """The test score of the recommended method less that of the best, or of what the draws chose; neither flattered."""
         if self.ranking.drawn:
-            return paired_difference(self.recommended.test_scores, self._draws.scores)
+            return paired_difference(self.recommended.test_scores, self.draws.scores)
         return self._against_best(self.recommended, [fold.recommended for fold in self._folds])
 
     def _against_best(self, one: RankedMethod, in_folds: Sequence[RankedMethod]) -> Difference:
@@ -280,7 +274,7 @@ class RaceResult:
 
     def _choice_of_draws(self) -> list[str]:
         """The recommendation if every seed drew its own labels, which also chose."""
-        draws, interval = self._draws, self.score_of_best
+        draws, interval = self.draws, self.score_of_best
         return [
             draws.recommendation,
             f"On the test texts, what each draw chose reaches {percent_interval(interval.mean, interval.low, interval.high)}, over "
@@ -370,7 +364,7 @@ class RaceResult:
             "resampled": self.resampled,
             "drawn": self.ranking.drawn,
             "budget": self.budget,
-            "chosen": [one.method.id for one in self._draws.chosen] if self.ranking.drawn else None,
+            "chosen": [one.method.id for one in self.draws.chosen] if self.ranking.drawn else None,
             "transfer": self.transfer.to_dict() if self.transfer else None,
             "best": self.best.name,
             "score_of_best": self.score_of_best.to_dict(),
