@@ -1,7 +1,7 @@
 """The table of few labels: races on many labelled sets (few_label_tasks.py), each with 50, 100 and 500 labels and 5 draws.
 
 The regret of a recommendation is the mean test score, over draws, of the method that is best in hindsight, less that of what each
-draw recommends by its own labels.
+draw recommends by its own labels. The best baseline, of methods without any pretrained network, is that of hindsight too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from benchmarks.few_label_tasks import SETS
 from benchmarks.table import Table, paragraph
 
-from warmstart.stats.formatting import percent, percent_value
+from warmstart.stats.formatting import percent, percent_value, points_interval
+from warmstart.stats.intervals import Interval, t_interval
 
 SHOWN = {
     "TF-IDF + logistic regression": "TF-IDF",
@@ -27,6 +28,7 @@ SHOWN = {
 }
 """methods with a column of their own, and its name"""
 LARGE_REGRET = 0.03
+REFUSED = "refused: fewer labels than classes"
 
 
 class Case(NamedTuple):
@@ -38,6 +40,11 @@ class Case(NamedTuple):
     """mean test score of every method"""
     recommended: float
     """mean test score of what each draw recommends"""
+    baseline: str
+    """the baseline that is best in hindsight"""
+    behind: Interval
+    """its test score less that of what each draw recommends, over draws"""
+    classes: int
 
     @property
     def best(self) -> str:
@@ -53,9 +60,13 @@ class Case(NamedTuple):
 def case_of(race: dict[str, Any]) -> Case:
     """From the values of a race."""
     by_id = {row["id"]: row for row in race["methods"]}
-    chosen = float(np.mean([by_id[name]["scores"][draw] for draw, name in enumerate(race["chosen"])]))
+    chosen = np.array([by_id[name]["scores"][draw] for draw, name in enumerate(race["chosen"])])
     scores = {row["method"]: float(np.mean(row["scores"])) for row in race["methods"]}
-    return Case(race["task"]["name"], race["labels"], scores, chosen)
+    baselines = [row for row in race["methods"] if row["id"].startswith("baseline/")]
+    best = max(baselines, key=lambda row: float(np.mean(row["scores"])))
+    behind = t_interval((np.array(best["scores"]) - chosen).tolist())
+    task = race["task"]
+    return Case(task["name"], race["labels"], scores, float(chosen.mean()), best["method"], behind, len(task["labels"]))
 
 
 def few_labels(results: Sequence[dict[str, Any]]) -> str:
@@ -63,9 +74,9 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
     order = [*SETS]
     cases = sorted(map(case_of, results), key=lambda one: (SETS[one.name].development, order.index(one.name), one.labels))
     header = ("set", "labels", *SHOWN.values(), "recommended", "best in hindsight", "regret")
-    rows = [
-        (
-            f"{case.name}{' (development)' * SETS[case.name].development}",
+    rows = {
+        (order.index(case.name), case.labels): (
+            _set_name(case),
             str(case.labels),
             *(percent(case.scores[name]) if name in case.scores else "-" for name in SHOWN),
             percent(case.recommended),
@@ -73,8 +84,13 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
             percent_value(case.regret),
         )
         for case in cases
-    ]
-    lines = ["| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows)]
+    }
+    sizes, width = {case.labels for case in cases}, len(header) - 3
+    refused = {(order.index(one.name), n): (_set_name(one), str(n), REFUSED) for one in cases for n in sizes if n < one.classes}
+    rows |= {key: (*row, *["-"] * width) for key, row in refused.items()}
+    places = sorted(rows, key=lambda key: (SETS[order[key[0]]].development, key))
+    table = [header, ("---",) * len(header), *(rows[key] for key in places)]
+    lines = ["| " + " | ".join(row) + " |" for row in table]
     targets = [case for case in cases if not SETS[case.name].development]
     large = [f"{case.name} with {case.labels} ({percent_value(case.regret)})" for case in targets if case.regret > LARGE_REGRET]
     sentence = (
@@ -84,9 +100,28 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
         "show at the 5% level that there is something to learn. "
         f"Mean regret over {len(targets)} cases without the sets of development: "
         f"{percent_value(float(np.mean([case.regret for case in targets])))} points ({_by_labels(targets)}). Above three points: "
-        f"{', '.join(large) or 'none'}."
+        f"{', '.join(large) or 'none'}. {_against_baselines(cases)}"
     )
     return "\n".join(lines) + "\n\n" + paragraph(sentence)
+
+
+def _set_name(case: Case) -> str:
+    return f"{case.name}{' (development)' * SETS[case.name].development}"
+
+
+def _against_baselines(cases: Sequence[Case]) -> str:
+    """Where what is recommended is below the best baseline by more than noise, as a complete sentence."""
+    below = [
+        f"{case.name} with {case.labels} ({case.baseline}: {points_interval(*_ends(case.behind))})"
+        for case in cases
+        if case.behind.low > 0
+    ]
+    what = "is what the draws recommend below the baseline that is best in hindsight by more than noise (95% interval over draws)"
+    return f"In {len(below) or 'none'} of {len(cases)} cases {what}{': ' * bool(below)}{', '.join(below)}."
+
+
+def _ends(interval: Interval) -> tuple[float, float, float]:
+    return interval.mean, interval.low, interval.high
 
 
 def _by_labels(cases: Sequence[Case]) -> str:

@@ -12,6 +12,7 @@ from benchmarks import command
 from benchmarks.__main__ import lines_of, measure_table
 from benchmarks.catalogue import TABLES
 from benchmarks.command import measure, words_of
+from benchmarks.few_labels import REFUSED, few_labels
 from benchmarks.render import Row, curve, language_models, lasting, printed, races, reproduction
 from benchmarks.table import DOCS, Table, blocks, shell, with_block
 
@@ -181,3 +182,20 @@ def test_a_result_that_exists_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     measure("warmstart audit other.yaml", lines_of(table)[1][1], tmp_path, render=True)
     assert [words[0] for words in calls] == ["race", "audit", "race", "audit"]
     assert table.block(measured).endswith("2 results\n\nhere, 2026-11-22, 2.0 minutes, `python -m benchmarks t`")
+
+
+def test_few_labels_are_compared_with_the_best_baseline_and_refused_cells_say_so() -> None:
+    """What is recommended is below the best baseline in both draws alike, on one set; another has more classes than labels."""
+
+    def case(name: str, classes: int, labels: int, *chosen: float) -> dict[str, Any]:
+        scores = {"baseline/NB": [0.8, 0.82], "frozen/LR": [*chosen]}
+        rows = [{"id": key, "method": key.split("/")[1], "scores": found} for key, found in scores.items()]
+        task = {"name": name, "labels": [str(one) for one in range(classes)]}
+        return {"task": task, "labels": labels, "methods": rows, "chosen": ["frozen/LR"] * 2}
+
+    text = few_labels([case("trec", 6, 50, 0.7, 0.72), case("trec", 6, 100, 0.9, 0.7), case("r52", 52, 100, 0.9, 0.91)])
+    flat = " ".join(text.split())
+    assert "In 1 of 3 cases is what the draws recommend below the baseline" in flat
+    assert "trec with 50 (NB: +10.0 points (10.0 to 10.0))" in flat.replace("+10.0 to +10.0", "10.0 to 10.0")
+    assert f"| r52 | 50 | {REFUSED} | - |" in text
+    assert f"| trec | 50 | {REFUSED}" not in text
