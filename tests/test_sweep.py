@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
-from warmstart.commands.curve.command import curve
+from warmstart.commands.curve.command import CurveConfig, curve
 from warmstart.commands.curve.result import CurveResult
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.commands.race.result import RaceResult
@@ -263,6 +263,13 @@ def test_with_few_labels_settings_are_fixed_unless_rates_are_named(
     """Whoever names several learning rates wants a choice among them."""
     config = SweepConfig.build({"task": "task.yaml", "backbones": ["runs/lm"], **changes})
     assert config.selection_with(labels) == selection
+
+
+@pytest.mark.parametrize(("labels", "selection"), [((16, 512), "none"), ((300, 600), "cross-validation")])
+def test_a_curve_has_one_selection(labels: tuple[int, ...], selection: str) -> None:
+    """That of its smallest number of labels; otherwise a step in the curve could be one in how settings are chosen."""
+    config = CurveConfig.build({"task": "task.yaml", "backbones": ["runs/lm"], "labels": labels})
+    assert {config.selection_with(number) for number in labels} == {selection}
 
 
 def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:

@@ -69,7 +69,8 @@ class AdaptConfig(Config):
     """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
     selection: SelectionName | None = None
     """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
-    default: cross-validation with --labels, otherwise the validation split as a holdout"""
+    default: cross-validation with --labels, also below 300, where a race takes none: out-of-fold predictions give the temperature;
+    otherwise the validation split as a holdout"""
     calibration_fraction: float = Field(0.0, ge=0, lt=1)
     """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
     give a guarantee"""

@@ -15,6 +15,7 @@ from warmstart.commands.curve.page import score_header, score_rows, write_curve_
 from warmstart.commands.curve.result import CurveResult
 from warmstart.config import Advanced
 from warmstart.console import console, print_table
+from warmstart.data.budget import SelectionName
 from warmstart.errors import DataError
 from warmstart.storage import atomic_write
 from warmstart.sweep.estimate import SweepEstimate
@@ -45,6 +46,10 @@ class CurveConfig(SweepConfig):
     def numbers_of_labels(self) -> tuple[int | None, ...]:
         """The numbers of labelled texts."""
         return self.labels
+
+    def selection_with(self, labels: int | None) -> SelectionName:
+        """The same at every number of labels, so that points of the curve compare: that of the smallest."""
+        return super().selection_with(self.labels[0])
 
 
 def curve(config: CurveConfig) -> CurveResult | SweepEstimate:

@@ -56,7 +56,7 @@ def _scores_section(result: CurveResult) -> Section:
     predicted = {method.name: result.predicted(method) for method in result.extrapolations}
     caption = (
         f"{result.task.metric} on the test split: mean and 95% interval over test texts and seeds, each of which draws its own "
-        f"training texts. Dashed: the power law fitted to them, with its 90% interval. Dotted: {percent(result.target)}."
+        f"labelled texts. Dashed: the power law fitted to them, with its 90% interval. Dotted: {percent(result.target)}."
     )
     figure = Figure("curve", caption, learning_curve(rows, predicted, result.task.metric, result.target))
     return Section("By number of labels", result.findings, (figure, Table(score_header(result), score_rows(result))))
@@ -77,10 +77,9 @@ def _costs_section(result: CurveResult) -> Section:
         (
             f"{labels:,}",
             one.name,
-            one.rates or "-",
             f"{one.seconds:.1f}",
             f"{one.search_seconds / len(one.runs):.1f}",
-            str(one.collapsed),
+            one.note,
         )
         for labels, ranked in result.rankings.items()
         for one in ranked
@@ -88,7 +87,7 @@ def _costs_section(result: CurveResult) -> Section:
     ]
     return Section(
         "Costs",
-        items=(Table(("labels", "method", "learning rates", "seconds per run", "seconds of choosing", "collapsed runs"), rows),),
+        items=(Table(("labels", "method", "seconds per run", "seconds of choosing", "note"), rows),),
     )
 
 
@@ -113,7 +112,7 @@ def learning_curve(
     scale = alt.Scale(zero=False, nice=True)
     x = alt.X(
         "labels:Q",
-        title="labelled training texts (logarithmic; dashed: predicted)",
+        title="labelled texts, those that choose included (logarithmic; dashed: predicted)",
         scale=alt.Scale(type="log", padding=30, nice=False),
         axis=alt.Axis(values=counts, format=",.0f", grid=False),
     )

@@ -147,6 +147,7 @@ class CurveResult:
             findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(), *self._worth()]
         else:
             findings.append("An extrapolation to more labels needs at least three numbers of labels and two seeds.")
+        findings += self._labels()
         if shared := [n for n in self.rankings if share_training_texts(n, len(self.task.train), self._seeds)]:
             intervals = f"The intervals with {list_sizes(shared, [*self.rankings])} labels"
             findings.append(ONE_SPLIT.replace("These intervals", intervals))
@@ -159,6 +160,12 @@ class CurveResult:
             counts = ", ".join(map(str, self.incomplete))
             findings.append(f"The time was too short for {counts} labels; run the same command again to continue.")
         return findings + self.ledger.findings
+
+    def _labels(self) -> list[str]:
+        """What the labels were for."""
+        fewest, *more = self.rankings.values()
+        budget = fewest[0].runs[0].budget
+        return [f"{budget}{' Larger numbers of labels likewise.' if more else ''}"] if budget else []
 
     @property
     def _seeds(self) -> int:
