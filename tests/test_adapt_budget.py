@@ -17,6 +17,7 @@ from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.adapt.result import AdaptResult
 from warmstart.data.budget import label_budget
+from warmstart.data.pool import Pool
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
@@ -80,7 +81,7 @@ def test_a_holdout_is_part_of_the_budget(place: Path) -> None:
     """A fifth chooses."""
     result = run(place, selection="holdout")
     assert result.label_findings == ["24 labels: 19 to learn, 5 to choose."]
-    assert result.saved.endswith("the best one on validation.")
+    assert result.saved.endswith("because a choice among draws would look at the labels of all of them.")
     assert record_of(result, place).task.validation == 5
 
 
@@ -137,7 +138,8 @@ def test_the_probe_of_continued_pretraining_is_within_the_budget(tokenizer: Toke
     labels[budget.train] = task.train.labels[budget.train]
     poisoned = replace(budget, whole=task.with_train(replace(task.train, labels=labels)))
     options = SchemeOptions(dapt_epochs=2, dapt_learning_rate=5e-3)
-    one, other = (continue_pretraining(language_bundle(tokenizer), each, options) for each in (budget, poisoned))
+    text = Pool(tuple(map(str, task.train.texts)))
+    one, other = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, poisoned))
     assert one.decision == other.decision
     assert [stage.probe_accuracy for stage in one.evaluations] == [stage.probe_accuracy for stage in other.evaluations]
     accuracy = 20 * one.evaluations[0].probe_accuracy

@@ -337,7 +337,7 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
     assert "90.0%" in findings
     assert "Predicted from the smaller numbers of labels alone" in findings
     fixed = "cross-validation on them chooses the method and the settings of baselines; a network's settings are fixed."
-    assert f"4 labels: all of them learn. 2-fold {fixed} Larger numbers of labels likewise." in findings
+    assert f"4 labels: all of them learn. 4-fold {fixed} Larger numbers of labels likewise." in findings
     page = (place / "curve" / "report.html").read_text()
     assert "chosen by 5-fold cross-validation" in page, "the notes of the methods"
     assert {name: len(table) for name, table in found.tables.items()} == {
