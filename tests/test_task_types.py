@@ -161,7 +161,9 @@ def test_a_run_collapses_in_the_tasks_metric() -> None:
 
 @pytest.mark.usefixtures("no_pages")
 @pytest.mark.parametrize("name", TASK_TYPES)
-def test_every_kind_has_a_race_and_a_curve(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_every_kind_has_a_race_and_a_curve(
+    name: str, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every baseline of the kind and methods with a frozen backbone, with a few labels; the curve finds the trials of the race."""
     save(language_bundle(tokenizer), tmp_path / "lm")
     given = {
@@ -173,7 +175,10 @@ def test_every_kind_has_a_race_and_a_curve(name: str, tokenizer: Tokenizer, tmp_
         "out": str(tmp_path / "run"),
         "tune": {"train": {"steps": 2, "batch": 8, "learning_rate": 5e-4}},
     }
-    found = race(RaceConfig.build(given | {"labels": 24}))
+    (tmp_path / "pool.txt").write_text("She found the dog.\nHe holds the cats.\n")
+    found = race(RaceConfig.build(given | {"labels": 24, "pool": str(tmp_path / "pool.txt")}))
+    unread = f"No method for a {name} task reads --pool" in " ".join(capsys.readouterr().err.split())
+    assert unread == (not any(one.reads_pool for one in baselines_for(found.task, pool=True).values()))
     expected = {*baselines_for(found.task, pool=True, vectors=True), "probe", "scalar-mix"}
     assert expected <= {one.name for one in found.ranking.methods}
     assert found.findings[0]

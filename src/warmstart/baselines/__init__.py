@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warmstart.baselines.baseline import Baseline, inputs_themselves
-from warmstart.baselines.frozen_vectors import NEIGHBOUR_COUNTS, VECTOR_STRENGTHS, nearest_texts, standardised
+from warmstart.baselines.frozen_vectors import NEIGHBOUR_COUNTS, VECTOR_PENALTIES, VECTOR_STRENGTHS, nearest_texts, standardised
 from warmstart.baselines.linear import (
     MARGINS,
     PENALTIES,
@@ -29,7 +29,7 @@ BASELINES: Registry[Baseline] = Registry(
     {
         "majority": MAJORITY,
         "TF-IDF + logistic regression": Baseline(tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3]),
-        "TF-IDF + linear SVM": Baseline(tfidf, support_vector_machine, ("classification",), "C", MARGINS, race_only=True),
+        "TF-IDF + linear SVM": Baseline(tfidf, support_vector_machine, _LABELS, "C", MARGINS, race_only=True),
         "naive Bayes": Baseline(present_words, multinomial_naive_bayes, _LABELS, "alpha", SMOOTHING, race_only=True),
         "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),
         "naive Bayes + EM": Baseline(
@@ -65,6 +65,12 @@ BASELINES: Registry[Baseline] = Registry(
             standardised, nearest_texts, _LABELS, "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
         ),
         "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES),
+        "LSA + ridge regression": Baseline(
+            latent_semantic_analysis, ridge_regression, ("regression",), "alpha", PENALTIES, race_only=True, reads_pool=True
+        ),
+        "frozen vectors + ridge regression": Baseline(
+            standardised, ridge_regression, ("regression",), "alpha", VECTOR_PENALTIES, race_only=True, needs_vectors=True
+        ),
         "TF-IDF overlap": Baseline(
             tfidf_overlap, rows_themselves, ("multiple-choice",), note="most words in common; no label is used"
         ),

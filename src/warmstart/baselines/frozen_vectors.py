@@ -16,6 +16,8 @@ from warmstart.stack.rows import VectorRows
 
 VECTOR_STRENGTHS = (0.01, 0.001, 0.1, 1.0)
 """values of C of a logistic regression"""
+VECTOR_PENALTIES = (100.0, 10.0, 1000.0, 10_000.0)
+"""values of alpha of a ridge regression: dimensions of variance 1 need more than texts of length 1"""
 NEIGHBOUR_COUNTS = (10.0, 1.0, 3.0, 30.0)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from warmstart.baselines import baselines_for
+from warmstart.baselines import BASELINES, baselines_for
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Task
@@ -56,6 +56,13 @@ def list_methods(
         combined = sha256(json.dumps([method.id for method in methods]).encode())
         methods.append(Method(name=STACK, family="stack", backbone_digest=combined))
     return methods
+
+
+def reads_pool(method: Method) -> bool:
+    """Whether a method reads texts without labels."""
+    if method.family in ("baseline", "frozen"):
+        return BASELINES[method.scheme or method.name].reads_pool
+    return method.family == "adapted" and make_scheme(method.scheme).continued_pretraining
 
 
 FROZEN_RATE, SMALL_RATE, LARGE_RATE = 2e-3, 1e-3, 3e-4

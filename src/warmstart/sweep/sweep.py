@@ -34,7 +34,7 @@ from warmstart.run import open_run, save_settings
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
 from warmstart.sweep.execution import run_stack, run_trials
 from warmstart.sweep.inputs import prepared
-from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, with_continued_backbone
+from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, reads_pool, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank
 from warmstart.sweep.stack import STACK, trials_of_seed
 from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id, result_file
@@ -188,9 +188,11 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
                 label_budget(task, labels, selection, seed).folds  # noqa: B018
             except DataError as error:
                 raise ConfigError(f"--labels {labels}: {error}" if labels else str(error)) from None
-    return task, list_methods(
-        task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=_has_pool(config, task)
-    )
+    pool = _has_pool(config, task)
+    methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
+    if config.pool not in (REST, NO_POOL) and not any(reads_pool(method) for method in methods):
+        console.print(f"No method for a {task.type} task reads --pool {config.pool}.", markup=False)
+    return task, methods
 
 
 def _has_pool(config: SweepConfig, task: Task) -> bool:
