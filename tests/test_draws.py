@@ -17,7 +17,7 @@ from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.folds import cross_validation_folds
 from warmstart.stats.calibration import apply_temperature, fit_temperature, loss_gain
-from warmstart.stats.choice import LossGains, choose_within_draw
+from warmstart.stats.choice import LossGains, choose_within_draw, worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference, picked
 from warmstart.sweep.choice import transfer_gain
@@ -420,6 +420,29 @@ def test_few_draws_of_equal_scores_choose_a_method(share: float, labels: int, co
         best = (answers.mean(axis=-1).max(axis=-1) > majority.mean()).mean()
         print(f"{labels} labels, majority {share}, {kind}: chosen in {chosen:.3f} of draws, by the best score in {best:.3f}")
         assert chosen <= 0.05
+
+
+def test_a_method_that_the_pool_hurts_is_not_chosen() -> None:
+    """Where cross-validation says that texts without labels hurt, the method is not recommended, whatever its score."""
+    found = race(VALIDATION, TEST)
+    methods = [
+        replace(one, runs=tuple(replace(run, refused=one.name == "full") for run in one.runs)) for one in found.ranking.methods
+    ]
+    refused = replace(found, ranking=replace(found.ranking, methods=tuple(methods)))
+    assert {one.name for one in refused.draws.chosen} == {"TF-IDF", "NB", "majority"}
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+@pytest.mark.parametrize("labels", [50, 100])
+def test_few_equal_pairs_are_called_worse_out_of_fold(share: float, labels: int) -> None:
+    """Of pairs of methods that are right equally often, each by itself or mostly on the same texts."""
+    chance = np.random.default_rng(labels)
+    for shared in (0.0, 0.7):
+        common, own = chance.random((600, 1, labels)) < share, chance.random((600, 2, labels)) < share
+        right = np.where(chance.random((600, 1, labels)) < shared, common, own)
+        rate = float(np.mean([worse_out_of_fold(*drawn_methods(one, draw)) for draw, one in enumerate(right)]))
+        print(f"{labels} labels, right {share}, shared {shared}: {rate:.3f}")
+        assert rate <= 0.05
 
 
 def test_another_metric_chooses_by_score_but_what_is_learned_shows_in_the_loss() -> None:

@@ -16,12 +16,15 @@ import torch
 import yaml
 
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
+from warmstart.baselines import BASELINES
+from warmstart.baselines.choice import run_baseline
 from warmstart.commands.curve.command import CurveConfig, curve
 from warmstart.commands.curve.result import CurveResult
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
+from warmstart.data.pool import task_pool
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
@@ -272,6 +275,15 @@ def test_a_curve_has_one_selection(labels: tuple[int, ...], selection: str) -> N
     """That of its smallest number of labels; otherwise a step in the curve could be one in how settings are chosen."""
     config = CurveConfig.build({"task": "task.yaml", "backbones": ["runs/lm"], "labels": labels})
     assert {config.selection_with(number) for number in labels} == {selection}
+
+
+def test_a_pool_that_hurts_is_found_within_the_labels() -> None:
+    """Against the same method without it; predictions turned round are worse, its own are not."""
+    budget = label_budget(cats(), 40, "cross-validation", 0)
+    trial = Trial(method=Method(name="naive Bayes + EM", family="baseline"), seed=0, labels=40, selection="cross-validation")
+    run = run_baseline(BASELINES["naive Bayes + EM"], budget, task_pool(cats()).without(budget).texts)
+    assert execution._harm_of_pool(trial, budget, run) == 0
+    assert execution._harm_of_pool(trial, budget, replace(run, choosing=1 - run.choosing)) > 0.5
 
 
 def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:

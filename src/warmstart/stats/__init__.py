@@ -81,6 +81,7 @@ _HOMES = {
     "temperature_interval": "calibration",
     "texts_needed": "power",
     "wilson_interval": "proportions",
+    "worse_out_of_fold": "choice",
 }
 """Where each public name lives."""
 
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from warmstart.stats.changes import changes_of as changes_of
     from warmstart.stats.choice import LossGains as LossGains
     from warmstart.stats.choice import choose_within_draw as choose_within_draw
+    from warmstart.stats.choice import worse_out_of_fold as worse_out_of_fold
     from warmstart.stats.coding import frequency_code_bits as frequency_code_bits
     from warmstart.stats.comparison import MethodResult as MethodResult
     from warmstart.stats.comparison import PairedComparison as PairedComparison

@@ -88,6 +88,23 @@ def choose_within_draw(
     return best if _better_than_constant(methods, constant, least)[best] else constant
 
 
+def worse_out_of_fold(one: MethodScores, other: MethodScores) -> bool:
+    """Whether ``one`` is significantly worse than ``other`` on the texts that choose, of one seed and on the same resamples.
+
+    One-sided at the 5% level, paired over texts, with twice the variance of the bootstrap, as in ``choose_within_draw`` (Bengio and
+    Grandvalet 2004). Simulation: tests/test_draws.py: ``test_few_equal_pairs_are_called_worse_out_of_fold``.
+
+    >>> noise = np.random.default_rng(0).normal(0, 0.05, 200)
+    >>> one, other = (MethodScores("", (mean,), mean + noise[None] * size) for mean, size in ((0.5, 1), (0.7, 0.5)))
+    >>> worse_out_of_fold(one, other), worse_out_of_fold(other, one)
+    (True, False)
+    """
+    from scipy.stats import norm
+
+    error = float(np.sqrt(FOLD_VARIANCE) * (one.resampled[0] - other.resampled[0]).std(ddof=1))
+    return bool(one.scores[0] - other.scores[0] < norm.ppf(SIGNIFICANT) * error)
+
+
 def _better_than_constant(methods: Sequence[MethodScores], constant: int, least: float) -> np.ndarray:
     """(M,) whether each method is significantly better than ``methods[constant]``, and than ``least``."""
     scores, resampled = np.array([one.scores[0] for one in methods]), np.array([one.resampled[0] for one in methods])

@@ -50,7 +50,8 @@ class Draws:
 
     @cached_property
     def _seen(self) -> list[tuple[RankedMethod, ...]]:
-        return as_each_seed_sees(self.methods, drawn=True)
+        seen = as_each_seed_sees(self.methods, drawn=True)
+        return [tuple(one for one in methods if not one.refused) for methods in seen]
 
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
         constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)

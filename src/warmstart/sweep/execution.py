@@ -26,7 +26,9 @@ from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.stats.calibration import loss_gain
-from warmstart.stats.formatting import percent
+from warmstart.stats.choice import worse_out_of_fold
+from warmstart.stats.differences import MethodScores
+from warmstart.stats.formatting import percent, points
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.sweep.stack import average, stacked_trials
@@ -143,15 +145,30 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     """The result of a baseline, or of a classifier on a frozen backbone's vectors; the ledger calls it ``named_as``, if given."""
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
+    harm = _harm_of_pool(trial, budget, run) if len(pool) else 0.0
     scored = _scored(budget.task, run.test, named_as or trial, context)
+    left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
+    hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
         score=scored.score,
         resampled=_rounded(scored.resampled),
         seconds=time.perf_counter() - started,
-        note=f"{run.note}; {pool.left_out:,} like a test or validation text left out" if pool.left_out else run.note,
+        note="; ".join(part for part in (run.note, left_out, hurts) if part),
+        refused=bool(harm),
         **_chosen(budget, trial, run.choosing),
     )
     return result, TrialPredictions(run.choosing, run.test)
+
+
+def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun) -> float:
+    """How far a reader of the pool falls short, on the texts that choose, of itself without the pool; 0 if within noise."""
+    twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget)
+    task, task_type, scores = budget.task, task_type_of(budget.task), list[MethodScores]()
+    for predictions in (run.choosing, twin.choosing):
+        score = task_type.scores(budget.choosing, predictions, task).score(task.metric)
+        resampled = task_type.resampled_scores(budget.choosing, predictions, task)
+        scores.append(MethodScores(trial.method.name, (score,), np.asarray(resampled)[None]))
+    return scores[1].scores[0] - scores[0].scores[0] if worse_out_of_fold(*scores) else 0.0
 
 
 def baseline_within(trial: Trial, context: SweepContext) -> tuple[LabelBudget, BaselineRun, Pool]:

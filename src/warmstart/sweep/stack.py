@@ -29,8 +29,11 @@ def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
 
 
 def stacked_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
-    """The trials with the lowest loss on the texts that choose, best first; without those that predict no probabilities."""
-    gains = {trial: result.gain[0] for trial, result in results.items() if result.gain}
+    """The trials with the lowest loss on the texts that choose, best first; without those that predict no probabilities.
+
+    Nor those that texts without labels hurt.
+    """
+    gains = {trial: result.gain[0] for trial, result in results.items() if result.gain and not result.refused}
     return sorted(gains, key=lambda trial: -gains[trial])[:STACKED]
 
 

@@ -122,6 +122,8 @@ class TrialResult:
     """its loss became NaN or infinite at every learning rate: the figures are those of the constant prediction"""
     note: str = ""
     """settings that the method chose for itself"""
+    refused: bool = False
+    """texts without labels hurt it: without them it is significantly better on the texts that choose"""
     seconds_saved: float = 0.0
     """of the seconds, those that an earlier trial spent on reading the same texts with the same frozen backbone"""
     threads: int = 0

@@ -143,7 +143,7 @@ class RaceResult:
         return self._cheapest(lambda one: float(one.runs[0].disk) if one.method.fine_tunes else math.inf)
 
     def _cheapest(self, cost: Callable[[RankedMethod], float]) -> RankedMethod:
-        methods = sorted(self.ranking.methods, key=lambda one: one.place)
+        methods = sorted((one for one in self.ranking.methods if not one.refused), key=lambda one: one.place)
         scores = [one.validation_scores for one in methods]
         chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in methods])
         return next(one for one in methods if one.validation_scores is chosen)
