@@ -91,4 +91,4 @@ def _prepare(
     task = task_of(context, split_seed)
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
     shared = load_bundle(find_bundle(shared_backbone)) if shared_backbone else bundle
-    return bundle, shared, replace(encoded, features=FeatureCache(Path(context.folder) / "features"))
+    return bundle, shared, replace(encoded, features=FeatureCache(Path(context.features or f"{context.folder}/features")))

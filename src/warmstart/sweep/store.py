@@ -47,6 +47,8 @@ class SweepContext(Config):
     """where results are kept"""
     tune: FineTuneConfig
     """how a model is fine-tuned"""
+    features: str = ""
+    """where vectors of frozen backbones are kept, so that tasks share them; empty: beside the results"""
     scoring: ScoringRun = ScoringRun(command="sweep")
     """the run that scores the test split"""
     pool: str = "rest"

@@ -147,14 +147,17 @@ class Sweep:
         return rank(self.methods, runs)
 
 
-def open_sweep(config: SweepConfig) -> Sweep:
-    """Read, audit and check all that the trials need, and open the folder. Only ``dapt`` trains anything yet."""
+def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
+    """Read, audit and check all that the trials need, and open the folder. Only ``dapt`` trains anything yet.
+
+    ``features`` is the folder in which several sweeps keep what frozen backbones read; empty: each has its own.
+    """
     started = time.time()
     task, methods = _task_and_methods(config)
     scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out)))
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED)))
     save_settings(folder, config)
-    context = _context(config, task, scoring)
+    context = _context(config, task, scoring).model_copy(update={"features": features})
     estimate = _estimate(config, task, methods, context)
     labels = config.numbers_of_labels()[0]
     selection = config.selection_with(labels)

@@ -38,6 +38,8 @@ from warmstart.tasks.load import load_named_tasks
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
+FEATURES = "features"
+"""folder of what frozen backbones read, in that of a race over several tasks"""
 RECOMMENDED = "recommended"
 """what ``--save`` calls the method that the race recommends"""
 
@@ -93,7 +95,7 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
         if config.budget:
             left = max(0.0, duration_seconds(config.budget) - (time.time() - started))
             changes["budget"] = f"{left / (len(paths) - number):.1f}s"
-        races.append(race_task(config.model_copy(update=changes)))
+        races.append(race_task(config.model_copy(update=changes), str(folder / FEATURES)))
     result = TasksRaceResult(tuple(races))
     if len(result.names) < 2:
         raise DataError("at least two methods need a score on every task, but too few have one; use a longer --budget")
@@ -110,9 +112,9 @@ def _with_frozen(config: RaceConfig, task: str) -> RaceConfig:
     return config.model_copy(update={"task": task, "schemes": (*ALWAYS_RUN, *config.schemes)})
 
 
-def race_task(config: RaceConfig) -> RaceResult:
-    """The race on one task."""
-    sweep = open_sweep(_with_frozen(config, config.task))
+def race_task(config: RaceConfig, features: str = "") -> RaceResult:
+    """The race on one task; ``features`` is the folder of what frozen backbones read, if other tasks share it."""
+    sweep = open_sweep(_with_frozen(config, config.task), features)
     if config.save not in (None, RECOMMENDED):
         _named(str(config.save), sweep.methods)  # an unknown name is refused before the first trial, not after the last
     task = sweep.task
