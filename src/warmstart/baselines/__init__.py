@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from warmstart.baselines.baseline import Baseline, inputs_themselves
-from warmstart.baselines.frozen_vectors import NEIGHBOUR_COUNTS, VECTOR_PENALTIES, VECTOR_STRENGTHS, nearest_texts, standardised
+from warmstart.baselines.frozen_vectors import (
+    NEIGHBOUR_COUNTS,
+    VECTOR_PENALTIES,
+    VECTOR_STRENGTHS,
+    nearest_numbers,
+    nearest_texts,
+    standardised,
+)
 from warmstart.baselines.linear import (
     MARGINS,
     PENALTIES,
@@ -70,6 +77,9 @@ BASELINES: Registry[Baseline] = Registry(
         ),
         "frozen vectors + ridge regression": Baseline(
             standardised, ridge_regression, ("regression",), "alpha", VECTOR_PENALTIES, race_only=True, needs_vectors=True
+        ),
+        "frozen vectors + neighbours' mean": Baseline(
+            standardised, nearest_numbers, ("regression",), "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
         ),
         "TF-IDF overlap": Baseline(
             tfidf_overlap, rows_themselves, ("multiple-choice",), note="most words in common; no label is used"

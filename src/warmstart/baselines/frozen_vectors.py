@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from warmstart.baselines.baseline import Readable, Reading
+from warmstart.baselines.baseline import Readable, Reading, Sample
 from warmstart.baselines.one_label import ClassSample, for_labels
 from warmstart.stack.readout import NeighbourReadout
 from warmstart.stack.rows import VectorRows
@@ -38,3 +38,9 @@ def nearest_texts(sample: ClassSample, count: float) -> NeighbourReadout:
     """The classes of the ``count`` texts with the largest cosine, the nearer ones counting more."""
     targets = np.eye(sample.labels.max() + 1)[sample.labels]
     return NeighbourReadout(sample.rows, targets, np.zeros(targets.shape[1]), min(int(count), len(targets)), "cosine")
+
+
+def nearest_numbers(sample: Sample, count: float) -> NeighbourReadout:
+    """The mean number of the ``count`` texts with the largest cosine, the nearer ones counting more."""
+    targets = np.asarray(sample.labels, dtype=np.float64)[:, None]
+    return NeighbourReadout(sample.rows, targets, np.zeros(1), min(int(count), len(targets)), "cosine", numbers=True)

@@ -152,6 +152,8 @@ def near_texts(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndarr
             same = distances[nearest] == 0
             weights = same.astype(np.float64) if same.any() else 1 / distances[nearest]
         means.append(weights @ targets[nearest] / weights.sum())
+    if settings["link"] == "identity":
+        return np.array(means)
     found = np.maximum(np.array(means), 0) + arrays[f"{prefix}floor"]
     return np.asarray(found / found.sum(axis=1, keepdims=True))
 

@@ -281,7 +281,7 @@ class ContinuedPretrainingRecord(LanguageRecord):
     texts: int
     """texts read"""
     left_out: int = 0
-    """texts left out because validation or test also contains them"""
+    """texts left out because they are equal to one of validation or test, or nearly the same"""
     evaluations: tuple[StageEvaluation, ...]
     kept: bool
     """the new weights were kept; else they were reset"""

@@ -53,7 +53,7 @@ class ReadoutSettings(Config):
 
     kind: Literal["linear", "neighbours", "constant"]
     link: Literal["softmax", "identity"] = "softmax"
-    """linear: what becomes of the sums"""
+    """linear: what becomes of the sums; neighbours: with identity, the means are numbers and not shares of classes"""
     unit_length: bool = False
     """linear: rows are divided by their length first"""
     count: int = Field(1, gt=0)
@@ -156,7 +156,8 @@ def _packed_readout(readout: Readout) -> tuple[ReadoutSettings, dict[str, np.nda
         return ReadoutSettings(kind="linear", link=readout.link, unit_length=readout.unit_length), arrays
     if isinstance(readout, NeighbourReadout):
         arrays = {"rows": readout.rows, "targets": readout.targets, "floor": readout.floor}
-        return ReadoutSettings(kind="neighbours", count=readout.count, metric=readout.metric), arrays
+        link: Literal["softmax", "identity"] = "identity" if readout.numbers else "softmax"
+        return ReadoutSettings(kind="neighbours", link=link, count=readout.count, metric=readout.metric), arrays
     return ReadoutSettings(kind="constant"), {"values": readout.values}
 
 
@@ -172,4 +173,4 @@ def _readout(settings: ReadoutSettings, prefix: str, taken: _Taken, width: int |
     if settings.count > len(rows):
         raise BundleError(f"a saved baseline must know as many texts as it has neighbours, {settings.count}, but knows {len(rows)}")
     floor = taken.take(f"{prefix}floor", targets.shape[1])
-    return NeighbourReadout(rows, targets, floor, settings.count, settings.metric)
+    return NeighbourReadout(rows, targets, floor, settings.count, settings.metric, settings.link == "identity")

@@ -61,6 +61,8 @@ class NeighbourReadout:
     count: int
     """neighbours"""
     metric: Literal["cosine", "euclidean"]
+    numbers: bool = False
+    """the means themselves, of numbers; otherwise what is known are shares of classes, and so is what is predicted"""
 
     @property
     def columns(self) -> int:
@@ -70,7 +72,10 @@ class NeighbourReadout:
     def __call__(self, rows: Any) -> np.ndarray:
         """(N, D) -> (N, C)."""
         parts = [self._means(rows[start : start + AT_ONCE]) for start in range(0, len(rows), AT_ONCE)]
-        found = np.maximum(np.concatenate(parts or [np.zeros((0, self.columns))]), 0) + self.floor
+        means = np.concatenate(parts or [np.zeros((0, self.columns))])
+        if self.numbers:
+            return means
+        found = np.maximum(means, 0) + self.floor
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def _means(self, rows: np.ndarray) -> np.ndarray:

@@ -398,6 +398,7 @@ class RaceResult:
                 "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
                 "learning_rates_diverged": list(one.diverged),
                 "collapsed": one.collapsed,
+                "refused": one.refused,
             }
             for one in self.ranking.methods
         ]
