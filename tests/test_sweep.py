@@ -277,6 +277,14 @@ def test_a_curve_has_one_selection(labels: tuple[int, ...], selection: str) -> N
     assert {config.selection_with(number) for number in labels} == {selection}
 
 
+@pytest.mark.usefixtures("no_pages")
+def test_one_text_can_choose(place: Path) -> None:
+    """Of seven labels a holdout has one: its error is unknown, which is no warning of numpy."""
+    found = race(race_config(place, schemes=[], seeds=2, scratch=False, labels=7, selection="holdout"))
+    assert "Only 1 label chooses, which is few." in found.findings
+    assert not any(one.refused for one in found.ranking.methods)
+
+
 def test_a_pool_that_hurts_is_found_within_the_labels() -> None:
     """Against the same method without it; predictions turned round are worse, its own are not."""
     budget = label_budget(cats(), 40, "cross-validation", 0)

@@ -27,7 +27,8 @@ WITHOUT_PRETRAINING = ("baseline", "scratch")
 
 def choice_findings(selection: SelectionName, choosing: int, seconds: float) -> list[str]:
     """Whether few texts choose, and what ``seconds`` beside the runs went into, as complete sentences."""
-    few = [f"Only {choosing} labels choose, which is few."] if choosing < FEW_TEXTS else []
+    verb = "label chooses" if choosing == 1 else "labels choose"
+    few = [f"Only {choosing} {verb}, which is few."] if choosing < FEW_TEXTS else []
     out_of_fold = "Predicting the texts out of fold with each network, to choose the method,"
     did = out_of_fold if selection == "none" else "Choosing settings"
     return [*few, *([f"{did} took {time_span(seconds)} in all, beside the runs themselves."] if seconds else [])]

@@ -48,6 +48,8 @@ from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.training.peak_memory import track_peak_memory
 
+LEAST_TEXTS = 5
+"""that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
 _ONE_AT_A_TIME = threading.Lock()
 """torch's generator belongs to the process: of workers that are threads, one runs at a time"""
 
@@ -145,7 +147,7 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     """The result of a baseline, or of a classifier on a frozen backbone's vectors; the ledger calls it ``named_as``, if given."""
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
-    harm = _harm_of_pool(trial, budget, run) if len(pool) else 0.0
+    harm = _harm_of_pool(trial, budget, run) if len(pool) and len(budget.choosing) >= LEAST_TEXTS else 0.0
     scored = _scored(budget.task, run.test, named_as or trial, context)
     left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
     hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""

@@ -180,7 +180,8 @@ class CurveResult:
         significant = [n for n, p in corrected.items() if p < SIGNIFICANT]
         rivals = ("the best pretrained method", "the strongest rival without pretraining")
         findings = self._verdicts(rivals, leads, significant, len(leads))
-        who = "in each draw within its labels" if self.drawn else "on validation"
+        by = "by the lowest calibrated log loss" if all(one.by_loss for one in gains.values()) else "by the best score"
+        who = f"in each draw within its labels, {by} on texts not learned from" if self.drawn else "on validation"
         pairs = {n: " against ".join(most_chosen(side).name for side in (one.transfer, one.rivals)) for n, one in gains.items()}
         groups = {pair: [n for n in pairs if pairs[n] == pair] for pair in dict.fromkeys(pairs.values())}
         places = "; ".join(f"{pair} with {list_sizes(group, [*gains])} labels" for pair, group in groups.items())
