@@ -117,11 +117,15 @@ def race(validation: Scores, test: Scores) -> RaceResult:
 
 
 def races(
-    chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, lead: float = 0.0
+    chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, lead: float = 0.0, fixed: int = 0
 ) -> Iterator[RaceResult]:
-    """Races of M methods with S seeds, 300 validation and 500 test texts; the last and most expensive method has the lead."""
+    """Races of M methods with S seeds, 300 validation and 500 test texts; the last and most expensive method has the lead.
+
+    No seed changes the skill of the first ``fixed`` methods.
+    """
     for _ in range(count // 50):
         effects = seed_effects(chance, (50, *shape), spread)
+        effects[:, shape[0] - fixed :] = 0
         splits = [accuracies(chance, answers(chance, effects, texts, lead)[:, ::-1], draws=100) for texts in (300, 500)]
         yield from (race(*((scores[i], resampled[i]) for scores, resampled in splits)) for i in range(50))
 
@@ -155,20 +159,59 @@ def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -
         assert np.mean(false) <= 0.05
 
 
+def of_families(ranked: RankedMethod, family: str, *, deterministic: bool) -> RankedMethod:
+    """The same method in another family; a deterministic one has a single trial."""
+    one = replace(ranked, method=ranked.method.model_copy(update={"family": family}))
+    return replace(one, runs=one.runs[:1], seeds=one.seeds[:1], deterministic=True) if deterministic else one
+
+
+def test_two_methods_without_randomness_are_compared_over_the_test_texts() -> None:
+    """With any number of seeds, one too; a single trial of a method that depends on its seed claims nothing."""
+    chance = np.random.default_rng(0)
+    scores = np.array([[0.9, 0.9, 0.9], [0.5, 0.5, 0.5], [0.4, 0.5, 0.3]])
+    parts = [(scores, scores[..., None] + chance.normal(0, 0.02, (3, 1, 400))) for _ in range(2)]
+    methods = race(*parts).ranking.methods
+    families = ("frozen", "baseline", "scratch")
+    rows = [of_families(one, family, deterministic=i < 2) for i, (one, family) in enumerate(zip(methods, families, strict=True))]
+    for seeds in ({0, 1, 2}, {0}):
+        gain = transfer_gain([*rows[:2], rows[2].with_seeds(seeds)], drawn=False)
+        assert gain is not None
+        assert gain.p < 0.001
+        sentence = gain.sentence(bounded=True)
+        assert sentence.startswith("0 is better than 1 (the strongest rival without pretraining) by 40.0 points (95% interval 3")
+        assert "over the test texts). Both" in sentence
+    one = transfer_gain([rows[0], replace(rows[1], deterministic=False)], drawn=False)
+    assert one is not None
+    assert one.p == 1
+    assert "on one seed, which shows nothing about other seeds" in one.sentence(bounded=True)
+
+
+def test_with_a_split_for_each_seed_the_sentence_names_its_sources() -> None:
+    """Splits and seeds, not the test texts."""
+    scores = np.array([[0.9, 0.88, 0.91], [0.5, 0.52, 0.51]])
+    methods = race(*[(scores, np.repeat(scores[..., None], 2, axis=2))] * 2).ranking.methods
+    rows = [of_families(one, family, deterministic=False) for one, family in zip(methods, ("adapted", "baseline"), strict=True)]
+    rows = [replace(one, runs=tuple(replace(run, split_sizes=(60, 20, 30)) for run in one.runs)) for one in rows]
+    gain = transfer_gain(rows, drawn=False)
+    assert gain is not None
+    assert ", over splits and seeds). Both are chosen on validation." in gain.sentence(bounded=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_few_races_of_equal_methods_claim_that_transfer_helps(seeds: int) -> None:
+@pytest.mark.parametrize("deterministic", [0, 4, 8])
+def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int, seeds: int) -> None:
     """Two pretrained methods against six others, all equal: bias at most 0.2 points, coverage 94%, false claims at most 5%.
 
-    All give or take two Monte-Carlo errors. By their own scores the best of six would seem 0.2 to 1.8 points better.
+    All give or take two Monte-Carlo errors. By their own scores the best of six would seem 0.2 to 1.8 points better. Of the eight,
+    none, half or all have no randomness.
     """
     chance = np.random.default_rng(seeds)
     for spread in (0.02, 0.04):
         found, own = [], []
-        for result in races(chance, (8, seeds), spread, 150):
-            families = ["adapted", "baseline", "baseline", "baseline"] * 2
-            pairs = [*zip(result.ranking.methods, families, strict=True)]
-            methods = [replace(one, method=one.method.model_copy(update={"family": family})) for one, family in pairs]
+        for result in races(chance, (8, seeds), spread, 150, fixed=deterministic):
+            rows = [*zip(result.ranking.methods, ["adapted", "baseline", "baseline", "baseline"] * 2, strict=True)]
+            methods = [of_families(*row, deterministic=i < deterministic) for i, row in enumerate(rows)]
             gain = transfer_gain(methods, drawn=False)
             assert gain is not None
             found.append(gain)
@@ -176,8 +219,8 @@ def test_few_races_of_equal_methods_claim_that_transfer_helps(seeds: int) -> Non
         means, claims = [one.difference.mean for one in found], np.mean([one.p < SIGNIFICANT for one in found])
         held = np.mean([one.difference.low <= 0 <= one.difference.high for one in found])
         print(
-            f"{seeds} seeds, spread {spread}: bias {100 * np.mean(means):+.2f} points (own scores {100 * np.mean(own):+.2f}), "
-            f"coverage {held:.3f}, false claims {claims:.3f}"
+            f"{seeds} seeds, {deterministic} fixed, spread {spread}: bias {100 * np.mean(means):+.2f} points "
+            f"(own scores {100 * np.mean(own):+.2f}), coverage {held:.3f}, false claims {claims:.3f}"
         )
         assert abs(np.mean(means)) <= 0.002 + 2 * np.std(means) / np.sqrt(len(means))
         assert held >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(found))

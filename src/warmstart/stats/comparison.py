@@ -69,7 +69,6 @@ class PairedComparison:
     names: tuple[str, str]
     difference: Difference
     """the first less the second"""
-    seeds: int
     over_texts: bool
     """whether the interval also covers other test texts, beside other seeds"""
     p: float
@@ -78,6 +77,13 @@ class PairedComparison:
     """how many were made at once"""
     bounded: bool = True
     """whether scores lie between 0 and 1"""
+    splits: bool = False
+    """whether every seed has its own split"""
+
+    @property
+    def seeds(self) -> int:
+        """How many the difference is the mean of; 0 if nothing depends on a seed."""
+        return self.difference.noise.seeds
 
     @property
     def significant(self) -> bool:
@@ -92,7 +98,7 @@ class PairedComparison:
         """
         (one, other), by = self.names, points(self.difference.mean)
         first = sentence_case(one)
-        if self.seeds < 2:
+        if self.seeds == 1:
             return f"{first} and {other} differ by {by} on one seed, which shows nothing{self._beyond_one_seed()}."
         if self.difference.error > ROUNDING:
             uncertainty = f"over {self._sources()}{self._corrected()}"
@@ -101,6 +107,8 @@ class PairedComparison:
             ends = points_range(self.difference.low, self.difference.high)
             limits = limits_of([self.difference], self.comparisons, bounded=self.bounded)
             return f"No significant difference between {one} and {other}: {by} (95% interval {ends}, {uncertainty}). {limits}"
+        if self.seeds == 0:
+            return f"No difference between {one} and {other}: {by} on the test texts, and on every resample of them."
         if abs(self.difference.mean) > ROUNDING:
             return f"{first} and {other} differ by {by} on each of {self.seeds} seeds; without spread, significance is unknown."
         return f"No difference between {one} and {other}: {points(0.0)} on each of {self.seeds} seeds."
@@ -113,6 +121,8 @@ class PairedComparison:
         return f"{word} than {other} by {by.lstrip('+-')} (95% interval {percent_range(low, high)}"
 
     def _sources(self) -> str:
+        if self.splits:
+            return "splits and seeds"
         return sources_of_chance(self.seeds) if self.over_texts else f"{self.seeds} seeds on these test texts"
 
     def _corrected(self) -> str:
@@ -147,11 +157,11 @@ def detection_limit(differences: Sequence[Difference], comparisons: int, *, boun
 def too_few_seeds(detectable: float, seeds: int, *, bounded: bool, power: float = POWER) -> str:
     """``"2 seeds are too few to detect a difference under 50 points with 80% power"``; empty if that is not so.
 
-    It is so if the smallest ``detectable`` difference of ``bounded`` scores is 50 points or more.
+    It is so if the smallest ``detectable`` difference of ``bounded`` scores is 50 points or more. Without seeds, test texts are.
     """
     if not bounded or detectable < USEFUL:
         return ""
-    seeds_are = "1 seed is" if seeds == 1 else f"{seeds} seeds are"
+    seeds_are = {0: "the test texts are", 1: "1 seed is"}.get(seeds, f"{seeds} seeds are")
     return f"{seeds_are} too few to detect a difference under {percent_value(USEFUL, 0)} points with {percent(power, 0)} power"
 
 
@@ -205,7 +215,7 @@ def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]]) -> list[Pa
     differences = [_difference(one, other, texts=texts) for (one, other), texts in zip(pairs, over_texts, strict=True)]
     corrected = corrected_p_values(differences)
     return [
-        PairedComparison((one.name, other.name), found, max(len(one.scores), len(other.scores)), texts, p, len(pairs), one.bounded)
+        PairedComparison((one.name, other.name), found, texts, p, len(pairs), one.bounded)
         for (one, other), found, texts, p in zip(pairs, differences, over_texts, corrected, strict=True)
     ]
 

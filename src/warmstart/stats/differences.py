@@ -32,6 +32,8 @@ class MethodScores:
     """(S, R) the same on resamples of the split, in one order for all methods"""
     overlap: float | None = None
     """scored texts per training text if every seed draws its own split; None if all seeds share one"""
+    deterministic: bool = False
+    """nothing depends on a seed, so that the one score is that of every seed"""
 
     @classmethod
     def from_texts(cls, name: str, values: np.ndarray, groups: np.ndarray | None = None) -> MethodScores:
@@ -86,8 +88,11 @@ class Difference:
 
     @property
     def claimable(self) -> bool:
-        """Whether it can be significant: one seed says nothing about seeds, and no spread at all nothing about noise."""
-        return self.noise.seeds > 1 and self.error > 0
+        """Whether it can be significant: one seed says nothing about seeds, and no spread at all nothing about noise.
+
+        Of two methods without randomness, no seed plays a part.
+        """
+        return self.noise.seeds != 1 and self.error > 0
 
     @property
     def at_most(self) -> float:
@@ -119,16 +124,18 @@ def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
 def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
     """``one`` less ``other``, seed by seed and resample by resample; a method without randomness counts the same for every seed.
 
-    mean_s(one_s - other_s), with its 95% interval and p-value over seeds and texts from ``Noise`` (Behrens 1929; Fisher 1935).
-    Texts are those of the paired bootstrap (Dror et al. 2018). Simulation: tests/test_noise.py:
-    ``test_intervals_over_seeds_and_texts_hold_the_truth``.
+    mean_s(one_s - other_s), with its 95% interval and p-value over seeds and texts from ``Noise`` (Behrens 1929; Fisher 1935);
+    of two methods without randomness, over texts. Texts are those of the paired bootstrap (Dror et al. 2018). Simulation:
+    tests/test_noise.py: ``test_intervals_over_seeds_and_texts_hold_the_truth``.
 
     >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
     >>> found = paired_difference(*(MethodScores.from_texts(name, one) for name, one in zip("ab", right, strict=True)))
     >>> round(found.mean, 3), found.low > 0, found.p < 0.01
     (0.095, True, True)
     """
-    return _with_both_variances(*_paired(one, other), one.overlap)
+    values, resampled = _paired(one, other)
+    noise = Noise.of(values, resampled, one.overlap)
+    return _around(float(values.mean()), replace(noise, seeds=0) if one.deterministic and other.deterministic else noise)
 
 
 def _paired(one: MethodScores, other: MethodScores) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +170,8 @@ def difference_to_choice(
     fold's choice is ``one`` itself, ``best`` takes its place in the comparison. Then the mean over all methods has no bias.
 
     The variance is that of ``one`` less ``best``, with 1 / S + ``doubt`` / (S - 1) for 1 / S over seeds: a fixed pair if the choice
-    is certain (0), the scores of a choice that shares its seeds (Nadeau and Bengio 2003, equation 10) if it is not (1).
+    is certain (0), the scores of a choice that shares its seeds (Nadeau and Bengio 2003, equation 10) if it is not (1). Two methods
+    without randomness show nothing of the seeds: if the folds are not all these two, the variance is that of the folds' scores.
 
     Simulation: tests/test_choice.py: ``test_differences_to_the_choice_are_not_flattered``.
 
@@ -172,7 +180,12 @@ def difference_to_choice(
     -0.1
     """
     ones, others = zip(*folds, strict=True)
-    mean = float(np.mean(picked(ones).scores) - np.mean(picked(others).scores))
+    of_folds = picked(ones), picked(others)
+    mean = float(np.mean(of_folds[0].scores) - np.mean(of_folds[1].scores))
+    if one.deterministic and best.deterministic:
+        if all(a is one and b is best for a, b in folds):
+            return paired_difference(one, best)
+        return _around(mean, _of_choice(*_paired(*of_folds), best.overlap))
     return _around(mean, _of_choice(*_paired(one, best), best.overlap, doubt))
 
 

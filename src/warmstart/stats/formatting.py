@@ -82,8 +82,8 @@ def time_span(seconds: float) -> str:
 
 
 def sources_of_chance(seeds: int, texts: str = "the test texts") -> str:
-    """What an interval covers: ``"5 seeds and the test texts"``, or with one seed ``"the test texts alone"``."""
-    return f"{seeds} seeds and {texts}" if seeds > 1 else f"{texts} alone"
+    """What an interval covers: ``"5 seeds and the test texts"``; with one seed ``"the test texts alone"``; without, the texts."""
+    return f"{seeds} seeds and {texts}" if seeds > 1 else f"{texts}{' alone' * seeds}"
 
 
 def file_size(size: float) -> str:

@@ -33,6 +33,7 @@ class Noise:
     of_seeds: float | np.ndarray
     """what other seeds would change, of the mean over these S; 0 if there is only one"""
     seeds: int
+    """0: nothing depends on a seed, and ``of_seeds`` is 0"""
 
     @classmethod
     def of(cls, values: np.ndarray, resampled: np.ndarray, overlap: float | None = None) -> Noise:
@@ -114,7 +115,7 @@ def _scaled_chi_square(degrees: int) -> tuple[np.ndarray, np.ndarray]:
     """
     from scipy import stats
 
-    if degrees == 0:
+    if degrees < 1:
         return np.ones(1), np.ones(1)
     low, high = stats.chi2.ppf([1e-14, 1 - 1e-14], degrees)
     drawn = np.exp(np.linspace(math.log(low), math.log(high), _NODES))

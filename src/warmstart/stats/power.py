@@ -34,7 +34,7 @@ def rescaled(noise: Noise, seeds: int, texts_factor: float) -> Noise:
     >>> new.of_texts, new.of_seeds
     (0.0002, 5e-05)
     """
-    return Noise(noise.of_texts / texts_factor, noise.of_seeds * noise.seeds / seeds, seeds)
+    return Noise(noise.of_texts / texts_factor, noise.of_seeds * noise.seeds / seeds if seeds else 0.0, seeds)
 
 
 def detection_power(noise: Noise, difference: float, error_rate: float = 0.05) -> float:
@@ -51,7 +51,7 @@ def detection_power(noise: Noise, difference: float, error_rate: float = 0.05) -
     >>> round(detection_power(Noise(1e-4, 0.0, 5), 0.028), 2)  # as for a normal variable
     0.8
     """
-    if noise.seeds < 2:
+    if noise.seeds == 1:
         return 0.0
     return float(_power(abs(difference), _half_widths(noise, error_rate), noise.error[..., None]))
 
@@ -71,7 +71,7 @@ def smallest_detectable(noise: Noise, power: float = POWER, error_rate: float = 
     """
     from scipy.optimize import brentq
 
-    if noise.seeds < 2:
+    if noise.seeds == 1:
         return math.inf
     if float(noise.error) == 0:
         return 0.0
@@ -141,6 +141,8 @@ def _spread_of_estimates(seeds: int) -> np.ndarray:
     """(nodes,) what an estimate of the seed variance is, as a multiple of the true one: quantiles of chi-square / (S - 1)."""
     from scipy import stats
 
+    if not seeds:
+        return np.ones(1)
     return np.asarray(stats.chi2.ppf((np.arange(_NODES) + 0.5) / _NODES, seeds - 1) / (seeds - 1))
 
 

@@ -72,9 +72,10 @@ class TransferGain:
     rivals: tuple[RankedMethod, ...]
     """the strongest without pretraining, likewise"""
     difference: Difference
-    seeds: int
     drawn: bool
     """whether each draw chose for itself"""
+    splits: bool = False
+    """whether every seed drew its own split"""
     by_loss: bool = False
     """whether the lowest calibrated loss was chosen, not the best score"""
 
@@ -106,7 +107,7 @@ class TransferGain:
         )
         gap = self.difference
         gap = replace(gap, low=max(-1.0, gap.low), high=min(1.0, gap.high)) if bounded else gap
-        compared = PairedComparison(names, gap, self.seeds, over_texts=True, p=self.p, bounded=bounded).sentence
+        compared = PairedComparison(names, gap, over_texts=True, p=self.p, bounded=bounded, splits=self.splits).sentence
         return f"{compared} {self._who_chose}"
 
     @property
@@ -136,7 +137,7 @@ def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool, by_loss: bool
     sides = [_of(methods, names) for names in (TRANSFER, WITHOUT_PRETRAINING)]
     if not all(sides):
         return None
-    seeds, seen = max(len(one.seeds) for one in methods), as_each_seed_sees(methods, drawn=drawn)
+    seen, splits = as_each_seed_sees(methods, drawn=drawn), methods[0].test_scores.overlap is not None
     chosen = [
         [with_all_seeds(methods, best_of(_of(view, names), by_loss=by_loss)) for view in seen]
         for names in (TRANSFER, WITHOUT_PRETRAINING)
@@ -144,14 +145,14 @@ def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool, by_loss: bool
     if drawn:
         one, other = (picked([method.test_scores for method in side]) for side in chosen)
         by_loss = by_loss and all(gains_of(side) for side in sides)
-        return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), seeds, drawn=True, by_loss=by_loss)
+        return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), drawn, splits, by_loss)
     best = [best_of(side) for side in sides]
     one, other = (method.test_scores for method in best)
     gap = paired_difference(one, other)
     if seen:
         pairs = [(a.test_scores, b.test_scores) for a, b in zip(*chosen, strict=True)]
         gap = difference_to_choice(one, other, pairs, max(map(doubt_of_best, sides)))
-    return TransferGain((best[0],), (best[1],), gap, seeds, drawn=False)
+    return TransferGain((best[0],), (best[1],), gap, drawn, splits)
 
 
 def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[RankedMethod]:

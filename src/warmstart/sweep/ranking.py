@@ -23,6 +23,8 @@ class RankedMethod:
     """of these trials"""
     place: int = 0
     """in the order of the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
+    deterministic: bool = False
+    """nothing in it depends on the seed, so that it has one trial"""
 
     def with_seeds(self, seeds: Set[int]) -> RankedMethod:
         """The same with the trials of these seeds only."""
@@ -38,13 +40,13 @@ class RankedMethod:
     def test_scores(self) -> MethodScores:
         """Scores on the test split, and on resamples of it."""
         resampled = np.array([run.resampled for run in self.runs])
-        return MethodScores(self.name, tuple(run.score for run in self.runs), resampled, self._overlap(2))
+        return MethodScores(self.name, tuple(run.score for run in self.runs), resampled, self._overlap(2), self.deterministic)
 
     @cached_property
     def validation_scores(self) -> MethodScores:
         """Scores on the validation split, and on resamples of it."""
         resampled = np.array([run.resampled_validation for run in self.runs])
-        return MethodScores(self.name, tuple(run.validation for run in self.runs), resampled, self._overlap(1))
+        return MethodScores(self.name, tuple(run.validation for run in self.runs), resampled, self._overlap(1), self.deterministic)
 
     def _overlap(self, part: int) -> float | None:
         """Texts of a part of the split per training text, mean over runs; None if the split is the task's."""
@@ -150,10 +152,9 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
     """All methods, best first. What is the same for every seed has one trial."""
     found = {method: rank_method(method, runs) for method in methods}
     ranked = [replace(one, place=place) for place, one in enumerate(found.values()) if one]
-    fixed = {trial.method for trial in runs.trials if trial.same_for_every_seed}
-    trained = any(one.method not in fixed for one in ranked)
-    seeds = set.intersection(*(set(one.seeds) for one in ranked if one.method not in fixed)) if trained else set[int]()
-    comparable = [one if one.method in fixed else one.with_seeds(seeds) for one in ranked if seeds]
+    trained = [set(one.seeds) for one in ranked if not one.deterministic]
+    seeds = set.intersection(*trained) if trained else set[int]()
+    comparable = [one if one.deterministic else one.with_seeds(seeds) for one in ranked if seeds]
     started = {trial.method for trial in runs.trials if trial in runs.results}
     unranked = [method for method, one in found.items() if one is None]
     return Ranking(
@@ -171,7 +172,8 @@ def rank_method(method: Method, runs: SweepRuns) -> RankedMethod | None:
     done = sorted((trial for trial in planned if trial in runs.results), key=lambda trial: trial.seed)
     if not done or done[0].seed != min(trial.seed for trial in planned) or runs.results[done[0]].diverged:
         return None
-    return RankedMethod(method, tuple(runs.results[trial] for trial in done), tuple(trial.seed for trial in done))
+    results, seeds = tuple(runs.results[trial] for trial in done), tuple(trial.seed for trial in done)
+    return RankedMethod(method, results, seeds, deterministic=done[0].same_for_every_seed)
 
 
 def diverged_at(learning_rate: float) -> str:
