@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
-from warmstart.commands.plan import PlanConfig, PlannedSeeds, PlanResult, plan
+from warmstart.commands.plan import PlanConfig, PlannedSeeds, PlanResult, plan, typical_noise
 from warmstart.commands.race.command import race
 from warmstart.stats.noise import Noise
+from warmstart.sweep.ranking import RankedMethod
+from warmstart.sweep.trial import Method, TrialResult
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -75,6 +80,62 @@ def test_a_task_alone_is_answered_with_the_pilot_to_run(tmp_path: Path, capsys: 
     said = capsys.readouterr().err
     assert f"warmstart race {tmp_path / 'task.yaml'} --backbones BACKBONE" in said
     assert "--seeds 3" in said
+
+
+def ranked(name: str, mean: float, spread: float, *, collapsed: bool = False) -> RankedMethod:
+    """A method with three seeds, whose scores are ``spread`` apart."""
+    chance = np.random.default_rng(len(name))
+    runs = tuple(
+        TrialResult(score, tuple(score + chance.normal(0, 0.01, 200)), 1.0, score, collapsed=collapsed)
+        for score in (mean - spread, mean, mean + spread)
+    )
+    return RankedMethod(Method(name=name, family="adapted", scheme=name), runs, (0, 1, 2))
+
+
+def test_a_plan_is_for_a_close_rival() -> None:
+    """Neither the majority label nor a method with a collapsed run sets the noise, nor one far from the best."""
+    best = ranked("best", 0.9, 0.005)
+    close = [ranked("a", 0.89, 0.0), ranked("bb", 0.88, 0.03), ranked("ccc", 0.87, 0.08)]
+    others = [*close, ranked("majority", 0.9, 0.2), ranked("collapsed", 0.9, 0.4, collapsed=True), ranked("far", 0.6, 0.3)]
+    rival, noise = typical_noise(best, others, 3)
+    assert rival.name == "bb"
+    assert float(noise.of_seeds) == pytest.approx(0.025**2 / 3)
+    assert typical_noise(best, others[3:4], 3)[0].name == "majority"  # the only one
+
+
+def _lose_a_trial(folder: Path) -> None:
+    for file in (folder / "trials").glob("*.json"):
+        trial = json.loads(file.read_text())["trial"]
+        if trial["seed"] == 1 and trial["method"]["name"] == "full":
+            file.write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "race.json").write_text('{"task": {'), "is damaged"),
+        (lambda folder: (folder / "race.json").write_text("{}"), "with its task, its methods and the best of them"),
+        (lambda folder: (folder / "race.json").write_text('{"tasks": []}'), "name the folder of one of them"),
+        (_lose_a_trial, "lacks trials, or their files are damaged: full, seed 1;"),
+    ],
+)
+def test_a_damaged_pilot_is_refused(
+    damage: Callable[[Path], object], message: str, pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message that says what is missing, exit code 2."""
+    shutil.copytree(pilot, tmp_path / "race")
+    damage(tmp_path / "race")
+    assert main(["plan", str(tmp_path / "race")]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_best_method_without_trials_is_refused(pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a change of the backbone."""
+    shutil.copytree(pilot, tmp_path / "race")
+    file = tmp_path / "race" / "race.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"best_id": "gone"}))
+    assert main(["plan", str(tmp_path / "race")]) == 2
+    assert "must rank the best method of race.json" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow

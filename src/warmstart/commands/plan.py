@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -23,8 +23,13 @@ from warmstart.stats.formatting import file_size, percent, percent_value
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import POWER, rescaled, smallest_detectable, texts_needed
 from warmstart.stats.scores import metric_range
+from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.ranking import RankedMethod, rank
 from warmstart.sweep.store import read_runs
+from warmstart.sweep.trial import SweepRuns
+
+CLOSE = 3
+"""the rivals with the mean test scores nearest to the best method's, for whose noise a race is planned"""
 
 
 class PlanConfig(Config):
@@ -56,13 +61,13 @@ class PlannedSeeds(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanResult:
-    """A plan, from the variances of the pilot's differences between its best method and the others."""
+    """A plan, from the variances of the pilot's difference between its best method and a close rival."""
 
     see: float
     """a fraction"""
     power: float
     noise: Noise
-    """of a difference to the best method, mean over the other methods"""
+    """of the difference between the two methods of ``pair``"""
     rivals: int
     """methods that the best one is compared with; their p-values are corrected for it"""
     texts: int
@@ -72,6 +77,8 @@ class PlanResult:
     rows: tuple[PlannedSeeds, ...]
     bounded: bool = True
     """whether scores lie between 0 and 1"""
+    pair: tuple[str, str] = ("the best method", "a close rival")
+    """the best method, and the rival whose noise is planned for"""
 
     @property
     def findings(self) -> list[str]:
@@ -81,7 +88,10 @@ class PlanResult:
         detects = f"With its {seeds} seeds and {self.texts:,} test texts, {detects}"
         if too_few := too_few_seeds(now, seeds, bounded=self.bounded, power=self.power):
             detects = f"The pilot's {too_few}"
-        findings = [f"{detects}, corrected for {self.rivals} comparison{'s' * (self.rivals > 1)}."]
+        findings = [
+            f"{detects}, corrected for {self.rivals} comparison{'s' * (self.rivals > 1)}.",
+            f"The plan is for the difference between {' and '.join(self.pair)}, whose noise is the median of the closest rivals'.",
+        ]
         enough = [f"{row.seeds} seeds and {row.texts:,} test texts" for row in self.rows if row.texts]
         wanted = f"{percent_value(self.see)} points"
         if enough:
@@ -110,6 +120,7 @@ class PlanResult:
         """Everything as plain values, fit for JSON."""
         return {
             "findings": self.findings,
+            "pair": list(self.pair),
             "variance_of_texts": float(self.noise.of_texts) * self.texts,
             "variance_of_seeds": float(self.noise.of_seeds) * self.noise.seeds,
             "rows": [row._asdict() for row in self.rows],
@@ -127,18 +138,22 @@ def plan(config: PlanConfig) -> PlanResult:
         )
     if not (folder / "race.json").is_file():
         raise DataError(f"{folder} must be the folder of a race on one task, but has no race.json; run `warmstart race` first")
-    race = json.loads((folder / "race.json").read_text(encoding="utf-8"))
+    race = _read_race(folder / "race.json")
     settings = RaceConfig.build(read_yaml(folder / "config.yaml"))
     if settings.resample:
         raise DataError(f"a pilot must be a race on one split, but {folder} drew a split for each seed; run it without --resample")
     runs = read_runs(folder, settings.labels)
-    methods = rank(list(dict.fromkeys(trial.method for trial in runs.trials)), runs).methods
-    best = next(one for one in methods if one.method.id == race["best_id"])
-    others = [one for one in methods if one is not best]
-    if len(best.runs) < 2:
-        raise DataError(f"a pilot must have at least two seeds, but {folder} has {len(best.runs)}; run it with --seeds 2 or more")
+    if missing := [*_missing_trials(race, runs, settings)]:
+        raise DataError(f"{folder} lacks trials, or their files are damaged: {'; '.join(missing)}; {AGAIN}")
+    ranking = rank(list(dict.fromkeys(trial.method for trial in runs.trials)), runs)
+    best = next((one for one in ranking.methods if one.method.id == race["best_id"]), None)
+    others = [one for one in ranking.methods if one is not best]
+    if best is None or not others:
+        raise DataError(f"a pilot must rank the best method of race.json and others, but {folder} does not; {AGAIN}")
+    if ranking.seeds < 2:
+        raise DataError(f"a pilot must have at least two seeds, but {folder} has {ranking.seeds}; run it with --seeds 2 or more")
     bounded = metric_range(race["task"]["metric"]) == (0, 1)
-    result = replace(make_plan(best, others, race["task"]["test"], config), bounded=bounded)
+    result = replace(make_plan(best, others, race["task"]["test"], config, ranking.seeds), bounded=bounded)
     if config.as_json:
         sys.stdout.write(json.dumps(result.to_dict(), indent=1) + "\n")
         return result
@@ -149,11 +164,52 @@ def plan(config: PlanConfig) -> PlanResult:
     return result
 
 
-def make_plan(best: RankedMethod, others: Sequence[RankedMethod], texts: int, config: PlanConfig) -> PlanResult:
-    """The plan for comparing ``best`` with ``others``, ranked in a pilot on ``texts`` test texts."""
-    noises = [paired_difference(best.test_scores, other.test_scores).noise for other in others]
-    of_texts, of_seeds = (float(np.mean(one)) for one in zip(*((noise.of_texts, noise.of_seeds) for noise in noises), strict=True))
-    noise = Noise(of_texts, of_seeds, len(best.runs))
+AGAIN = "run the same race again: it goes on from the trials that are finished"
+
+
+def _read_race(file: Path) -> dict[str, Any]:
+    """What a race wrote; ``DataError`` if that is damaged, or the race has several tasks."""
+    try:
+        race = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} must be what a race wrote, but is damaged: {error}; {AGAIN}") from None
+    if isinstance(race, dict) and "tasks" in race:
+        raise DataError(f"{file.parent} must be the folder of a race on one task, but has several; name the folder of one of them")
+    if not isinstance(race, dict) or not {"task", "best_id", "methods"} <= {*race}:
+        raise DataError(f"{file} must be what a race wrote, with its task, its methods and the best of them; {AGAIN}")
+    return race
+
+
+def _missing_trials(race: dict[str, Any], runs: SweepRuns, settings: RaceConfig) -> Iterator[str]:
+    """Methods that have fewer trials than scores in ``race``, with the seeds that are missing."""
+    for row in race["methods"]:
+        own = {trial.seed for trial in runs.trials if trial.method.id == row["id"]}
+        lost = [seed for seed in range(settings.seed, settings.seed + settings.seeds) if seed not in own]
+        if count := max(0, len(row["scores"]) - len(own)):
+            yield f"{row['method']}, seed {', '.join(map(str, lost[:count]))}"
+
+
+def typical_noise(best: RankedMethod, others: Sequence[RankedMethod], seeds: int) -> tuple[RankedMethod, Noise]:
+    """The rival to plan for, and the noise of its difference to ``best``: the median of the ``CLOSE`` nearest by mean test score.
+
+    The majority label and methods with collapsed runs are left out if others remain: their differences are noisy and plain to see.
+    So are methods whose scores are those of the best throughout; ``DataError`` if all are.
+    """
+    found = [(one, replace(paired_difference(best.test_scores, one.test_scores).noise, seeds=seeds)) for one in others]
+    found = [row for row in found if row[1].error > 0]
+    if not found:
+        raise DataError(
+            f"a pilot must show how much differences vary, but every method scores as {best.name} does; use more test texts"
+        )
+    found = [row for row in found if row[0].name != MAJORITY_LABEL and not row[0].collapsed] or found
+    mean = best.test_scores.over_seeds.mean
+    near = sorted(found, key=lambda row: abs(row[0].test_scores.over_seeds.mean - mean))[:CLOSE]
+    return sorted(near, key=lambda row: float(row[1].error))[len(near) // 2]
+
+
+def make_plan(best: RankedMethod, others: Sequence[RankedMethod], texts: int, config: PlanConfig, seeds_run: int) -> PlanResult:
+    """The plan for comparing ``best`` with ``others``, ranked in a pilot with ``seeds_run`` seeds on ``texts`` test texts."""
+    rival, noise = typical_noise(best, others, seeds_run)
     see, error_rate = config.see / 100, 0.05 / len(others)
     run = [one for one in (best, *others) if one.method.family != "stack"]  # a stack only combines what others predicted
     again = sum(float(np.mean([trial.search_seconds for trial in one.runs[1:] or one.runs])) for one in run)
@@ -166,4 +222,5 @@ def make_plan(best: RankedMethod, others: Sequence[RankedMethod], texts: int, co
         needed = texts_needed(own, texts, see, config.power, error_rate)
         rows.append(PlannedSeeds(seeds, detectable, needed, (search + per_seed * seeds) / 60))
     memory = max((one.memory for one in (best, *others) if one.memory is not None), default=None)
-    return PlanResult(see, config.power, noise, len(others), texts, memory, tuple(rows))
+    pair = best.name, rival.name
+    return PlanResult(see, config.power, noise, len(others), texts, memory, tuple(rows), pair=pair)
