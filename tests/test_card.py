@@ -43,6 +43,10 @@ def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path) 
         assert name in text
     for row in outcome.comparison.rows:
         assert percent(row.interval.mean) in text
+    flattered = "the run that is saved here; it was chosen for its validation score, which flatters these figures:"
+    assert flattered in text
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert page.count("The saved model was chosen for its validation score, which flatters these figures of its own.") == 2
     assert outcome.audit.findings()
     assert all(finding.sentence in text for finding in outcome.audit.findings())
     assert text.startswith("---\nlibrary_name: warmstart\npipeline_tag: text-classification\n---\n")

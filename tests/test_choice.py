@@ -10,6 +10,7 @@ import pytest
 
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
+from warmstart.commands.race.page import _rule, method_header
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.stats.comparison import SIGNIFICANT
@@ -100,6 +101,40 @@ def test_a_race_compares_each_seed_with_the_choice_of_the_others() -> None:
     [row] = result.differences
     assert row.difference.mean == pytest.approx((0.10 + 0.09 + (0.90 - 0.71)) / 3)
     assert result.gap_of_recommended.mean == pytest.approx((0.10 + 0.09 + 0.0) / 3)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "splits", "weak", "rule"),
+    [
+        (1, (), "from which nothing follows with one seed.", "proves nothing. One seed says nothing about other seeds."),
+        (3, (), "which is weak evidence: about 20% of races of equal methods end so.", "no cheaper one is that near in about 20%"),
+        (3, (60, 20, 30), "which is weak evidence.", "decides and proves nothing."),
+    ],
+)
+def test_only_what_was_simulated_is_said_of_the_rule(seeds: int, splits: tuple[int, ...], weak: str, rule: str) -> None:
+    """Nothing follows from one seed, and races over splits were not simulated; the score of one seed is said to be flattered."""
+    scores = np.array([[0.70, 0.66, 0.70], [0.71, 0.71, 0.72]])[:, :seeds]
+    found = race(*[(scores, scores[..., None] + np.zeros(5))] * 2)
+    rows = [replace(one, runs=tuple(replace(run, split_sizes=splits) for run in one.runs)) for one in found.ranking.methods]
+    found = replace(found, ranking=replace(found.ranking, methods=tuple(rows)))
+    assert found.recommended.name == "1"
+    assert found.findings[0].endswith(f"and every cheaper method falls short by more than one standard error, {weak}")
+    assert rule in _rule(found)
+    flattered = "The run was chosen on validation for this seed, which flatters its score."
+    assert (flattered in found.findings[1]) == (seeds == 1)
+    assert ("One seed says nothing about other seeds." in found.findings) == (seeds == 1)
+    heads = {1: "score (95% over texts)", 3: "score (95% over splits and seeds)" if splits else "score (95% over seeds and texts)"}
+    assert method_header(found)[1] == heads[seeds]
+
+
+def test_one_seed_says_that_it_could_have_seen_no_gain() -> None:
+    """Beside "no significant gain"."""
+    scores = np.array([[0.70], [0.71]])
+    found = race(*[(scores, scores[..., None] + np.random.default_rng(0).normal(0, 0.02, (2, 1, 50)))] * 2)
+    rows = [of_families(found.ranking.methods[0], "baseline", deterministic=False), found.ranking.methods[1]]
+    found = replace(found, ranking=replace(found.ranking, methods=tuple(rows)))
+    limit = "1 seed is too few to detect a difference under 50 points with 80% power"
+    assert f"Transfer brought no significant gain on validation, where {limit}." in found.findings
 
 
 def race(validation: Scores, test: Scores) -> RaceResult:

@@ -159,6 +159,18 @@ def test_the_headline_covers_seeds_and_texts() -> None:
     [row] = Comparison("accuracy", (drawn("a", right[1:2]),)).table()
     assert row[1].startswith(f"{right[1].mean():.1%} (9")
     assert row[2] == "one run"
+    assert Comparison("accuracy", (drawn("a", right[1:2]),)).header[1] == "score (95% over texts)"
+    assert Comparison("accuracy", (drawn("a", right),)).header[1] == "score (95% over seeds and texts)"
+
+
+def test_an_interval_beside_a_corrected_verdict_is_said_to_stand_alone() -> None:
+    """It may exclude 0 where the corrected p-value is above 5%."""
+    chance = np.random.default_rng(0)
+    one = drawn("a", chance.random((3, 300)) < 0.8)
+    rest = [drawn(f"b{i}", chance.random((3, 300)) < 0.74) for i in range(12)]
+    found = [row for row in compare_pairs([(one, other) for other in rest]) if not row.significant and row.difference.low > 0]
+    assert found
+    assert all(" points (95% interval of this comparison alone +" in row.sentence for row in found)
 
 
 def test_unequal_seeds_are_our_mistake() -> None:

@@ -16,7 +16,7 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 def print_comparison(title: str, comparison: Comparison) -> None:
     """Print a comparison: its table, then its findings."""
-    print_table(title, comparison.table(), comparison.HEADER)
+    print_table(title, comparison.table(), comparison.header)
     for sentence in comparison.findings():
         console.print(sentence, markup=False)
 

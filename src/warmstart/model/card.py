@@ -119,7 +119,9 @@ def _results(record: Record) -> str:
     """What was measured at this step; empty if nothing was."""
     parts = []
     if comparison := _comparison(record):
-        sources = "seeds and test texts" if any(method.over_texts for method in comparison.methods) else "seeds"
+        several = any(len(method.scores) > 1 for method in comparison.methods)
+        over_texts = any(method.over_texts for method in comparison.methods)
+        sources = " and ".join(["seeds"] * (several or not over_texts) + ["test texts"] * over_texts)
         header = ("method", f"{comparison.metric} on the test split (95% interval over {sources})", "over seeds", "runs", "note")
         methods = sorted(comparison.methods, key=lambda method: -method.mean)
         rows = [
@@ -142,7 +144,9 @@ def _results(record: Record) -> str:
             for row in record.test.per_class[:MAX_LABELS]
         ]
         columns = ("label", "precision", "recall", "F1", "test texts")
-        parts += ["Each label, for the run that is saved here:", markdown_table(columns, cells)]
+        chosen = max(map(len, record.validation.values()), default=0) > 1
+        flattered = "; it was chosen for its validation score, which flatters these figures" * chosen
+        parts += [f"Each label, for the run that is saved here{flattered}:", markdown_table(columns, cells)]
     if isinstance(record, PretrainRecord) and record.held_out:
         cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in record.held_out.items()]
         words = f" of {record.held_out_words:,} words including line ends" if record.held_out_words else ""

@@ -26,10 +26,9 @@ def as_sentence(text: str) -> str:
 def scores_section(comparison: Comparison, title: str, metric: str) -> Section:
     """The scores of all methods: every seed, mean and interval, and the differences between methods."""
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
-    figure = Figure(
-        "comparison", f"{title}: each seed, mean and 95% interval over seeds and test texts.", comparison_chart(rows, metric)
-    )
-    return Section("Comparison", tuple(comparison.findings()), (figure, Table(comparison.HEADER, comparison.table())))
+    sources = "seeds and test texts" if any(len(row.scores) > 1 for row in comparison.rows) else "test texts"
+    figure = Figure("comparison", f"{title}: each seed, mean and 95% interval over {sources}.", comparison_chart(rows, metric))
+    return Section("Comparison", tuple(comparison.findings()), (figure, Table(comparison.header, comparison.table())))
 
 
 def audit_section(audit: Audit) -> Section:

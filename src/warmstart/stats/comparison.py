@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +106,10 @@ class PairedComparison:
                 return f"{first} is {self._verdict(other, by)}, {uncertainty})."
             ends = points_range(self.difference.low, self.difference.high)
             limits = limits_of([self.difference], self.comparisons, bounded=self.bounded)
-            return f"No significant difference between {one} and {other}: {by} (95% interval {ends}, {uncertainty}). {limits}"
+            alone = " of this comparison alone" * (self.difference.low * self.difference.high > 0)
+            return (
+                f"No significant difference between {one} and {other}: {by} (95% interval{alone} {ends}, {uncertainty}). {limits}"
+            )
         if self.seeds == 0:
             return f"No difference between {one} and {other}: {by} on the test texts, and on every resample of them."
         if abs(self.difference.mean) > ROUNDING:
@@ -254,11 +257,14 @@ class Comparison:
         others = [row for row in self.ranked() if row is not self.rows[0]]
         return [found.sentence for found in compare_pairs([(self.rows[0], other) for other in others])]
 
-    HEADER: ClassVar = ("method", "score (95% over seeds and texts)", "over seeds", "seconds", "trained parameters", "note")
-    """names the columns of ``table``"""
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names the columns of ``table``."""
+        several = any(len(row.scores) > 1 for row in self.rows)
+        return ("method", f"score (95% over {'seeds and ' * several}texts)", "over seeds", "seconds", "trained parameters", "note")
 
     def table(self) -> list[tuple[str, ...]]:
-        """One row per method under ``HEADER``, best mean first."""
+        """One row per method under ``header``, best mean first."""
         return [
             (
                 row.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ def write_adapt_page(
         ),
         (
             *comparison_sections(result),
-            *([_confidence_section(confidence)] if confidence else []),
+            *([_confidence_section(confidence, result.flattery)] if confidence else []),
             *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
             audit_section(result.audit),
             size_section(bundle),
@@ -64,14 +64,14 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
         )
     saved, best = result.saved, result.best_scores
     if not isinstance(best, ClassificationScores):
-        yield Section("Scores", (saved, best.note), (Table(best.header, best.table()),))
+        yield Section("Scores", (saved, best.note, *result.flattery), (Table(best.header, best.table()),))
         return
     methods = {name: scores[0] for name, scores in result.scores.items()}
     known = {name: scores for name, scores in methods.items() if name != "majority" and isinstance(scores, ClassificationScores)}
     classes = [(name, row.name, row.f1) for name, scores in known.items() for row in scores.per_class]
     yield Section(
         "Labels",
-        (f"{saved} The chart shows the first seed of each method.",),
+        (f"{saved} The chart shows the first seed of each method.", *result.flattery),
         (
             Figure("classes", "F1 of each label on the test split.", class_scores_chart(classes)),
             Table(best.header, best.table()),
@@ -80,8 +80,8 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
     )
 
 
-def _confidence_section(confidence: ConfidenceResult) -> Section:
-    """Reliability, risk against coverage, and thresholds with a guarantee."""
+def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -> Section:
+    """Reliability, risk against coverage, and thresholds with a guarantee; then ``cautions``."""
     bins = {name: [(one.confidence, one.accuracy, one.count) for one in bins] for name, bins in confidence.bins().items()}
     items: list[Figure | Table] = [
         Figure(
@@ -97,7 +97,7 @@ def _confidence_section(confidence: ConfidenceResult) -> Section:
     ]
     if confidence.calibration.held_out:
         items.append(Table(THRESHOLD_HEADER, confidence.threshold_table()))
-    return Section("Can its confidence be trusted?", confidence.findings, items)
+    return Section("Can its confidence be trusted?", (*confidence.findings, *cautions), items)
 
 
 def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:

@@ -93,6 +93,13 @@ class AdaptResult:
         return f"The saved model is that of seed {self.best.seed}, {why}."
 
     @property
+    def flattery(self) -> list[str]:
+        """What being chosen among several runs does to the saved model's own test figures."""
+        if self.selection == "none" or len(self.runs[PRETRAINED]) < 2:
+            return []
+        return ["The saved model was chosen for its validation score, which flatters these figures of its own."]
+
+    @property
     def labels(self) -> int:
         """Labelled texts that a run may look at."""
         return len(self.budgets[next(iter(self.budgets))]) + self.set_apart

@@ -33,4 +33,4 @@ def _task_section(result: MultitaskResult, task: int) -> Section:
         *result.labels[task : task + 1],
         *(finding for ledger in result.ledgers[task : task + 1] for finding in ledger.findings),
     )
-    return Section(result.tasks[task], text, (figure, Table(comparison.HEADER, comparison.table())))
+    return Section(result.tasks[task], text, (figure, Table(comparison.header, comparison.table())))

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from warmstart.commands.race.result import RaceResult, TasksRaceResult
+from warmstart.commands.race.result import ONE_SEED, RaceResult, TasksRaceResult
 from warmstart.config import Config
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Report, Section, Table, write_report
@@ -24,16 +24,17 @@ from warmstart.stats.scores import metric_range
 from warmstart.stats.task_ranks import TaskRanks
 from warmstart.sweep.ranking import RankedMethod
 
-SCORE = "score (95% over seeds and texts)"
-SCORE_OVER_SPLITS = "score (95% over splits and seeds)"
 NOT_IN_TERMINAL = ("over test texts", "new", "note")
 """the columns that do not fit"""
 RULE = (
     "The recommendation is the cheapest method that falls short of the best by at most one standard error on validation. This rule "
-    "decides and proves nothing: where methods are equal, no cheaper one is that near in about 20% of races. The claim that every "
-    "cheaper method is significantly worse is then made in at most 5%."
+    "decides and proves nothing"
 )
-"""simulated in tests/test_choice.py"""
+ERRORS_OF_RULE = (
+    ": where methods are equal, no cheaper one is that near in about 20% of races. The claim that every cheaper method is "
+    "significantly worse is then made in at most 5%"
+)
+"""for several seeds on one split: simulated in tests/test_choice.py"""
 RULE_OF_DRAWS = (
     "Every seed drew its own labelled texts and stands for a user who has no others. It chooses the method that is best on these "
     "texts without having learned from them: by log loss where the metric is accuracy, otherwise by score (of equals the first in "
@@ -139,7 +140,7 @@ def ranks_chart(names: Sequence[str], ranks: TaskRanks) -> Chart:
 
 def method_header(result: RaceResult) -> tuple[str, ...]:
     """Names the columns of ``method_rows``."""
-    scores = (SCORE_OVER_SPLITS,) if result.resampled else (SCORE, "over seeds", "over test texts")
+    scores = (f"score (95% over {result.sources_in_header})", *(() if result.resampled else ("over seeds", "over test texts")))
     return ("method", *scores, "seconds", "memory", "trained", "new", "per task", "note")
 
 
@@ -178,14 +179,24 @@ def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
-    rule = RULE_OF_DRAWS + KNOWN_RATE * result.draws.rate_is_known if result.ranking.drawn else RULE
+    rule = RULE_OF_DRAWS + KNOWN_RATE * result.draws.rate_is_known if result.ranking.drawn else _rule(result)
     return Section("Ranking", (*findings, rule, explanation), (figure, Table(method_header(result), method_rows(result))))
+
+
+def _rule(result: RaceResult) -> str:
+    """What the rule of the recommendation may be trusted with; nothing was simulated for other splits."""
+    if result.ranking.seeds < 2:
+        return f"{RULE}. {ONE_SEED}"
+    return f"{RULE}{'' if result.resampled else ERRORS_OF_RULE}."
 
 
 def _differences_section(result: RaceResult) -> Section:
     paired = "paired by seed and by test text, over both"
     if result.ranking.seeds < 2:
-        paired = "paired by test text, over test texts only; one seed says nothing about other seeds, so nothing is significant"
+        paired = (
+            "paired by test text, over test texts only; one seed says nothing about other seeds, so nothing that depends on a seed "
+            "is significant"
+        )
     elif result.resampled:
         paired = "paired by split and seed, with a correction for the overlap of the splits (Nadeau and Bengio 2003)"
     drawn = result.ranking.drawn

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from warmstart.data.task import Task
     from warmstart.sweep.ranking import RankedMethod, Ranking
 
+ONE_SEED = "One seed says nothing about other seeds."
 
 class DifferenceToBest(NamedTuple):
     """The test scores of a method less those of the best method."""
@@ -158,6 +159,13 @@ class RaceResult:
         """What the intervals cover."""
         seeds = self.ranking.seeds
         return "splits and seeds" if self.resampled and seeds > 1 else sources_of_chance(seeds)
+
+    @property
+    def sources_in_header(self) -> str:
+        """The same for the head of a column."""
+        if self.resampled and self.ranking.seeds > 1:
+            return self.sources
+        return "seeds and texts" if self.ranking.seeds > 1 else "texts"
 
     def interval(self, one: RankedMethod) -> Interval:
         """The test score of a method with its interval over what ``sources`` says, cut to the range of the metric."""
@@ -250,6 +258,8 @@ class RaceResult:
         reached = f"On the test texts, {best.name} reaches {score}, over {self.sources}, in {best.seconds:.1f} seconds per run."
         if self._folds:
             reached += " Each seed scores the method that is best on the other seeds, so that being chosen does not flatter it."
+        elif not best.deterministic:
+            reached += " The run was chosen on validation for this seed, which flatters its score."
         if chosen is best:
             findings = [f"Use {best.name}: it is the best on validation, {self._beside_cheaper()}.", reached]
         else:
@@ -264,7 +274,7 @@ class RaceResult:
             if chosen.method.family not in TRANSFER:
                 gain = paired_difference(best.validation_scores, chosen.validation_scores)
                 bounded = metric_range(self.task.metric) == (0, 1)
-                limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" if gain.claimable else ""
+                limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" * (gain.error > 0)
                 findings.append(f"Transfer brought no significant gain on validation{limit}.")
         findings += self._bought_by_transfer()
         if (smallest := self.smallest).method.fine_tunes:
@@ -300,7 +310,11 @@ class RaceResult:
             return "and no method is cheaper"
         if all(row.significant for row in cheaper):
             return "and every cheaper method is significantly worse there (5% level)"
-        weak = "which is weak evidence: about 20% of races of equal methods end so"
+        weak = "which is weak evidence"
+        if self.ranking.seeds == 1:
+            weak = "from which nothing follows with one seed"
+        elif not self.resampled:
+            weak += ": about 20% of races of equal methods end so"
         return f"and every cheaper method falls short by more than one standard error, {weak}"
 
     def _better_on_test(self) -> list[str]:
@@ -343,7 +357,7 @@ class RaceResult:
         if missing := [method.name for method in self.ranking.missing]:
             findings.append(f"The time was too short for {', '.join(missing)}; run the same command again to continue.")
         if seeds < FEW_SEEDS:
-            findings.append(f"{seeds} seed{'s say' if seeds > 1 else ' says'} little about other seeds.")
+            findings.append(f"{seeds} seeds say little about other seeds." if seeds > 1 else ONE_SEED)
         if self.resampled:
             findings.append(NEW_SPLITS)
         elif share_training_texts(self.labels, len(self.task.train), seeds):
