@@ -22,6 +22,7 @@ CENTRAL_95 = (0.025, 0.975)
 """the quantiles between which 95% lie"""
 FEW_SEEDS = 3
 """with fewer seeds, an interval over them is wide"""
+ONE_SEED = "One seed says nothing about other seeds."
 
 
 class Estimate(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from warmstart.commands.race.result import ONE_SEED, RaceResult, TasksRaceResult
+from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Config
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Report, Section, Table, write_report
@@ -19,6 +19,7 @@ from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import INK, QUIET, shapes
 from warmstart.stats.comparison import detectable_points
 from warmstart.stats.formatting import file_size, p_value, percent, percent_range, percent_value, points_range, points_value
+from warmstart.stats.intervals import ONE_SEED
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
 from warmstart.stats.task_ranks import TaskRanks
@@ -140,7 +141,10 @@ def ranks_chart(names: Sequence[str], ranks: TaskRanks) -> Chart:
 
 def method_header(result: RaceResult) -> tuple[str, ...]:
     """Names the columns of ``method_rows``."""
-    scores = (f"score (95% over {result.sources_in_header})", *(() if result.resampled else ("over seeds", "over test texts")))
+    over = "seeds and texts" if result.ranking.seeds > 1 else "texts"
+    scores = (
+        ["score (95% over splits and seeds)"] if result.resampled else [f"score (95% over {over})", "over seeds", "over test texts"]
+    )
     return ("method", *scores, "seconds", "memory", "trained", "new", "per task", "note")
 
 

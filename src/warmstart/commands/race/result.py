@@ -49,7 +49,7 @@ from warmstart.stats.formatting import (
     sentence_case,
     sources_of_chance,
 )
-from warmstart.stats.intervals import FEW_SEEDS, Interval
+from warmstart.stats.intervals import FEW_SEEDS, ONE_SEED, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from warmstart.data.task import Task
     from warmstart.sweep.ranking import RankedMethod, Ranking
 
-ONE_SEED = "One seed says nothing about other seeds."
+
 
 class DifferenceToBest(NamedTuple):
     """The test scores of a method less those of the best method."""
@@ -160,13 +160,6 @@ class RaceResult:
         seeds = self.ranking.seeds
         return "splits and seeds" if self.resampled and seeds > 1 else sources_of_chance(seeds)
 
-    @property
-    def sources_in_header(self) -> str:
-        """The same for the head of a column."""
-        if self.resampled and self.ranking.seeds > 1:
-            return self.sources
-        return "seeds and texts" if self.ranking.seeds > 1 else "texts"
-
     def interval(self, one: RankedMethod) -> Interval:
         """The test score of a method with its interval over what ``sources`` says, cut to the range of the metric."""
         return one.test_scores.over_both.within(*metric_range(self.task.metric))
@@ -242,14 +235,8 @@ class RaceResult:
     def findings(self) -> list[str]:
         """The recommendation first, then the scores behind it, then what a reader should know about them."""
         first = self._choice_of_draws() if self.ranking.drawn else self._recommendation()
-        return [
-            *first,
-            *self._labels_and_choice(),
-            *self._better_on_test(),
-            *self._failed_runs(),
-            *self._cautions(),
-            *self.ledger.findings,
-        ]
+        others = [*self._labels_and_choice(), *self._better_on_test(), *self._failed_runs(), *self._cautions()]
+        return [*first, *others, *self.ledger.findings]
 
     def _recommendation(self) -> list[str]:
         best, chosen = self.best, self.recommended
@@ -310,11 +297,9 @@ class RaceResult:
             return "and no method is cheaper"
         if all(row.significant for row in cheaper):
             return "and every cheaper method is significantly worse there (5% level)"
-        weak = "which is weak evidence"
+        weak = f"which is weak evidence{'' if self.resampled else ': about 20% of races of equal methods end so'}"
         if self.ranking.seeds == 1:
             weak = "from which nothing follows with one seed"
-        elif not self.resampled:
-            weak += ": about 20% of races of equal methods end so"
         return f"and every cheaper method falls short by more than one standard error, {weak}"
 
     def _better_on_test(self) -> list[str]:
