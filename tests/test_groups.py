@@ -16,6 +16,7 @@ from helpers.tasks import cats
 from warmstart.data.audit import audit
 from warmstart.data.splits import calibration_split, grouped_split
 from warmstart.data.task import Split, Task
+from warmstart.data.text_key import text_key
 from warmstart.errors import DataError
 from warmstart.estimators import TextClassifier
 from warmstart.finetuning.calibration import split_calibration_texts
@@ -54,6 +55,19 @@ def test_a_manifest_with_groups(tmp_path: Path) -> None:
     assert again.digest != load_task(write_task(tmp_path / "plain", rows_by(40, 5), source={})).digest
 
 
+def test_copies_of_a_text_are_in_one_split(tmp_path: Path) -> None:
+    """As the audit counts copies, which then finds no leak in splits that the tool drew itself."""
+    rows = [{"text": text, "label": "ab"[n % 2]} for n in range(100) for text in (f"text no. {n}", f"Text no {n}!")]
+    task = load_task(write_task(tmp_path / "task", rows, source={}))
+    keys = [set(map(str, split.keys)) for split in task.splits().values()]
+    assert sum(map(len, keys)) == len(set().union(*keys)) == 100
+    assert [len(split) for split in task.splits().values()] == pytest.approx([100, 40, 60], abs=3)
+    assert not [one for one in audit(task).findings() if one.severity == "error"]
+    answered = load_answer_task(write_task(tmp_path / "answers", rows, source={}))
+    asked = [{*map(text_key, split.questions)} for split in (answered.train, answered.validation, answered.test)]
+    assert sum(map(len, asked)) == 100
+
+
 def test_a_missing_group_column(tmp_path: Path) -> None:
     """The setting that names it is named."""
     with pytest.raises(DataError, match="there is no column 'writer'.*'group: …'"):
@@ -86,7 +100,7 @@ def test_groups_stay_together(seed: int, groups: int, fraction: float) -> None:
 
 def test_one_group_cannot_be_split() -> None:
     """The error says what to do."""
-    with pytest.raises(DataError, match="a single group cannot be split; .* leave out 'group'"):
+    with pytest.raises(DataError, match="a single group, or copies of a single text, cannot be split; .* leave out 'group'"):
         grouped_split(np.zeros(20, dtype=np.int64), np.zeros(20), 0.1, 0)
 
 
@@ -97,6 +111,7 @@ def test_units() -> None:
     units = Split(texts, labels, np.array(["x", "x", "y", "y", "z"])).units
     assert len(set(units[:4].tolist())) == 1
     assert units[4] != units[0]
+    assert Split(("b", "B!", "a", "c"), labels[:4]).units.tolist() == [0, 0, 1, 2]  # numbered by the first of the copies
     assert Split(texts, labels).take(np.array([1, 3])).units.tolist() == [0, 1]
 
 

@@ -98,7 +98,7 @@ def test_order_of_labels(tmp_path: Path) -> None:
     file = manifest(tmp_path, labels=["b", "a"])
     assert load_task(file).labels == ("b", "a")
     assert load_task(file).test.labels.tolist() == [1, 0, 1, 0, 1, 0]
-    (tmp_path / "train.tsv").write_text("label\ttext\n" + "10\tx\n2\ty\n-1\tz\n" * 3)
+    (tmp_path / "train.tsv").write_text("label\ttext\n" + "".join(f"10\tx{i}\n2\ty{i}\n-1\tz{i}\n" for i in range(3)))
     assert load_task_with(tmp_path, "train.tsv").labels == ("-1", "2", "10")
 
 
@@ -194,7 +194,7 @@ RECIPE_SIZES = {
     "ag_news": (4, 4999, 500, 7600, True),
     "cls_books": (2, 1600, 400, 2000, False),
     "mr": (2, 10662, 1066, 1066, True),
-    "sst2_first": (2, 1200, 96, 240, True),
+    "sst2_first": (2, 1200, 95, 240, True),  # 8% are 96, but copies stay together
 }
 
 

@@ -52,7 +52,10 @@ def grouped_split(labels: np.ndarray, groups: np.ndarray, fraction_or_count: flo
     if not chosen.any():  # all are large: the one that comes nearest
         chosen[((missing - table) ** 2).sum(axis=1).argmin()] = True
     if chosen.all():
-        raise DataError("examples of a single group cannot be split; name a file for each split, or leave out 'group'")
+        raise DataError(
+            "examples of a single group, or copies of a single text, cannot be split; name a file for each split, or leave out "
+            "'group'"
+        )
     return np.flatnonzero(~chosen[owners]), np.flatnonzero(chosen[owners])
 
 

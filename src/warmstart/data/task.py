@@ -54,13 +54,21 @@ class Split:
         return independent_units(self.texts, self.groups)
 
     def hold_out(self, fraction_or_count: float, seed: int) -> tuple[Split, Split]:
-        """The kept and the held-out examples, stratified if each has a class; the texts of a group are on one side."""
+        """The kept and the held-out examples, stratified if each has a class.
+
+        Copies of a text, and the texts of a group, are on one side.
+        """
         labels = strata(self.labels)
-        if self.groups is None:
+        if self.groups is None and not self.has_copies:
             kept, held_out = stratified_split(labels, fraction_or_count, seed)
         else:
-            kept, held_out = grouped_split(labels, self.groups, fraction_or_count, seed)
+            kept, held_out = grouped_split(labels, self.units, fraction_or_count, seed)
         return self.take(kept), self.take(held_out)
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether fewer units than texts are independent."""
+        return len(np.unique(self.units)) < len(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,27 +165,31 @@ def resplit(task: Task, seed: int) -> Task:
     if any(split.groups is not None for split in parts.values()):
         groups = np.concatenate([split.group_names(name) for name, split in parts.items()])
     pool = Split(tuple(text for split in parts.values() for text in split.texts), labels, groups)
-    repeated = len(np.unique(pool.units)) < len(pool)
-    together = replace(pool, groups=pool.units) if repeated else replace(pool, groups=None)
-    index = replace(together, texts=tuple(range(len(pool))))
-    rest, test = index.hold_out(len(task.test), seed)
+    rest, test = pool.hold_out(len(task.test), seed)
     train, validation = rest.hold_out(len(task.validation), seed) if len(task.validation) else (rest, rest.take(NO_TEXTS))
-    train, validation, test = (pool.take(np.array(split.texts, dtype=np.int64)) for split in (train, validation, test))
     return replace(task, train=train, validation=validation, test=test)
 
 
 def independent_units(texts: Sequence[Any], groups: np.ndarray | None) -> np.ndarray:
-    """(N,) int64 the unit of each text: copies and the texts of one of the ``groups`` (N,) are the same unit."""
-    _, copies = np.unique(np.array([*map(plain_text, texts)], dtype=object), return_inverse=True)
+    """(N,) int64 the unit of each text: copies and the texts of one of the ``groups`` (N,) are the same unit.
+
+    Copies count as the same by ``text_key``, as in the audit. Units are numbered in the order of their texts.
+    """
+    plain = [*map(plain_text, texts)]
+    _, order = np.unique(np.array(plain, dtype=object), return_inverse=True)
+    _, same = np.unique(np.array([*map(text_key, plain)], dtype=object), return_inverse=True)
+    first = np.full(int(same.max(initial=-1)) + 1, len(plain))
+    np.minimum.at(first, same, order)
+    _, copies = np.unique(first[same], return_inverse=True)
     if groups is None:
         return copies
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     _, owners = np.unique(groups, return_inverse=True)
-    first = int(owners.max(initial=-1)) + 1  # a graph of groups and texts: what hangs together is one unit
-    size = first + int(copies.max(initial=-1)) + 1
-    edges = coo_array((np.ones(len(texts)), (owners, first + copies)), shape=(size, size))
+    texts_at = int(owners.max(initial=-1)) + 1  # a graph of groups and texts: what hangs together is one unit
+    size = texts_at + int(copies.max(initial=-1)) + 1
+    edges = coo_array((np.ones(len(texts)), (owners, texts_at + copies)), shape=(size, size))
     return np.asarray(connected_components(edges, directed=False)[1][owners], dtype=np.int64)
 
 

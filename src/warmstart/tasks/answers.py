@@ -66,11 +66,12 @@ class AnsweredQuestions:
         return AnsweredQuestions(tuple(self.questions[i] for i in indices), tuple(self.answers[i] for i in indices), groups)
 
     def hold_out(self, count: int, seed: int, name: str) -> tuple[AnsweredQuestions, AnsweredQuestions]:
-        """The kept and about ``count`` held-out questions, at random; those of a group are on one side."""
-        if self.groups is None:
+        """The kept and about ``count`` held-out questions, at random; copies, and those of a group, are on one side."""
+        units = self.units
+        if self.groups is None and len(np.unique(units)) == len(self):
             order = rng(seed, "answers", name).permutation(len(self))
             return self.take(np.sort(order[count:])), self.take(np.sort(order[:count]))
-        kept, held_out = grouped_split(np.zeros(len(self), dtype=np.int64), self.groups, count, seed)
+        kept, held_out = grouped_split(np.zeros(len(self), dtype=np.int64), units, count, seed)
         return self.take(kept), self.take(held_out)
 
 
