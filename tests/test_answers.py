@@ -17,6 +17,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.answers import (
     Answer,
     AnsweredQuestions,
@@ -46,11 +47,13 @@ def letters() -> Tokenizer:
 def manifest(tmp_path: Path) -> Path:
     """A manifest of questions; the same people stand in all splits, so that a model can learn them by heart."""
     rows = [f"{question}\t{right}\n" for question, right in zip(QUESTIONS.questions, QUESTIONS.answers, strict=True)]
-    (tmp_path / "all.txt").write_text("".join(rows * 8))
-    (tmp_path / "test.txt").write_text("".join(rows))
+    (tmp_path / "all.txt").write_text("".join(rows * 7))
+    for name in ("validation", "test"):
+        (tmp_path / f"{name}.txt").write_text("".join(rows))
     file = tmp_path / "places.yaml"
     file.write_text(
-        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\ntrain: all.txt\nvalidation: 4\ntest: test.txt\n"
+        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\n"
+        "train: all.txt\nvalidation: validation.txt\ntest: test.txt\n"
     )
     return file
 
@@ -112,9 +115,15 @@ def test_confidence_is_the_answers_probability(letters: Tokenizer) -> None:
 
 
 def test_manifests_of_answers(manifest: Path) -> None:
-    """Splits depend on the seed alone and share no row; settings that do not apply to answers are refused."""
+    """Splits are those of the files, or depend on the seed alone; settings that do not apply to answers are refused."""
     task = load_answer_task(manifest)
     assert (len(task.train), len(task.validation), len(task.test)) == (28, 4, 4)
+    distinct = "".join(f"Who is number {n}?\tme\n" for n in range(32))
+    (manifest.parent / "all.txt").write_text(distinct)
+    manifest.write_text(manifest.read_text().replace("validation.txt", "4"))
+    task = load_answer_task(manifest)
+    assert (len(task.train), len(task.validation)) == (28, 4)
+    assert not {*task.train.questions} & {*task.validation.questions}
     assert load_answer_task(manifest).train == task.train
     manifest.write_text(manifest.read_text() + "limit: 3\n")
     with pytest.raises(ConfigError, match="'labels' and 'limit' do not apply to generated answers"):
@@ -140,6 +149,8 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     assert result.comparison.rows[0].scores == (1.0,)
     assert (len(result.task.validation), result.threshold.examples) == (2, 2), "half of the questions choose, the others guarantee"
     assert all(sentence.endswith(".") for sentence in result.findings)
+    assert THIS_SPLIT in result.findings
+    assert THIS_SPLIT in (out / "bundle" / "README.md").read_text(encoding="utf-8")
     assert json.loads(json.dumps(result.to_dict()))["findings"] == result.findings
     assert (out / "report.html").exists()
     assert main(["evaluate", str(out), str(manifest)]) == 0

@@ -154,7 +154,11 @@ def test_few_equal_calibration_errors_are_said_to_differ(count: int) -> None:
     [
         ((1.2, 1.8), "The model was overconfident: the temperature fitted on the validation texts is 1.50 (1.20 to 1.80)."),
         ((0.3, 0.9), "The model was underconfident: the temperature"),
-        ((0.9, 2.5), "No significant miscalibration: the temperature"),
+        (
+            (0.9, 2.5),
+            "No significant miscalibration: the temperature fitted on the validation texts is 1.50 (0.90 to 2.50), and the "
+            "interval includes 1; a distance of 1.14 from 1 would have been detected with 80% power.",
+        ),
         (None, "No temperature was fitted, because all validation texts are classified correctly"),
     ],
 )

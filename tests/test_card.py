@@ -16,12 +16,13 @@ from warmstart.model.card import card, markdown_table
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord, FindingRecord, OtherRecord, PretrainRecord, Record, TaskRecord
 from warmstart.stats.formatting import percent
+from warmstart.stats.splits import ONE_SPLIT
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
 
-def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Labels, intervals beside baselines, findings of the audit, the command, and too few seeds as a limit."""
     save(language_bundle(tokenizer), tmp_path / "lm")
     given = {
@@ -45,6 +46,8 @@ def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path) 
         assert percent(row.interval.mean) in text
     flattered = "the run that is saved here; it was chosen for its validation score, which flatters these figures:"
     assert flattered in text
+    assert f"- {ONE_SPLIT}" in text
+    assert ONE_SPLIT in " ".join(capsys.readouterr().err.split())
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert page.count("The saved model was chosen for its validation score, which flatters these figures of its own.") == 2
     assert outcome.audit.findings()

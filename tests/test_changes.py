@@ -53,7 +53,19 @@ def test_several_changes_are_corrected() -> None:
     assert first.high < 0
     assert first.sign == 0
     assert first.in_percent("The score").startswith("The score did not change significantly: 70.4% before, 68.6% after")
-    assert re.search(r", over 5 seeds and the test texts; corrected p 0\.\d{3}\)\.$", first.in_percent("The score"))
+    limit = r"; \d\.\d points would have been detected with 80% power\."
+    assert re.search(r", over 5 seeds and the test texts; corrected p 0\.\d{3}\)" + limit + "$", first.in_percent("The score"))
+
+
+def test_what_would_have_been_detected_is_said() -> None:
+    """Of a change that is not significant: 1.43 times half the interval; nothing of one that is."""
+    assert (
+        Change(4.0, 3.95, -0.15, 0.05, "9 texts").in_nats("It").endswith("); 0.143 nats would have been detected with 80% power.")
+    )
+    assert (
+        Change(0.5, 0.5, -0.01, 0.01, "9 texts").in_percent("It").endswith("); 1.4 points would have been detected with 80% power.")
+    )
+    assert "detected" not in Change(4.0, 3.9, -0.15, -0.05, "9 texts").in_nats("It")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from warmstart.data.encode import Encoded
 from warmstart.finetuning.continual import EwcAnchor, ewc_penalty, fisher_information
 from warmstart.model.files import load_bundle
 from warmstart.seeding import seed_torch
+from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -122,6 +123,7 @@ def test_continual_learning_from_end_to_end(inputs: Path) -> None:
     assert all("the test texts" in sentence or "No difference" in sentence for sentence in compared)
     assert sum(" nats" in sentence for sentence in result.findings) == 1
     assert all(sentence.endswith(".") for sentence in result.findings)
+    assert result.findings[-1] == THIS_SPLIT
     page = (inputs / "run" / "report.html").read_text()
     assert all(word in page for word in ("What was forgotten", "Strategy: ewc", "Backward transfer"))
     stored = json.loads((inputs / "run" / "continual.json").read_text())

@@ -28,6 +28,7 @@ from warmstart.finetuning import multitask_training
 from warmstart.finetuning.multitask_model import sampling_fractions, task_order
 from warmstart.finetuning.multitask_training import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle, save
+from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -69,7 +70,8 @@ def test_tasks_together_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
     result = multitask(MultitaskConfig.build(task_settings(write_inputs(tmp_path, tokenizer))))
     assert result.tasks == ("cats", "who")
     assert all(len(run.together) == len(run.alone) == 2 for run in result.runs)
-    assert len(result.findings) == 2 + 2 + 2  # a comparison, what the labels are for, and a count of scorings for each task
+    assert len(result.findings) == 2 + 2 + 2 + 1  # a comparison, what the labels are for, a count of scorings; what the split is
+    assert result.findings[-1] == THIS_SPLIT
     for task, name in enumerate(result.tasks):
         together, alone = result.comparison(task).rows
         assert together.resampled is not None

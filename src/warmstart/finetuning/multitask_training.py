@@ -28,6 +28,7 @@ from warmstart.heads.classification import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
+from warmstart.stats.splits import share_training_texts
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
 from warmstart.tasks.scoring import score_test
@@ -113,6 +114,12 @@ class TaskSuite:
     def within(self, seed: int) -> TaskSuite:
         """The same with the labelled texts alone that a seed may look at, and the test texts; for a suite of whole tasks."""
         return replace(self, encoded=tuple(one.within(_budget(one.task, self.config, seed)) for one in self.encoded))
+
+    @property
+    def one_split(self) -> bool:
+        """Whether the seeds share too many training texts of a task for intervals to cover other ones."""
+        sizes = [len(encoded.task.train) for encoded in self.encoded]
+        return any(share_training_texts(self.config.labels or size, size, self.config.seeds) for size in sizes)
 
     @property
     def label_findings(self) -> tuple[str, ...]:

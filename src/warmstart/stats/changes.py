@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.comparison import SIGNIFICANT, detection_text
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference
-from warmstart.stats.formatting import p_value, percent, points_range, sources_of_chance
+from warmstart.stats.formatting import p_value, percent, percent_value, points_range, sources_of_chance
+from warmstart.stats.power import detectable_from_interval
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Change:
     """what the interval covers, such as ``5 seeds and the test texts``"""
     corrected: bool | None = None
     """whether it is significant after a correction for several; None: whether the interval excludes 0"""
+    detectable: float | None = None
+    """the smallest true change that would have been detected with 80% power; None: that of the interval"""
 
     @property
     def sign(self) -> int:
@@ -42,13 +45,20 @@ class Change:
 
         -> ``"The held-out loss fell from 4.000 to 3.900 nats (95% interval of the change -0.150 to -0.050, over 12 documents)."``
         """
-        return self._sentence(subject, (f"{self.before:.3f}", f"{self.after:.3f}"), f"{self.low:+.3f} to {self.high:+.3f}", " nats")
+        interval, limit = f"{self.low:+.3f} to {self.high:+.3f}", self._limit("{:.3f}".format, " nats")
+        return self._sentence(subject, (f"{self.before:.3f}", f"{self.after:.3f}"), interval, limit, " nats")
 
     def in_percent(self, subject: str) -> str:
         """The same about a score between 0 and 1; its interval is in points."""
-        return self._sentence(subject, (percent(self.before), percent(self.after)), f"{points_range(self.low, self.high)} points")
+        interval, limit = f"{points_range(self.low, self.high)} points", self._limit(percent_value, " points")
+        return self._sentence(subject, (percent(self.before), percent(self.after)), interval, limit)
 
-    def _sentence(self, subject: str, figures: tuple[str, str], interval: str, unit: str = "") -> str:
+    def _limit(self, write: Callable[[float], str], unit: str) -> str:
+        """How large a change had to be, to be detected, after one that is not significant; one seed detects none."""
+        size = detectable_from_interval(self.low, self.high) if self.detectable is None else self.detectable
+        return "" if self.sign or not 0 < size < math.inf else f"; {detection_text([size], write, unit)}"
+
+    def _sentence(self, subject: str, figures: tuple[str, str], interval: str, limit: str, unit: str = "") -> str:
         before, after = figures
         if math.isnan(self.low):
             return f"{subject} was {before}{unit} before and {after}{unit} after; {self.over}, so its noise is unknown."
@@ -57,7 +67,7 @@ class Change:
             return f"{subject} did not change: it stayed at {after}{unit}."
         if self.sign:
             return f"{subject} {self.verb()} from {before} to {after}{unit} {noise}."
-        return f"{subject} {self.verb()}: {before}{unit} before, {after}{unit} after {noise}."
+        return f"{subject} {self.verb()}: {before}{unit} before, {after}{unit} after {noise}{limit}."
 
 
 def changes_of(pairs: Sequence[tuple[MethodScores, MethodScores]], texts: str) -> list[Change]:
@@ -80,5 +90,5 @@ def changes_of(pairs: Sequence[tuple[MethodScores, MethodScores]], texts: str) -
         if len(pairs) > 1 and found.claimable:
             over += f"; corrected p {p_value(p)}"
         first, last = (float(np.mean(one.scores)) for one in (before, after))
-        changes.append(Change(first, last, found.low, found.high, over, p < SIGNIFICANT))
+        changes.append(Change(first, last, found.low, found.high, over, p < SIGNIFICANT, found.detectable(len(pairs))))
     return changes

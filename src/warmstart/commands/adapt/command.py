@@ -106,7 +106,7 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     result = replace(compare_methods(bundle, budgets, config, scoring), set_apart=set_apart)
     scoring.finish([task])
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
-    for sentence in (*result.label_findings, *result.ledger.findings):
+    for sentence in (*result.one_split_caution, *result.label_findings, *result.ledger.findings):
         console.print(sentence, markup=False)
     adapted = adapted_bundle(bundle, result, config, calibration_texts)
     save(adapted, folder / "bundle")
@@ -193,7 +193,7 @@ def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, cal
         test=ScoresRecord.of(result.best_scores.to_dict()),
         validation=result.validation_scores,
         budget=tuple(result.label_findings),
-        comparison=ComparisonRecord.of(result.comparison, result.ledger.findings),
+        comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
         provenance=provenance(),
     )
     model, calibration = best.final.model, None

@@ -23,7 +23,9 @@ from warmstart.stats.calibration import (
     reliability_bins,
 )
 from warmstart.stats.changes import Change
+from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import figure_interval, percent, percent_value, time_span
+from warmstart.stats.power import detectable_from_interval
 from warmstart.stats.resampling import cluster_bootstrap
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
@@ -136,12 +138,17 @@ class AdaptResult:
         """The pretrained model against each other method, or its score if there is none; then what the intervals leave out."""
         first = self.comparison.rows[0]
         found = self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
-        return [*found, *([ONE_SPLIT] if self.one_split else [])]
+        return [*found, *self.one_split_caution]
 
     @property
     def one_split(self) -> bool:
         """Whether the intervals hold for one split only, because seeds share too many training texts."""
         return share_training_texts(len(self.task.train), self.available, len(next(iter(self.runs.values()))))
+
+    @property
+    def one_split_caution(self) -> list[str]:
+        """What a reader of the intervals should know, if ``one_split``."""
+        return [ONE_SPLIT] if self.one_split else []
 
     @property
     def findings(self) -> list[str]:
@@ -239,7 +246,8 @@ class ConfidenceResult:
         fitted_on = out_of_fold if self.selection == "cross-validation" else "the validation texts"
         fitted = f"the temperature fitted on {fitted_on} is {figure_interval(temperature, low, high, digits=2)}"
         if low <= 1 <= high:
-            return f"No significant miscalibration: {fitted}, and the interval includes 1."
+            detected = detection_text([detectable_from_interval(low, high)], "a distance of {:.2f} from 1".format, "")
+            return f"No significant miscalibration: {fitted}, and the interval includes 1; {detected}."
         return f"The model was {'overconfident' if low > 1 else 'underconfident'}: {fitted}."
 
     def _changes(self) -> list[str]:

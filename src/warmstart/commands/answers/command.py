@@ -42,6 +42,7 @@ from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
+from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.answers import Answer, AnswerTask, load_answer_task
 from warmstart.tasks.scoring import score_test_answers
 from warmstart.training.config import TrainConfig
@@ -92,7 +93,7 @@ def answers(config: AnswersConfig) -> AnswersResult:
     result = compare_answers(bundle, task, config, scoring)
     scoring.finish([task])
     print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)
-    for sentence in (result.threshold.sentence(), *result.ledger.findings):
+    for sentence in (THIS_SPLIT, result.threshold.sentence(), *result.ledger.findings):
         console.print(sentence, markup=False)
     save(answers_bundle(bundle, result, config), folder / "bundle")
     page = write_answers_page(result, config, folder)
@@ -141,7 +142,7 @@ def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig)
         task=TaskRecord(name=result.task.name, **sizes),
         settings=config.train.to_dict(),
         seed=best.seed,
-        comparison=ComparisonRecord.of(result.comparison, result.ledger.findings),
+        comparison=ComparisonRecord.of(result.comparison, [THIS_SPLIT, *result.ledger.findings]),
         max_answer_tokens=best.max_answer_tokens,
         held_out_answers=tuple((round(float(confidence), 6), bool(correct)) for confidence, correct in pairs),
         chose_nothing=True,

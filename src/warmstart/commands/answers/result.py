@@ -13,6 +13,7 @@ from warmstart.data.test_ledger import LedgerSummary
 from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage
 from warmstart.stats.formatting import percent
+from warmstart.stats.splits import THIS_SPLIT
 
 if TYPE_CHECKING:
     from warmstart.finetuning.answering import AnswerPredictions, AnswerRun
@@ -46,7 +47,7 @@ class AnswersResult:
     @property
     def findings(self) -> list[str]:
         """The pretrained model against each other method, what its threshold guarantees, and how often test was scored."""
-        return [*self.comparison.findings(), self.threshold.sentence(), *self.ledger.findings]
+        return [*self.comparison.findings(), THIS_SPLIT, self.threshold.sentence(), *self.ledger.findings]
 
     def risk_coverage(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Coverage and risk at each threshold on the test questions, for the first seed of each trained method."""

@@ -56,7 +56,7 @@ def continual(config: ContinualConfig) -> ContinualResult:
     for strategy in config.strategies:
         both = [run_strategy(suite.within(seed), config, strategy, seed, language) for seed in seeds]
         runs[strategy], models[strategy] = tuple(run for run, _ in both), [model for _, model in both]
-    result = ContinualResult(suite.names, runs, suite.finish(), suite.label_findings)
+    result = ContinualResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)
     print_table(f"after {' -> '.join(result.tasks)}", result.table(), result.HEADER)
     for sentence in result.findings:
         console.print(sentence, markup=False)

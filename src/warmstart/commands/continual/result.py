@@ -14,6 +14,7 @@ from warmstart.stats.comparison import MethodResult, PairedComparison, compare_p
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points_range
 from warmstart.stats.intervals import Interval
+from warmstart.stats.splits import THIS_SPLIT
 
 COMPARED = {"average": "Average over tasks at the end", "after_learning": "Score on each new task"}
 """metrics between 0 and 1, on which strategies are compared; the others lie between -1 and 1"""
@@ -54,6 +55,8 @@ class ContinualResult:
     """how often the test split of each task was scored"""
     labels: tuple[str, ...] = ()
     """what the labels of each task were for, as sentences"""
+    one_split: bool = False
+    """whether the intervals hold for one split only, because seeds share too many training texts of a task"""
 
     HEADER: ClassVar = (
         "strategy", "average at the end (95% over seeds and texts)", "over seeds", "right after learning", "backward transfer",
@@ -96,7 +99,7 @@ class ContinualResult:
             if strategy == base
         ]
         named = [*zip(self.tasks, self.labels, strict=False), *findings_by_task(self.tasks, self.ledgers)]
-        return findings + [f"{task}: {finding}" for task, finding in named]
+        return findings + [f"{task}: {finding}" for task, finding in named] + ([THIS_SPLIT] if self.one_split else [])
 
     def tested(self) -> list[tuple[str, ...]]:
         """Every change and comparison under ``TESTED_HEADER``; each kind is corrected for its number."""

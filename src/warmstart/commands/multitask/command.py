@@ -44,7 +44,7 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
     suite = TaskSuite.of(bundle, tasks, config)
     seeds = range(config.seed, config.seed + config.seeds)
     runs, models = zip(*(_run(suite.within(seed), config.alpha, seed) for seed in seeds), strict=True)
-    result = MultitaskResult(suite.names, runs, suite.finish(), suite.label_findings)
+    result = MultitaskResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)
     print_table("one backbone for all tasks, and one for each", result.table(), result.HEADER)
     for sentence in result.findings:
         console.print(sentence, markup=False)

@@ -12,6 +12,7 @@ import numpy as np
 
 from warmstart.data.test_ledger import LedgerSummary, findings_by_task
 from warmstart.stats.comparison import Comparison, MethodResult, compare_pairs
+from warmstart.stats.splits import THIS_SPLIT
 
 TOGETHER, ALONE = "together", "alone"
 
@@ -44,6 +45,8 @@ class MultitaskResult:
     """how often the test split of each task was scored"""
     labels: tuple[str, ...] = ()
     """what the labels of each task were for, as sentences"""
+    one_split: bool = False
+    """whether the intervals hold for one split only, because seeds share too many training texts of a task"""
 
     HEADER: ClassVar = ("task", TOGETHER, ALONE)
     """names the columns of ``table``"""
@@ -74,7 +77,7 @@ class MultitaskResult:
         """The same, each with the task's name; what its labels were for, and how often its test split was scored."""
         named = [*zip(self.tasks, self.sentences(), strict=True), *zip(self.tasks, self.labels, strict=False)]
         named += findings_by_task(self.tasks, self.ledgers)
-        return [f"{task}: {sentence}" for task, sentence in named]
+        return [*(f"{task}: {sentence}" for task, sentence in named), *([THIS_SPLIT] if self.one_split else [])]
 
     def table(self) -> list[tuple[str, ...]]:
         """One row per task."""

@@ -99,7 +99,10 @@ def _largest_effect(measured: AblationMeasurement) -> list[str]:
     worse = f"without it {metric.name} is worse by {_format_effect(metric, most.difference)}"
     findings = [f"{sentence_case(most.component.name)} has the largest significant effect: {worse}. {full}"]
     if most is not first:
-        findings.append(f"{sentence_case(first.component.name)} has a larger effect, {largest}, but it is not significant.")
+        limit = _detected(measured, [first])
+        findings.append(
+            f"{sentence_case(first.component.name)} has a larger effect, {largest}, but it is not significant; {limit}."
+        )
     return findings
 
 
