@@ -144,8 +144,7 @@ def _results(record: Record) -> str:
             for row in record.test.per_class[:MAX_LABELS]
         ]
         columns = ("label", "precision", "recall", "F1", "test texts")
-        chosen = max(map(len, record.validation.values()), default=0) > 1
-        flattered = "; it was chosen for its validation score, which flatters these figures" * chosen
+        flattered = "; it was chosen for its validation score, which flatters these figures" * record.chosen
         parts += [f"Each label, for the run that is saved here{flattered}:", markdown_table(columns, cells)]
     if isinstance(record, PretrainRecord) and record.held_out:
         cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in record.held_out.items()]

@@ -196,6 +196,8 @@ class AdaptRecord(Record):
     test: ScoresRecord | None = None
     validation: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     """method -> score of each seed on the texts that choose; empty if none chose"""
+    chosen: bool = False
+    """whether the saved run was chosen among several for its score on these texts; False in bundles of older versions"""
     budget: tuple[str, ...] = ()
     """sentences: what the labels were for, and what choosing cost; empty in bundles of older versions"""
     comparison: ComparisonRecord | None = None

@@ -192,6 +192,7 @@ def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, cal
         seed=best.seed,
         test=ScoresRecord.of(result.best_scores.to_dict()),
         validation=result.validation_scores,
+        chosen=bool(result.flattery),
         budget=tuple(result.label_findings),
         comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
         provenance=provenance(),

@@ -97,7 +97,7 @@ class AdaptResult:
     @property
     def flattery(self) -> list[str]:
         """What being chosen among several runs does to the saved model's own test figures."""
-        if self.selection == "none" or len(self.runs[PRETRAINED]) < 2:
+        if self.drawn or self.selection == "none" or len(self.runs[PRETRAINED]) < 2:
             return []
         return ["The saved model was chosen for its validation score, which flatters these figures of its own."]
 

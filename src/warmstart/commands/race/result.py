@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from warmstart.sweep.ranking import RankedMethod, Ranking
 
 
-
 class DifferenceToBest(NamedTuple):
     """The test scores of a method less those of the best method."""
 
