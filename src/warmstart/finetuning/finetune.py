@@ -195,12 +195,13 @@ def training_inputs(
 def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
     """The number of steps, and the settings of the loop.
 
-    If no budget is named, it is ten epochs, but at least 60 steps: few texts need many passes (Mosbach et al. 2021). If no
-    interval is named, each epoch ends with an evaluation, but a run has no more than twenty.
+    If no budget is named, it is ten epochs, but at least 60 steps (100 for bitfit): few texts need many passes (Mosbach et al.
+    2021). If no interval is named, each epoch ends with an evaluation, but a run has no more than twenty.
     """
     mean_tokens = encoded.train.group * float(np.mean([len(row) for row in encoded.train.rows]))
     per_epoch = -(-len(encoded.train) // (config.batch * config.accumulate))
-    steps = config.count_text_steps(len(encoded.train), mean_tokens, max(DEFAULT_EPOCHS, MIN_STEPS / per_epoch))
+    least = MIN_STEPS * scheme.min_steps_factor
+    steps = config.count_text_steps(len(encoded.train), mean_tokens, max(DEFAULT_EPOCHS, least / per_epoch))
     every = config.evaluate_every or max(per_epoch, -(-(steps or 0) // MAX_EVALUATIONS))
     weight_decay = config.weight_decay if scheme.weight_decay is None else scheme.weight_decay
     return steps, config.model_copy(update={"evaluate_every": every, "weight_decay": weight_decay})

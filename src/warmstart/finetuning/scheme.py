@@ -37,6 +37,8 @@ class Scheme:
     """when each part begins to train"""
     layer_decay: float = 1.0
     """learning rate of each level, as a fraction of that of the level above it"""
+    min_steps_factor: float = 1.0
+    """the least length of a run whose budget is not named, times the usual one: few parameters need more steps"""
     weight_decay: float | None = None
     """replaces the weight decay of the run"""
     penalty: Callable[[Model], Penalty] | None = None
