@@ -84,6 +84,13 @@ class LabelledSet:
     """its training and test rows"""
     development: bool = False
     """it decides defaults, and no target is set for it"""
+    holds: str = ""
+    """the set of development whose test rows are among its own: no target is set for it either"""
+
+    @property
+    def remark(self) -> str:
+        """Why no target is set for it; empty if one is."""
+        return "development" if self.development else f"holds {self.holds}" if self.holds else ""
 
 
 SETS = {
@@ -98,7 +105,7 @@ SETS = {
     "cls_books": LabelledSet(books),
     "imdb": LabelledSet(lambda: table("imdb/")),
     "20newsgroups": LabelledSet(lambda: table("20newsgroups/")),
-    "r52": LabelledSet(lambda: table("reuters21578/r52_", ("title", "body"))),
+    "r52": LabelledSet(lambda: table("reuters21578/r52_", ("title", "body")), holds="r8"),
     "sentiment": LabelledSet(lambda: table("tweeteval/sentiment_", train="val")),
     "banking77": LabelledSet(lambda: table("banking77/")),
 }

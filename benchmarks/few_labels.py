@@ -72,7 +72,7 @@ def case_of(race: dict[str, Any]) -> Case:
 def few_labels(results: Sequence[dict[str, Any]]) -> str:
     """All cases, those of development last, and the mean regret without these."""
     order = [*SETS]
-    cases = sorted(map(case_of, results), key=lambda one: (SETS[one.name].development, order.index(one.name), one.labels))
+    cases = sorted(map(case_of, results), key=lambda one: (bool(SETS[one.name].remark), order.index(one.name), one.labels))
     header = ("set", "labels", *SHOWN.values(), "recommended", "best in hindsight", "regret")
     rows = {
         (order.index(case.name), case.labels): (
@@ -88,17 +88,17 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
     sizes, width = {case.labels for case in cases}, len(header) - 3
     refused = {(order.index(one.name), n): (_set_name(one), str(n), REFUSED) for one in cases for n in sizes if n < one.classes}
     rows |= {key: (*row, *["-"] * width) for key, row in refused.items()}
-    places = sorted(rows, key=lambda key: (SETS[order[key[0]]].development, key))
+    places = sorted(rows, key=lambda key: (bool(SETS[order[key[0]]].remark), key))
     table = [header, ("---",) * len(header), *(rows[key] for key in places)]
     lines = ["| " + " | ".join(row) + " |" for row in table]
-    targets = [case for case in cases if not SETS[case.name].development]
+    targets = [case for case in cases if not SETS[case.name].remark]
     large = [f"{case.name} with {case.labels} ({percent_value(case.regret)})" for case in targets if case.regret > LARGE_REGRET]
     sentence = (
         "The other sets and numbers of labels likewise; the sets are made by `python -m benchmarks.few_label_tasks`. Accuracy, "
         "mean over 5 draws of labels, which are everything that anything looked at; test splits above 2,000 texts are sampled to "
         "2,000 once. Recommended: what each draw recommends by its own labels, which is the majority label unless the methods "
         "show at the 5% level that there is something to learn. "
-        f"Mean regret over {len(targets)} cases without the sets of development: "
+        f"Mean regret over {len(targets)} cases without the sets of development and one that holds the rows of one of them: "
         f"{percent_value(float(np.mean([case.regret for case in targets])))} points ({_by_labels(targets)}). Above three points: "
         f"{', '.join(large) or 'none'}. {_against_baselines(cases)}"
     )
@@ -106,7 +106,8 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
 
 
 def _set_name(case: Case) -> str:
-    return f"{case.name}{' (development)' * SETS[case.name].development}"
+    remark = SETS[case.name].remark
+    return f"{case.name} ({remark})" if remark else case.name
 
 
 def _against_baselines(cases: Sequence[Case]) -> str:

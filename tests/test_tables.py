@@ -197,5 +197,5 @@ def test_few_labels_are_compared_with_the_best_baseline_and_refused_cells_say_so
     flat = " ".join(text.split())
     assert "In 1 of 3 cases is what the draws recommend below the baseline" in flat
     assert "trec with 50 (NB: +10.0 points (10.0 to 10.0))" in flat.replace("+10.0 to +10.0", "10.0 to 10.0")
-    assert f"| r52 | 50 | {REFUSED} | - |" in text
+    assert f"| r52 (holds r8) | 50 | {REFUSED} | - |" in text
     assert f"| trec | 50 | {REFUSED}" not in text
