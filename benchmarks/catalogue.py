@@ -33,8 +33,8 @@ FEW_LABELS = {
 FINE_TUNED = {100: ("trec", "sst2", "ag_news", "mr", "emotion"), 50: ("trec", "sst2", "mr")}
 """those of them on which both backbones were fine-tuned, too"""
 TIMINGS = {
-    "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 2, "finetuning": 5, "inference": 3,
-    "scoring": 5, "generation": 2, "corpus": 3, "startup": 1, "fewshot": 45, "convergence": 30, "recipe": 30, "mask_rate": 10,
+    "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 5, "finetuning": 5, "inference": 3,
+    "scoring": 5, "generation": 2, "corpus": 5, "startup": 1, "fewshot": 45, "convergence": 30, "recipe": 30, "mask_rate": 10,
     "race_time": 6,
 }  # fmt: skip
 """speed and memory: module -> minutes"""

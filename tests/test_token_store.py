@@ -8,9 +8,11 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from warmstart.data.token_store import DocumentSplit, TokenStore, counted_docume
 from warmstart.errors import DataError, StorageError
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.types import SpecialTokens
 
 LINES = ["the cat sat", "on the  mat", "café [EOS] é", "z", "the end"]
 
@@ -282,6 +285,67 @@ def test_pickling_maps_the_same_files(small: TokenStore) -> None:
     assert len(data) < 1000
     assert pickle.loads(data).digest == small.digest
     assert set(json.loads((small.folder / "store.json").read_text())["counts"]) >= {"tokens", "words", "bytes"}
+
+
+STORE = """
+import os, sys
+from pathlib import Path
+os.environ["RAYON_NUM_THREADS"] = sys.argv[4]  # read when the library encodes for the first time
+from warmstart.data import token_store
+from warmstart.data.source import Source
+from warmstart.tokenizer.tokenizer import Tokenizer
+token_store.BATCH_CHARACTERS = 5_000
+tokenizer = Tokenizer.from_json(Path(sys.argv[1]).read_text())
+token_store.prepare_store([Source(path=sys.argv[2], document="line")], tokenizer, Path(sys.argv[3]))
+"""
+
+
+def test_the_number_of_cores_changes_no_byte(tmp_path: Path) -> None:
+    """One thread that encodes a batch, or four, or the batches of this process, which are larger: the same files."""
+    lines = [" ".join(LINES[(n + k) % 5] for k in range(n % 40 + 1)) for n in range(2_000)]
+    origin = source(tmp_path, lines)
+    tokenizer().save(tmp_path / "tokenizer.json")
+    for threads in ("1", "4"):
+        command = [sys.executable, "-c", STORE, tmp_path / "tokenizer.json", origin.path, tmp_path / threads, threads]
+        subprocess.run(command, check=True)
+    here = prepare_store([origin], tokenizer(), tmp_path / "here").folder
+    for name in ("tokens.bin", "bounds.npy", "store.json"):
+        assert len({(tmp_path / place / here.name / name).read_bytes() for place in ("1", "4", "here")}) == 1
+
+
+class InAnyOrder:
+    """Stands for a tokenizer: the text "0" is encoded only after "1"."""
+
+    specials, vocab_size = SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4), 100
+
+    def __init__(self) -> None:
+        self.second = threading.Event()
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """One id, the text's own number."""
+        if texts == ["0"]:
+            assert self.second.wait(60), "the second batch must be encoded while the first one is"
+        if texts == ["1"]:
+            self.second.set()
+        return [[int(text)] for text in texts]
+
+
+def test_batches_are_encoded_at_once_and_written_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch waits for the one before it, and no more are read than are encoded at once: memory stays what it is."""
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
+    read = 0
+
+    def documents() -> Iterator[tuple[str, int]]:
+        nonlocal read
+        for number in range(20):
+            read = number + 1
+            yield str(number), 1
+
+    encoded = module._encoded(module._batches(documents()), cast("Tokenizer", InAnyOrder()))
+    for written, (batch, tokens, lengths) in enumerate(encoded):
+        assert (batch, tokens.tolist(), lengths.tolist()) == ([(str(written), 1)], [written, 2], [2])
+        assert read <= written + 1 + module.AHEAD
+    assert written == 19
 
 
 MEASURE = """

@@ -4,7 +4,9 @@
 
 ``bounds`` holds the index of the [EOS] before each document, and of the last one. Notable:
 
-- Memory use does not depend on the length of the text: it is read, encoded and written about a megabyte at a time.
+- Memory use does not depend on the length of the text: it is read, encoded and written about an eighth of a megabyte at a time.
+- Reading and writing are serial; meanwhile the next ``AHEAD`` batches are encoded in other threads, each of them on all cores. They
+  are written in their order, so the bytes do not depend on the number of cores.
 - The folder's name is a hash of the text, the source settings and the tokenizer, so the same text is never encoded twice.
 - The folder is written under another name and renamed when it is complete.
 
@@ -17,8 +19,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,8 +40,10 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 STORE_FORMAT = 3
 """raised whenever the same text would be stored differently"""
-BATCH_CHARACTERS = 1 << 20
-"""characters encoded at once"""
+BATCH_CHARACTERS = 1 << 17
+"""characters of a batch, and those of its last document that are over"""
+AHEAD = 2
+"""batches that are encoded while others are read and written"""
 
 
 class DocumentSplit(Config):
@@ -197,25 +204,46 @@ def _write(documents: Iterable[tuple[str, int]], tokenizer: Tokenizer, folder: P
         _npy_header(bounds, 0)  # numpy pads the header, so the true length fits into the same bytes at the end
         _append(tokens, np.array([eos], dtype))
         _append(bounds, np.array([0]))
-        for batch in _batches(documents):
-            texts = [text for text, _ in batch]
-            rows = [[*ids, eos] for ids in tokenizer.encode(texts)]
-            flat = np.concatenate([np.array(row, dtype) for row in rows])
+        for batch, flat, lengths in _encoded(_batches(documents), tokenizer):
             _append(tokens, flat)
-            _append(bounds, counts.tokens - 1 + np.cumsum([len(row) for row in rows]))
+            _append(bounds, counts.tokens - 1 + np.cumsum(lengths))
             counts.tokens += len(flat)
-            counts.documents += len(texts)
+            counts.documents += len(batch)
             counts.words += sum(words for _, words in batch)
-            counts.bytes += sum(len(text.encode()) for text in texts)
+            counts.bytes += sum(len(text.encode()) for text, _ in batch)
             counts.unknown += int((flat == unk).sum())
         bounds.seek(0)
         _npy_header(bounds, counts.documents + 1)
     return counts
 
 
-def _batches(documents: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
-    """Documents in lists of about a megabyte."""
-    batch: list[tuple[str, int]] = []
+_Documents = list[tuple[str, int]]
+
+
+def _encoded(batches: Iterable[_Documents], tokenizer: Tokenizer) -> Iterator[tuple[_Documents, np.ndarray, np.ndarray]]:
+    """Each batch with its tokens and the number of tokens of each document, in order; the next ones are encoded meanwhile."""
+    with ThreadPoolExecutor(AHEAD) as pool:
+        ahead: deque[tuple[_Documents, Future[tuple[np.ndarray, np.ndarray]]]] = deque()
+        for batch in batches:
+            ahead.append((batch, pool.submit(_encode, batch, tokenizer)))
+            if len(ahead) > AHEAD:
+                first, tokens = ahead.popleft()
+                yield first, *tokens.result()
+        yield from ((first, *tokens.result()) for first, tokens in ahead)
+
+
+def _encode(batch: _Documents, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens of all documents, an [EOS] behind each, and their number for each document. The library lets other threads run."""
+    rows = tokenizer.encode([text for text, _ in batch])
+    for ids in rows:
+        ids.append(tokenizer.specials.eos)
+    lengths = np.array([len(ids) for ids in rows])
+    return np.fromiter(chain.from_iterable(rows), _dtype(tokenizer), int(lengths.sum())), lengths
+
+
+def _batches(documents: Iterable[tuple[str, int]]) -> Iterator[_Documents]:
+    """Documents in lists of about ``BATCH_CHARACTERS``."""
+    batch: _Documents = []
     size = 0
     for text, words in documents:
         batch.append((text, words))
