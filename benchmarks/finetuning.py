@@ -54,12 +54,12 @@ def splits_of(count: int, size: Size) -> EncodedTask:
     return EncodedTask(Task("short", names, whole, few, few), train, rest, rest, 0)
 
 
-def ours(size: Size) -> Step:
-    """An epoch of full fine-tuning, as ``warmstart adapt`` runs it."""
+def ours(size: Size, count: int = TEXTS) -> Step:
+    """An epoch of full fine-tuning over so many texts, as ``warmstart adapt`` runs it."""
     config = BackboneConfig(width=size.width, depth=size.depth, heads=size.heads, feedforward=size.inner, max_length=size.length)
     backbone = Backbone(config, size.vocab)
     model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=CLASSES), backbone, 0), causal=False)
-    splits = splits_of(TEXTS, size)
+    splits = splits_of(count, size)
     settings = FineTuneConfig(train=TrainConfig(epochs=1, batch=BATCH, learning_rate=1e-4))
     return lambda: fine_tune(copy.deepcopy(model), splits, settings, 0, "")
 

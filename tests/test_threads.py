@@ -1,14 +1,19 @@
-"""The number of threads: chosen to fit the free cores, printed, recorded, and repeated on demand."""
+"""The number of threads: chosen to fit the free cores, printed, recorded, and repeated on demand; and how they wait."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 import yaml
 
-from warmstart import run
+from warmstart import run, waiting
 from warmstart.commands import COMMANDS
 from warmstart.run import ThreadsConfig, open_run
 
@@ -51,3 +56,36 @@ def test_a_resumed_run_keeps_its_threads(used: list[int], tmp_path: Path) -> Non
 def test_the_quickstart_and_studies_choose_their_threads(name: str) -> None:
     """Every one of them."""
     assert issubclass(COMMANDS[name].load()[0], ThreadsConfig)
+
+
+@pytest.mark.parametrize(("busy", "given", "chosen"), [
+    ([0.0, 20.0], {}, {"GOMP_SPINCOUNT": waiting.SPINS}),
+    ([90.0, 10.0], {}, {"OMP_WAIT_POLICY": "PASSIVE"}),
+    ([90.0, 10.0], {"OMP_NUM_THREADS": "1"}, {"GOMP_SPINCOUNT": waiting.SPINS}),
+    ([90.0, 80.0], {"OMP_NUM_THREADS": "1"}, {"OMP_WAIT_POLICY": "PASSIVE"}),
+    ([90.0, 10.0], {"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE"}),
+    ([90.0, 10.0], {"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+])  # fmt: skip
+def test_threads_sleep_while_they_wait_on_busy_cores(
+    monkeypatch: pytest.MonkeyPatch, busy: list[float], given: dict[str, str], chosen: dict[str, str]
+) -> None:
+    """Where the threads and other programs need more cores than there are; else they look for a while. The user's word wins."""
+    monkeypatch.setattr(os, "environ", dict(given))
+    monkeypatch.setattr(psutil, "cpu_percent", lambda *args, **named: busy)
+    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda self: [0, 1], raising=False)
+    waiting.choose_waiting()  # torch is loaded in this process: too late
+    assert os.environ == given
+    monkeypatch.setattr(waiting, "sys", SimpleNamespace(modules={}))
+    waiting.choose_waiting()
+    assert {name: value for name, value in os.environ.items() if name in waiting.VARIABLES} == chosen
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch has libgomp on Linux")
+@pytest.mark.parametrize(("given", "shown"), [({}, ("0", waiting.SPINS)), ({"OMP_WAIT_POLICY": "ACTIVE"}, ("30000000000",))])
+def test_torch_hears_how_threads_wait(given: dict[str, str], shown: tuple[str, ...], tmp_path: Path) -> None:
+    """The command line chooses before torch is loaded: libgomp itself says how often its threads look before they sleep."""
+    environment = {name: value for name, value in os.environ.items() if name not in waiting.VARIABLES}
+    command = [sys.executable, "-m", "warmstart", "predict", str(tmp_path), "a text"]
+    environment |= {"OMP_DISPLAY_ENV": "VERBOSE", **given}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr
+    assert any(f"GOMP_SPINCOUNT = '{spins}'" in said for spins in shown)

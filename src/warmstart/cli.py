@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from warmstart import __version__
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
+from warmstart.waiting import choose_waiting
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         print(f"warmstart {__version__}")  # noqa: T201
         return 0
+    choose_waiting()
     try:
         with _unchecked_models() as unchecked:
             run, settings = read_command(words)

@@ -1,0 +1,44 @@
+"""How torch's threads wait for each other on a processor: chosen once, when the command line starts, before torch is loaded.
+
+After every product the threads of a step wait until the last one is done. A thread that waits can spin (look again and again) or
+sleep. On free cores spinning is faster, since waking takes time. On a core that another program needs, it keeps the very thread
+from running that it waits for: a step takes several times as long. How threads wait changes no result.
+
+It chooses no number of threads (``run.py``, ``device.py``), and says nothing: a run's note about a busy machine is ``device.py``'s.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+SPINS = "10000"
+"""how often a thread of libgomp looks before it sleeps, a tenth of a millisecond; its own default is 300,000"""
+VARIABLES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
+"""by these the user decides"""
+
+
+def choose_waiting() -> None:
+    """Let threads sleep at once beside other programs, and spin for a short time elsewhere; both unless the environment decides.
+
+    It looks at the load for 50 ms. Processes that are started later inherit the choice.
+    """
+    if "torch" in sys.modules or VARIABLES & os.environ.keys():  # torch reads the environment when it is loaded
+        return
+    if _crowded():
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    else:
+        os.environ["GOMP_SPINCOUNT"] = SPINS
+
+
+def _crowded() -> bool:
+    """Whether torch's threads and other programs need more cores than this process may use."""
+    import psutil
+
+    process = psutil.Process()
+    every = range(psutil.cpu_count() or 1)
+    cores = process.cpu_affinity() if hasattr(process, "cpu_affinity") else every
+    busy = psutil.cpu_percent(0.05, percpu=True)
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    others = sum(busy[core] for core in cores if core < len(busy)) / 100
+    return others + (int(threads) if threads.isdigit() else len(cores)) > len(cores) + 0.5
