@@ -123,7 +123,7 @@ def test_continual_learning_from_end_to_end(inputs: Path) -> None:
     assert all("the test texts" in sentence or "No difference" in sentence for sentence in compared)
     assert sum(" nats" in sentence for sentence in result.findings) == 1
     assert all(sentence.endswith(".") for sentence in result.findings)
-    assert result.findings[-1] == THIS_SPLIT
+    assert result.findings.count(THIS_SPLIT) == 1
     page = (inputs / "run" / "report.html").read_text()
     assert all(word in page for word in ("What was forgotten", "Strategy: ewc", "Backward transfer"))
     stored = json.loads((inputs / "run" / "continual.json").read_text())

@@ -63,7 +63,6 @@ TEST_FILES = {
     "data/budget.py": "folds without any",
     "data/task.py": "digests",
     "data/test_ledger.py": "digests",
-    "finetuning/continued.py": "texts that are left out",
     "finetuning/encoded_task.py": "texts",
     "finetuning/estimate.py": "texts, encoded",
     "finetuning/finetune.py": "texts, encoded",
@@ -246,7 +245,8 @@ def test_several_tasks_have_a_ledger_each(name: str, place: Path) -> None:
 
 def test_answers_are_counted(tmp_path: Path) -> None:
     """Written answers too: each seed, and the most common answer; the digest is that of the labelled task."""
-    rows = "".join(f"Where was {name} born?\t{city}\n" for name, city in (("Ada", "London"), ("Emil", "Riga")) * 8)
+    people = [(f"{name} {i}", city) for i in range(8) for name, city in (("Ada", "London"), ("Emil", "Riga"))]
+    rows = "".join(f"Where was {name} born?\t{city}\n" for name, city in people)
     (tmp_path / "all.txt").write_text(rows)
     file = tmp_path / "places.yaml"
     file.write_text(

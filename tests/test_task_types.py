@@ -289,9 +289,10 @@ def test_conll_files_are_read(tmp_path: Path) -> None:
     """Comments, words written as one, and words left out of the text are passed over; columns can be named; gz is opened."""
     first = "# text = cannot go\n1-2\tcannot\t_\t_\n1\tcan\tcan\tAUX\n2\tnot\tnot\tPART\n2.1\tx\tx\tX\n3\tgo\tgo\tVERB\n\n"
     text = first + "1\tI\tI\tPRON\n2\tgo\tgo\tVERB\n\n"
+    others = "".join(text.replace("\tgo\tgo\t", f"\t{word}\t{word}\t") for word in ("run", "sleep", "sing"))
     for name in ("train", "test"):
         with gzip.open(tmp_path / f"{name}.conllu.gz", "wt") as stream:
-            stream.write(text * 4)
+            stream.write(text + others)
     manifest = {"name": "ud", "type": "tagging", "train": "train.conllu.gz", "validation": 0.25, "test": "test.conllu.gz"}
     (tmp_path / "task.yaml").write_text(yaml.safe_dump(manifest))
     task = load_task(tmp_path / "task.yaml")
@@ -307,7 +308,7 @@ def test_squad_files_are_read(tmp_path: Path) -> None:
         {"question": "when?", "answers": [{"answer_start": 12, "text": "1912"}, {"answer_start": 9, "text": "in 1912"}]},
         {"question": "why?", "answers": []},
     ]
-    data = {"data": [{"paragraphs": [{"context": "Found it in 1912.", "qas": asked}]}] * 4}
+    data = {"data": [{"paragraphs": [{"context": f"Found it in 1912.{' Really.' * i}", "qas": asked}]} for i in range(4)]}
     (tmp_path / "squad.json").write_text(json.dumps(data))
     manifest = {"name": "squad", "type": "span", "train": "squad.json", "validation": 1, "test": "squad.json"}
     (tmp_path / "task.yaml").write_text(yaml.safe_dump(manifest))

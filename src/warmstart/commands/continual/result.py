@@ -98,8 +98,9 @@ class ContinualResult:
             for strategy, change in self._language_changes().items()
             if strategy == base
         ]
-        named = [*zip(self.tasks, self.labels, strict=False), *findings_by_task(self.tasks, self.ledgers)]
-        return findings + [f"{task}: {finding}" for task, finding in named] + ([THIS_SPLIT] if self.one_split else [])
+        findings += [f"{task}: {labels}" for task, labels in zip(self.tasks, self.labels, strict=False)]
+        findings += [THIS_SPLIT] if self.one_split else []
+        return findings + [f"{task}: {scored}" for task, scored in findings_by_task(self.tasks, self.ledgers)]
 
     def tested(self) -> list[tuple[str, ...]]:
         """Every change and comparison under ``TESTED_HEADER``; each kind is corrected for its number."""

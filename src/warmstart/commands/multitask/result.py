@@ -76,8 +76,9 @@ class MultitaskResult:
     def findings(self) -> list[str]:
         """The same, each with the task's name; what its labels were for, and how often its test split was scored."""
         named = [*zip(self.tasks, self.sentences(), strict=True), *zip(self.tasks, self.labels, strict=False)]
-        named += findings_by_task(self.tasks, self.ledgers)
-        return [*(f"{task}: {sentence}" for task, sentence in named), *([THIS_SPLIT] if self.one_split else [])]
+        scored = findings_by_task(self.tasks, self.ledgers)
+        one_split = [THIS_SPLIT] if self.one_split else []
+        return [*(f"{task}: {sentence}" for task, sentence in named), *one_split, *(f"{task}: {one}" for task, one in scored)]
 
     def table(self) -> list[tuple[str, ...]]:
         """One row per task."""
