@@ -1,4 +1,4 @@
-"""Which choice within a hundred labels loses least to the best method in hindsight? On development sets, shortened.
+"""Which choice within 50 or 100 labels loses least to the best method in hindsight? On development sets, shortened.
 
 The methods are the ladder of baselines and what an imported encoder's frozen vectors give, as in a race; ``MINILM`` names the
 encoder.
@@ -21,11 +21,12 @@ from warmstart.commands.race.command import RaceConfig
 from warmstart.data.budget import label_budget
 from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.formatting import percent_value
+from warmstart.sweep.stack import select_weights
 from warmstart.sweep.store import TrialPredictions, read_predictions
 from warmstart.sweep.sweep import Sweep, open_sweep, run_sweep
 from warmstart.sweep.trial import TrialResult
 
-LABELS = 100
+LABELS = (50, 100)
 Scored = Mapping[str, tuple[TrialResult, TrialPredictions]]
 """results and predictions of one draw, by method"""
 
@@ -42,22 +43,27 @@ def policies(methods: Scored, choosing: np.ndarray, test: np.ndarray) -> dict[st
         return float((mixed.argmax(axis=1) == test).mean())
 
     right = np.stack([calibrated[name][0][np.arange(len(choosing)), choosing].clip(min=1e-6) for name in by_loss], axis=1)
-    weights = np.full(len(by_loss), 1 / len(by_loss))
+    likeliest, picked = np.full(len(by_loss), 1 / len(by_loss)), np.zeros(len(by_loss))
     for _ in range(200):
-        weights = (right * weights / (right @ weights)[:, None]).mean(axis=0)
+        likeliest = (right * likeliest / (right @ likeliest)[:, None]).mean(axis=0)
+    for _ in range(5):
+        picked[np.argmin(-np.log(right + (right @ picked)[:, None]).mean(axis=0))] += 1
+    stack = select_weights([methods[name][1] for name in by_loss], choosing)
     return {
         "best in hindsight": max(result.score for result, _ in methods.values()),
         "best out-of-fold accuracy": methods[by_score][0].score,
         "lowest calibrated loss": methods[by_loss[0]][0].score,
         **{f"mean of the {count} with the lowest loss": mean_of(by_loss[:count]) for count in (2, 3, 4, 5)},
         "mean of all": mean_of(by_loss),
-        "all, with the likeliest weights": mean_of(by_loss, weights),
+        "all, with the likeliest weights": mean_of(by_loss, likeliest),
+        "ensemble selection": mean_of(by_loss, picked),
+        "bagged ensemble selection (`stack`)": mean_of(by_loss, stack),
     }
 
 
-def draws_of(sweep: Sweep) -> list[dict[str, float]]:
+def draws_of(sweep: Sweep, labels: int) -> list[dict[str, float]]:
     """The policies of each draw of a sweep."""
-    runs, found = run_sweep(sweep, LABELS), list[dict[str, float]]()
+    runs, found = run_sweep(sweep, labels), list[dict[str, float]]()
     for seed in sorted({trial.seed for trial in runs.results}):
         scored = {
             trial.method.name: (result, predictions)
@@ -65,14 +71,14 @@ def draws_of(sweep: Sweep) -> list[dict[str, float]]:
             if trial.seed == seed and trial.method.family != "stack" and trial.method.name != "majority"
             if (predictions := read_predictions(trial, sweep.context))
         }
-        budget = label_budget(sweep.task, LABELS, "none", seed)
+        budget = label_budget(sweep.task, labels, "none", seed)
         found.append(policies(scored, budget.choosing.labels, sweep.task.test.labels))
     return found
 
 
-def run(seeds: int = 5) -> str:
+def run(seeds: int = 10) -> str:
     """Mean regret of each policy, in points, on each set and over all."""
-    regrets = defaultdict[str, dict[str, float]](dict)
+    regrets = defaultdict[tuple[int, str], dict[str, float]](dict)
     names = [name for name, one in SETS.items() if one.development]
     with TemporaryDirectory() as folder:
         command, settings = read_command(["import", os.environ["MINILM"], "--out", f"{folder}/minilm"])
@@ -83,16 +89,17 @@ def run(seeds: int = 5) -> str:
                 "backbones": [f"{folder}/minilm"],
                 "schemes": ["probe", "scalar-mix"],
             }
-            fixed = {"labels": LABELS, "selection": "none", "scratch": False, "seeds": seeds, "out": f"{folder}/{name}"}
-            draws = draws_of(open_sweep(RaceConfig.build(given | fixed)))
-            for policy in draws[0]:
-                regrets[policy][name] = float(np.mean([one["best in hindsight"] - one[policy] for one in draws]))
+            fixed = {"selection": "none", "scratch": False, "seeds": seeds, "out": f"{folder}/{name}"}
+            for labels in LABELS:
+                draws = draws_of(open_sweep(RaceConfig.build(given | fixed | {"labels": labels})), labels)
+                for policy in draws[0]:
+                    regrets[labels, policy][name] = float(np.mean([one["best in hindsight"] - one[policy] for one in draws]))
     rows = [
-        (policy, *(percent_value(found[name]) for name in names), percent_value(float(np.mean([*found.values()]))))
-        for policy, found in regrets.items()
+        (str(labels), policy, *(percent_value(found[name]) for name in names), percent_value(float(np.mean([*found.values()]))))
+        for (labels, policy), found in sorted(regrets.items(), key=lambda item: item[0][0])
         if policy != "best in hindsight"
     ]
-    return table(("chosen within 100 labels", *names, "mean"), rows)
+    return table(("labels", "chosen within them", *names, "mean"), rows)
 
 
 if __name__ == "__main__":

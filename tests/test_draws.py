@@ -16,12 +16,15 @@ from warmstart.commands.curve.result import CurveResult
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.folds import cross_validation_folds
-from warmstart.stats.calibration import apply_temperature, fit_temperature, loss_gain
+from warmstart.stats.calibration import loss_gain
 from warmstart.stats.choice import LossGains, choose_within_draw, worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference, picked
+from warmstart.stats.independence import permutation_p
 from warmstart.sweep.choice import transfer_gain
 from warmstart.sweep.ranking import RankedMethod, Ranking
+from warmstart.sweep.stack import average, select_weights
+from warmstart.sweep.store import TrialPredictions
 from warmstart.sweep.trial import Method, TrialResult
 
 FAMILIES = {"majority": "baseline", "NB": "baseline", "TF-IDF": "baseline", "probe": "adapted", "full": "adapted"}
@@ -496,7 +499,7 @@ def fits(counts: np.ndarray, classes: np.ndarray, train: np.ndarray) -> dict[str
 def out_of_fold(chance: np.random.Generator, counts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, list[float]]:
     """(M, N) right and wrong answers of the learners, each at the setting that is right most often in these folds; M + 1 gains.
 
-    The last gain is that of the mean of the calibrated probabilities of the three learners with the largest ones, as ``stack`` is.
+    The last gain is that of their ``stack``.
     """
     classes, right = np.eye(labels.max() + 1)[labels], dict[tuple[str, str], np.ndarray]()
     fitting = dict[tuple[str, str], np.ndarray]()
@@ -510,8 +513,10 @@ def out_of_fold(chance: np.random.Generator, counts: np.ndarray, labels: np.ndar
     best = {name: max((key for key in right if key[0] == name), key=lambda key: right[key].sum()) for name, _ in right}
     probabilities = [softmax(fitting[key], axis=1) for key in best.values()]
     gains = [loss_gain(one, labels, labels)[0] for one in probabilities]
-    surest = [probabilities[i] for i in np.argsort(gains)[-3:]]
-    stack = np.mean([apply_temperature(one, fit_temperature(one, labels)) for one in surest], axis=0)
+    learners = [TrialPredictions(probabilities[i], probabilities[i]) for i in np.argsort(gains)[::-1] if i]
+    weights = select_weights(learners, labels)
+    kept = np.flatnonzero(weights)
+    stack = average([learners[i] for i in kept], weights[kept].tolist(), labels).choosing
     return np.array([right[key] for key in best.values()]), [*gains, loss_gain(stack, labels, labels)[0]]
 
 
@@ -530,10 +535,12 @@ def test_few_draws_without_signal_choose_a_method(shares: tuple[float, ...]) -> 
     labels = np.repeat(np.arange(len(shares)), np.round(50 * np.array(shares)).astype(int))
     for seed in range(1000):
         words = 0.95 * topics[chance.integers(0, 8, len(labels))] + 0.05 / 150
-        right, gains = out_of_fold(chance, chance.multinomial(20, words).astype(float), chance.permutation(labels), seed)
+        counts, drawn = chance.multinomial(20, words).astype(float), chance.permutation(labels)
+        right, gains = out_of_fold(chance, counts, drawn, seed)
         rows = drawn_methods(right, seed)
         chosen.append(choose_within_draw(rows, [*range(6)], constant=0, least=max(shares)))
-        found = LossGains(gains, len(labels), frozenset({6}))
+        independence = [permutation_p(rows, drawn) for rows in (counts, (counts > 0).astype(float), words)]
+        found = LossGains(gains, len(labels), frozenset({6}), independence=independence)
         by_loss.append(choose_within_draw([*rows, rows[-1]], [*range(7)], constant=0, gains=found))
         stack.append(LossGains(gains[::6], len(labels)).p_of_no_signal(0) < 0.05)
         with pytest.MonkeyPatch.context() as patch:

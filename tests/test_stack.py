@@ -78,7 +78,7 @@ def make_stack(*readouts: float) -> Stack:
     """Linear models of three words, as different as their slopes."""
     words = WordRows(("a", "cat", "dog"), word_pairs=False, idf=np.array([1.0, 2.0, 2.0]))
     members = tuple(
-        Member(f"model {i}", FittedBaseline(words, LinearReadout(slope * np.eye(3)[:, 1:], np.zeros(2))), temperature=i)
+        Member(f"model {i}", FittedBaseline(words, LinearReadout(slope * np.eye(3)[:, 1:], np.zeros(2))), i, i)
         for i, slope in enumerate(readouts, 1)
     )
     return Stack(members, "classification", ("cat", "dog"), calibration=Calibration(temperature=2.0))
@@ -118,10 +118,10 @@ def test_a_saved_stack_predicts_the_same_in_a_new_process(tmp_path: Path) -> Non
     np.testing.assert_allclose(json.loads(run.stdout), expected, atol=1e-12)
 
 
-def test_a_stack_is_the_mean_of_calibrated_members() -> None:
-    """Each with its temperature; then that of all together."""
+def test_a_stack_is_the_weighted_mean_of_calibrated_members() -> None:
+    """Each with its temperature, weights 1 and 2; then the temperature of all together."""
     one, other = (1 / (1 + np.exp(-slope / temperature)) for slope, temperature in ((1.0, 1), (3.0, 2)))
-    both = (one + other) / 2
+    both = (one + 2 * other) / 3
     alone = raw_predictions(replace(make_stack(1.0, 3.0), calibration=None), ["cat"])
     assert alone == pytest.approx(np.array([[both, 1 - both]]))
     odds = np.sqrt(both / (1 - both))

@@ -70,7 +70,7 @@ def made(tokenizer: Tokenizer, slope: float = 1.0) -> Stack:
     """A network and words."""
     network = Bundle(classifier(tokenizer), tokenizer, ("cat", "other"))
     words = FittedBaseline(WordRows(("cat", "the cat"), word_pairs=True), LinearReadout(slope * np.eye(2), np.array([0, -np.inf])))
-    members = (Member("full", network, 1.3), Member("words", words, 0.8))
+    members = (Member("full", network, 1.3, 0.3), Member("words", words, 0.8, 0.7))
     return Stack(members, "classification", ("cat", "other"), calibration=Calibration(temperature=0.7))
 
 

@@ -15,13 +15,14 @@ from warmstart.stack.stack import Stack
 
 
 def load(folder: str | Path, *, selftest: bool = False) -> Bundle | Stack:
-    """The bundle or the stack in a folder; ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads a model in the Hugging Face format.
+    """The bundle or the stack in a folder, or that of a run; ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads the Hugging Face format.
 
     With ``selftest`` a saved model must also reproduce the outputs that were stored when it was saved.
     """
     if str(folder).startswith("hf:"):
         return from_huggingface(find_folder(str(folder)))
-    return (load_stack if is_stack(folder) else load_bundle)(folder, selftest=selftest)
+    place = find_bundle(folder)
+    return (load_stack if is_stack(place) else load_bundle)(place, selftest=selftest)
 
 
 def is_stack(folder: str | Path) -> bool:

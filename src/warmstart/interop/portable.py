@@ -30,14 +30,15 @@ SAME_DISTANCE = 1e-9
 
 
 def probabilities(texts: Sequence[str | Sequence[str]], folder: Path = HERE) -> np.ndarray:
-    """(N, C) the mean of what the members predict, each with its temperature; then that of all. Numbers: (N, 1)."""
+    """(N, C) the weighted mean of what the members predict, each with its temperature; then that of all. Numbers: (N, 1)."""
     config = settings_in(folder / "config.json")
     parts = []
     for number, member in enumerate(config["members"], 1):
         place = folder / "members" / str(number)
         values = run_network(place, texts) if member["kind"] == "bundle" else run_baseline_files(place, texts)
         parts.append(with_temperature(values, member["temperature"]))
-    return with_temperature(np.mean(parts, axis=0), config["temperature"])
+    mean = np.average(parts, axis=0, weights=[member["weight"] for member in config["members"]])
+    return with_temperature(mean, config["temperature"])
 
 
 def settings_in(file: Path) -> Any:

@@ -56,7 +56,8 @@ def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
                 write_files(place, {name: data for name, data in contents.items() if "/" not in name})
                 if backbone := member.model.backbone:
                     to_onnx(backbone, place / "backbone")
-            members.append({"name": member.name, "kind": kind, "temperature": member.temperature})
+            described = {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
+            members.append(described)
         temperature = stack.calibration.temperature if stack.calibration else 1.0
         settings = {"type": stack.type, "labels": list(stack.labels), "temperature": temperature, "members": members}
         script = Path(portable.__file__).read_bytes()

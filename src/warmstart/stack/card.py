@@ -15,16 +15,20 @@ def stack_card(stack: Stack) -> str:
     """The card in Markdown."""
     several = len(stack.members) > 1
     what = (
-        f"The mean of the calibrated probabilities of {len(stack.members)} models, each with the same weight."
+        f"The mean of the calibrated probabilities of {len(stack.members)} models, with these weights."
         if several
         else "A model without a network of its own, as a stack of one."
     )
-    rows = [(number, one.name, _kind(one), f"{one.temperature:.4g}") for number, one in enumerate(stack.members, 1)]
+    total = sum(one.weight for one in stack.members)
+    rows = [
+        (number, one.name, _kind(one), f"{one.temperature:.4g}", percent(one.weight / total, 0))
+        for number, one in enumerate(stack.members, 1)
+    ]
     parts = [
         "---\nlibrary_name: warmstart\npipeline_tag: text-classification\n---",
         f"# {stack.names if several else stack.members[0].name}",
         what,
-        markdown_table(("folder in members/", "method", "what it is", "temperature"), rows),
+        markdown_table(("folder in members/", "method", "what it is", "temperature", "weight"), rows),
         *([f"Labels: {', '.join(f'`{name}`' for name in stack.labels)}."] if stack.labels else []),
         "## Use",
         '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',

@@ -1,6 +1,6 @@
 """A stack on disk: one folder, which can check itself and holds no code.
 
-    stack.json             type, labels, members with temperature, calibration, history; size and hash of each member's files
+    stack.json             type, labels, calibration, history; temperature, weight, and size and hash of the files of each member
     members/1/             a fine-tuned network: a bundle as it is
     members/2/             a baseline: baseline.json (settings and vocabulary), arrays.safetensors, and, if it reads vectors,
                            backbone/, a bundle
@@ -43,7 +43,8 @@ from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unp
 from warmstart.stack.stack import Member, Stack
 from warmstart.storage import atomic_folder, sha256
 
-STACK_FORMAT = 1
+STACK_FORMAT = 2
+"""2: members have weights; in format 1 all are equal"""
 MANIFEST_BYTES = 1 << 26
 """stack.json is never larger"""
 SELFTEST = "selftest"
@@ -60,6 +61,7 @@ class MemberManifest(Config):
     name: str
     kind: Literal["bundle", "baseline"]
     temperature: float = Field(gt=0, allow_inf_nan=False)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     files: dict[str, tuple[int, str]]
     """name -> bytes and hash"""
 
@@ -86,7 +88,8 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
         kind, files = member_contents(member)
         contents |= {f"members/{number}/{name}": data for name, data in files.items()}
         checked = {name: (len(files[name]), sha256(files[name])) for name in CHECKED[kind]}
-        members.append({"name": member.name, "kind": kind, "temperature": member.temperature, "files": checked})
+        described = {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
+        members.append(described | {"files": checked})
     manifest = StackManifest.build(
         {
             "format": STACK_FORMAT,
@@ -146,7 +149,7 @@ def member_contents(member: Member) -> tuple[str, dict[str, bytes]]:
 def _load_member(folder: Path, manifest: MemberManifest, selftest: bool) -> Member:
     contents = {name: _read_checked(folder / name, *manifest.files.get(name, (0, ""))) for name in CHECKED[manifest.kind]}
     if manifest.kind == "bundle":
-        return Member(manifest.name, load_bundle(folder, selftest=selftest), manifest.temperature)
+        return Member(manifest.name, load_bundle(folder, selftest=selftest), manifest.temperature, manifest.weight)
     try:
         settings = BaselineSettings.build(json.loads(contents["baseline.json"]), "baseline.json")
         arrays = parse_arrays(contents["arrays.safetensors"])
@@ -157,7 +160,7 @@ def _load_member(folder: Path, manifest: MemberManifest, selftest: bool) -> Memb
     baseline = unpacked(settings, arrays, backbone)
     if selftest:
         _check_outputs(folder, baseline, stored)
-    return Member(manifest.name, baseline, manifest.temperature)
+    return Member(manifest.name, baseline, manifest.temperature, manifest.weight)
 
 
 def _check_outputs(folder: Path, baseline: FittedBaseline, stored: np.ndarray | None) -> None:

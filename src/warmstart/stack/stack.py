@@ -1,4 +1,4 @@
-"""A stack in memory: fitted models of which one or several predict together; the mean of their calibrated probabilities.
+"""A stack in memory: fitted models of which one or several predict together; the weighted mean of their calibrated probabilities.
 
 A single baseline is a stack of one. ``tasks/predict.py`` predicts with it, ``files.py`` saves it.
 """
@@ -23,11 +23,13 @@ class Member:
     """a fine-tuned network, or a baseline"""
     temperature: float = 1.0
     """its logits are divided by it before the mean"""
+    weight: float = 1.0
+    """its share of the mean, relative to those of the others"""
 
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Models that predict together, all with equal weight. Raises ``ModelError`` if they predict different labels."""
+    """Models that predict together. Raises ``ModelError`` if they predict different labels."""
 
     members: tuple[Member, ...]
     type: str

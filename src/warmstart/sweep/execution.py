@@ -29,9 +29,10 @@ from warmstart.stats.calibration import loss_gain
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
+from warmstart.stats.independence import LARGEST, permutation_p
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
-from warmstart.sweep.stack import average, stacked_trials
+from warmstart.sweep.stack import average, select_weights, stackable_trials
 from warmstart.sweep.store import (
     SweepContext,
     TrialPredictions,
@@ -112,13 +113,16 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
 
 
 def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: SweepContext) -> TrialResult | None:
-    """The result of combining the surest of ``members``, on the same labels; None if there are fewer than two."""
-    chosen = stacked_trials(members)
-    found = [one for one in (read_predictions(trial, context) for trial in chosen) if one]
-    if len(chosen) < 2 or len(found) < len(chosen):
+    """The result of combining the best of ``members``, on the same labels; None if there are fewer than two."""
+    candidates, budget = stackable_trials(members), trial_budget(trial, context)
+    found = [one for one in (read_predictions(trial, context) for trial in candidates) if one]
+    if len(candidates) < 2 or len(found) < len(candidates):
         return None
-    budget, runs = trial_budget(trial, context), [members[one] for one in chosen]
-    stacked = average(found, budget.choosing.labels)
+    weights = select_weights(found, budget.choosing.labels)
+    kept = sorted(np.flatnonzero(weights), key=lambda i: -weights[i])
+    chosen, shares = [candidates[i] for i in kept], [float(weights[i]) for i in kept]
+    runs = [members[one] for one in chosen]
+    stacked = average([found[i] for i in kept], shares, budget.choosing.labels)
     scored = _scored(budget.task, stacked.test, trial, context)
     result = TrialResult(
         score=scored.score,
@@ -129,7 +133,8 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         trainable=sum(run.trainable for run in runs),
         new=sum(run.new for run in runs),
         disk=sum(run.disk for run in runs),
-        note=f"mean of {', '.join(one.method.name for one in chosen)}",
+        note=", ".join(f"{percent(share, 0)} {one.method.name}" for one, share in zip(chosen, shares, strict=True)),
+        members=tuple((one.method.id, share) for one, share in zip(chosen, shares, strict=True)),
         **_chosen(budget, trial, stacked.choosing),
     )
     return _saved(trial, context, result, stacked)
@@ -157,9 +162,19 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
         seconds=time.perf_counter() - started,
         note="; ".join(part for part in (run.note, left_out, hurts) if part),
         refused=bool(harm),
+        independence=_independence(budget, run),
         **_chosen(budget, trial, run.choosing),
     )
     return result, TrialPredictions(run.choosing, run.test)
+
+
+def _independence(budget: LabelBudget, run: BaselineRun) -> float | None:
+    """The p-value against labels that are independent of the texts as a baseline reads them; one text stands for its copies."""
+    learn = budget.task.train
+    if run.reading.saved is None or not budget.task.single_label or len(learn) > LARGEST:
+        return None
+    one_each = np.unique(learn.units, return_index=True)[1]
+    return permutation_p(run.reading.rows(learn.take(one_each).texts), learn.labels[one_each])
 
 
 def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun) -> float:

@@ -32,7 +32,7 @@ from warmstart.stack.stack import Member, Stack
 from warmstart.stats.calibration import fit_temperature
 from warmstart.sweep.execution import baseline_within, constant_of
 from warmstart.sweep.inputs import prepared, trial_budget
-from warmstart.sweep.stack import STACK, stacked_trials, trials_of_seed
+from warmstart.sweep.stack import STACK, trials_of_seed
 from warmstart.sweep.store import SweepContext, TrialPredictions, read_predictions, trial_settings
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks import task_type_of
@@ -101,13 +101,16 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
 
 def _refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     """The members that were combined for the seed of ``trial``, each fitted again."""
-    budget, members = trial_budget(trial, context), []
-    for one in stacked_trials({member: runs.results[member] for member in trials_of_seed(runs.trials, trial.seed)}):
+    budget, members = trial_budget(trial, context), list[Member]()
+    by_id, shares = {one.method.id: one for one in trials_of_seed(runs.trials, trial.seed)}, runs.results[trial].members
+    for name, share in shares:
+        one = by_id[name]
         result, scored = runs.results[one], _predictions(one, context)
         model = _fitted(one, result, context)
         if isinstance(model, Bundle):
             model = replace(model, history=(*model.history, _record(one, result, context)))
-        members.append(Member(one.method.name, model, fit_temperature(scored.choosing, budget.choosing.labels)))
+        temperature = fit_temperature(scored.choosing, budget.choosing.labels) if len(shares) > 1 else 1.0
+        members.append(Member(one.method.name, model, temperature, share))
     return Stack(tuple(members), budget.task.type, budget.task.labels)
 
 

@@ -1,11 +1,14 @@
-"""``stack``: the mean of the probabilities of the three methods with the lowest loss on the texts that choose.
+"""``stack``: a weighted mean of the probabilities of a sweep's methods, selected by the loss of the mean on the texts that choose.
 
-Each method's probabilities are calibrated by a temperature first (Guo et al. 2017): otherwise one that is sure of its errors would
-outvote the others. Losses and temperatures come from texts that the methods had not learned from when they predicted them. Three,
-and equal weights: on development tasks with a hundred labels the mean of three lost least to the best method in hindsight; fitted
-weights (Wolpert 1992) and fewer or more methods lost more (docs/comparison.md, ``benchmarks/stacking.py``).
+Each method's probabilities are calibrated by a temperature first (Guo et al. 2017): otherwise one that is sure of its errors
+would outvote the others. Losses and temperatures come from texts that the methods had not learned from when they predicted them.
+Starting with the best method, the one that lowers the loss of the mean most is added, ``STEPS_PER_BAG`` times in all, and may be
+added again. That is done for ``BAGS`` random halves of the methods, so that no method gets its place by chance alone; its share
+of all steps is its weight (bagged ensemble selection with replacement, Caruana et al. 2004, sections 2.2 and 2.3). Methods with
+less than ``LEAST_WEIGHT`` are left out. On development sets that lost least to the best method in hindsight (docs/comparison.md,
+``benchmarks/stacking.py``).
 
-Letters: M texts that choose, N test texts, C classes.
+Letters: M texts that choose, N test texts, C classes, K methods.
 """
 
 from __future__ import annotations
@@ -14,13 +17,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from warmstart.stats.calibration import apply_temperature, fit_temperature
+from warmstart.seeding import rng
+from warmstart.stats.calibration import apply_temperature, fit_temperature, log_losses
+from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.store import TrialPredictions
 from warmstart.sweep.trial import Trial, TrialResult
 
 STACK = "stack"
-STACKED = 3
-"""methods in a stack"""
+STEPS_PER_BAG = 5
+"""methods added for each bag"""
+BAGS = 20
+"""random subsets of the methods"""
+KEPT_IN_BAG = 0.5
+"""the chance of a method to be in a bag"""
+LEAST_WEIGHT = 0.1
+"""each method has to be fitted again where a stack is saved, and to be run where it predicts"""
 
 
 def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
@@ -28,19 +39,39 @@ def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
     return [trial for trial in trials if trial.method.family != STACK and (trial.seed == seed or trial.same_for_every_seed)]
 
 
-def stacked_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
-    """The trials with the lowest loss on the texts that choose, best first; without those that predict no probabilities.
+def stackable_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
+    """The trials that predict probabilities, the lowest loss on the texts that choose first.
 
-    Nor those that texts without labels hurt.
+    Without the majority label, and without those that texts without labels hurt.
     """
     gains = {trial: result.gain[0] for trial, result in results.items() if result.gain and not result.refused}
-    return sorted(gains, key=lambda trial: -gains[trial])[:STACKED]
+    return sorted((one for one in gains if one.method.name != MAJORITY_LABEL), key=lambda trial: -gains[trial])
 
 
-def average(members: Sequence[TrialPredictions], labels: np.ndarray) -> TrialPredictions:
-    """The mean of calibrated probabilities, (M, C) and (N, C); ``labels`` (M,) are those of the texts that choose."""
+def select_weights(members: Sequence[TrialPredictions], labels: np.ndarray) -> np.ndarray:
+    """(K,) weights that sum to 1, of methods in the order of their losses; of equal ones the earlier wins.
+
+    ``labels`` (M,) are those of the texts that choose.
+    """
+    right = np.exp([-log_losses(_calibrated(one, labels).choosing, labels) for one in members])
+    chance, weights = rng(0, "stack"), np.zeros(len(members))
+    for _ in range(BAGS):
+        bag, picked = chance.random(len(members)) < KEPT_IN_BAG, np.zeros(len(members))
+        bag[0] |= not bag.any()
+        for _ in range(STEPS_PER_BAG):
+            losses = np.where(bag, -np.log(picked @ right + right).mean(axis=1), np.inf)
+            picked[losses.argmin()] += 1
+        weights += picked / STEPS_PER_BAG / BAGS
+    kept = weights >= min(LEAST_WEIGHT, weights.max())
+    return np.where(kept, weights, 0.0) / weights[kept].sum()
+
+
+def average(members: Sequence[TrialPredictions], weights: Sequence[float], labels: np.ndarray) -> TrialPredictions:
+    """The mean of calibrated probabilities, (M, C) and (N, C); of a single member they are its own."""
+    if len(members) == 1:
+        return members[0]
     parts = [_calibrated(member, labels) for member in members]
-    return TrialPredictions(*(np.mean(rows, axis=0) for rows in zip(*parts, strict=True)))
+    return TrialPredictions(*(np.average(rows, axis=0, weights=weights) for rows in zip(*parts, strict=True)))
 
 
 def _calibrated(member: TrialPredictions, labels: np.ndarray) -> TrialPredictions:

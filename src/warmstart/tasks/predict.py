@@ -81,11 +81,11 @@ def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
 
 
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
-    """The same before the model's own temperature; a stack is the mean of its members, each with its temperature."""
+    """The same before the model's own temperature; a stack is the weighted mean of its members, each with its temperature."""
     if isinstance(model, FittedBaseline):
         return model.predict(inputs)
     if isinstance(model, Stack):
-        members = ((uncalibrated_predictions(one.model, inputs), one.temperature) for one in model.members)
-        return np.mean([apply_temperature(values, temperature) for values, temperature in members], axis=0)
+        values = [apply_temperature(uncalibrated_predictions(one.model, inputs), one.temperature) for one in model.members]
+        return np.average(values, axis=0, weights=[one.weight for one in model.members])
     task_type, network, tokenizer = task_type_for(model), model.model, model.tokenizer
     return task_type.predict(network, task_type.encode(network, tokenizer, inputs), tokenizer.specials.pad)
