@@ -79,6 +79,8 @@ class PairedComparison:
     """whether scores lie between 0 and 1"""
     splits: bool = False
     """whether every seed has its own split"""
+    texts: str = "the test texts"
+    """names what was resampled"""
 
     @property
     def seeds(self) -> int:
@@ -111,7 +113,7 @@ class PairedComparison:
                 f"No significant difference between {one} and {other}: {by} (95% interval{alone} {ends}, {uncertainty}). {limits}"
             )
         if self.seeds == 0:
-            return f"No difference between {one} and {other}: {by} on the test texts, and on every resample of them."
+            return f"No difference between {one} and {other}: {by} on {self.texts}, and on every resample of them."
         if abs(self.difference.mean) > ROUNDING:
             return f"{first} and {other} differ by {by} on each of {self.seeds} seeds; without spread, significance is unknown."
         return f"No difference between {one} and {other}: {points(0.0)} on each of {self.seeds} seeds."
@@ -126,7 +128,7 @@ class PairedComparison:
     def _sources(self) -> str:
         if self.splits:
             return "splits and seeds"
-        return sources_of_chance(self.seeds) if self.over_texts else f"{self.seeds} seeds on these test texts"
+        return sources_of_chance(self.seeds, self.texts) if self.over_texts else f"{self.seeds} seeds on these test texts"
 
     def _corrected(self) -> str:
         return f"; corrected p {p_value(self.p)}" if self.comparisons > 1 else ""
@@ -135,7 +137,7 @@ class PairedComparison:
         if not self.over_texts or self.difference.error <= ROUNDING:
             return ""
         ends = points_range(self.difference.low, self.difference.high)
-        return f" about other seeds (95% interval {ends}, over {sources_of_chance(self.seeds)})"
+        return f" about other seeds (95% interval {ends}, over {sources_of_chance(self.seeds, self.texts)})"
 
 
 def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
@@ -204,22 +206,23 @@ def _sizes(sizes: Sequence[float], write: Callable[[float], str] = percent_value
     return f"{low if low == high else f'{low} to {high}'}{unit}"
 
 
-def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]]) -> list[PairedComparison]:
+def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]], texts: str = "the test texts") -> list[PairedComparison]:
     """The difference of each pair, seed by seed and resample by resample; p-values are corrected for their number (Holm 1979).
 
     A method without randomness counts the same for every seed. If one of the two has no resamples, the interval covers seeds alone,
-    and the sentence says so. Simulation: tests/test_noise.py: ``test_few_tables_of_equal_methods_claim_a_difference``.
+    and the sentence says so. ``texts`` names what was resampled. Simulation: tests/test_noise.py:
+    ``test_few_tables_of_equal_methods_claim_a_difference``.
 
     >>> one, other = MethodResult("one", (0.80, 0.83, 0.84)), MethodResult("other", (0.70, 0.74, 0.73))
     >>> print(compare_pairs([(one, other)])[0].sentence)
     One is better than other by 10.0 points (95% interval 7.5 to 12.5, over 3 seeds on these test texts).
     """
     over_texts = [one.resampled is not None and other.resampled is not None for one, other in pairs]
-    differences = [_difference(one, other, texts=texts) for (one, other), texts in zip(pairs, over_texts, strict=True)]
+    differences = [_difference(one, other, texts=both) for (one, other), both in zip(pairs, over_texts, strict=True)]
     corrected = corrected_p_values(differences)
     return [
-        PairedComparison((one.name, other.name), found, texts, p, len(pairs), one.bounded)
-        for (one, other), found, texts, p in zip(pairs, differences, over_texts, corrected, strict=True)
+        PairedComparison((one.name, other.name), found, both, p, len(pairs), one.bounded, texts=texts)
+        for (one, other), found, both, p in zip(pairs, differences, over_texts, corrected, strict=True)
     ]
 
 

@@ -36,16 +36,23 @@ class MethodScores:
     """nothing depends on a seed, so that the one score is that of every seed"""
 
     @classmethod
-    def from_texts(cls, name: str, values: np.ndarray, groups: np.ndarray | None = None) -> MethodScores:
+    def from_texts(
+        cls, name: str, values: np.ndarray, groups: np.ndarray | None = None, weights: np.ndarray | None = None
+    ) -> MethodScores:
         """From ``values`` (S, N), a number for each seed and text, such as 1 for right and 0 for wrong; the score is their mean.
 
         Texts are resampled alike for all methods with as many texts, those of one group in ``groups`` (N,) together (Efron 1979).
+        With ``weights`` (N,) the mean is weighted, on each resample by the weights of the texts that were drawn.
 
         >>> MethodScores.from_texts("a", np.array([[1, 1, 0, 1], [1, 0, 0, 1]])).scores
         (0.75, 0.5)
         """
-        drawn = [values[:, chosen].mean(axis=1) for chosen in resample_indices(values.shape[1], groups=groups)]
-        return cls(name, tuple(values.mean(axis=1).tolist()), np.stack(drawn, axis=1))
+
+        def mean(chosen: np.ndarray | slice) -> np.ndarray:
+            return np.asarray(np.average(values[:, chosen], axis=1, weights=None if weights is None else weights[chosen]))
+
+        drawn = [mean(chosen) for chosen in resample_indices(values.shape[1], groups=groups)]
+        return cls(name, tuple(mean(slice(None)).tolist()), np.stack(drawn, axis=1))
 
     @property
     def over_seeds(self) -> Interval:

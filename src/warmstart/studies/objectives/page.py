@@ -22,7 +22,9 @@ def objectives_sections(objectives: Sequence[ObjectiveMeasures]) -> list[Section
         sections.append(layers_section(probes, [*objectives[0].models[0].layers, MIX]))
     if scored := with_pairs(objectives):
         points = [(one.name, group.name, *group.accuracy) for one in scored for group in one.mean_pairs()]
-        caption = "Pairs in which the right sentence scores higher, mean over seeds; dashed: chance."
+        caption = (
+            "Pairs in which the right sentence scores higher, mean over seeds, with 95% intervals over pairs alone; dashed: chance."
+        )
         sections.append(Section("Minimal pairs", (), (Figure("pairs", caption, pairs_chart(points)),)))
     return sections
 
@@ -30,9 +32,9 @@ def objectives_sections(objectives: Sequence[ObjectiveMeasures]) -> list[Section
 def _figures_section(objectives: Sequence[ObjectiveMeasures]) -> Section:
     count = len(objectives[0].models)
     text = (
-        f"Models of each objective: {count}; means with 95% intervals over seeds. For probes: the layer that is best on "
-        "validation, with the fits of all seeds and an interval over test sentences. Held-out losses of different objectives "
-        "predict different things and cannot be compared."
+        f"Models of each objective: {count}, each with its own seed; means with 95% intervals, over what the second column names. "
+        "For probes: the layer that is best on validation, one fit for each model. Held-out losses of different objectives predict "
+        "different things and cannot be compared."
     )
     header, rows = objectives_overview(objectives)
     return Section("Side by side", (text,), (Table(header, rows),))

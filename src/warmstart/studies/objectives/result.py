@@ -1,10 +1,16 @@
-"""The result of ``study objectives``: pretraining objectives side by side, with intervals over seeds."""
+"""The result of ``study objectives``: pretraining objectives side by side.
+
+Accuracies on minimal pairs and of probes have an interval over seeds (models) and over pairs or sentences, and one over seeds
+alone; of other figures only each model's mean is known, so their intervals are over seeds alone. The best objective is chosen with
+the models that are then compared, so p-values are corrected for all pairs of objectives (Holm 1979).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,14 +19,18 @@ import polars as pl
 from warmstart.inspection.head_attention import RELATIONS
 from warmstart.inspection.minimal_pairs import mean_accuracy
 from warmstart.report.result import StudyResult, Summary
-from warmstart.stats.comparison import limit_clause
-from warmstart.stats.formatting import percent, percent_interval, points, points_range, sentence_case
+from warmstart.stats.comparison import MethodResult, compare_pairs, detection_limit
+from warmstart.stats.differences import MethodScores
+from warmstart.stats.formatting import percent, sentence_case
 from warmstart.stats.intervals import t_interval
 from warmstart.studies.attention.result import PHRASES
 from warmstart.studies.probe.result import coverage_findings, scores_table
 
 if TYPE_CHECKING:
     from warmstart.studies.objectives.measure import ModelMeasures, ObjectiveMeasures
+
+PAIRS_PERCENT = "minimal_pairs_percent"
+"""the column of the accuracy on minimal pairs"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class ModelFigure:
 def objectives_result(objectives: Sequence[ObjectiveMeasures]) -> StudyResult:
     """All findings about the objectives."""
     probes = [probe for one in objectives for probe in one.probes]
-    accuracies = {f"minimal_pairs_{name}": float(np.mean(values)) for name, values in _pair_accuracies(objectives).items()}
+    accuracies = {f"minimal_pairs_{one.name}": one.interval.mean for one in pair_accuracies(objectives)}
     return StudyResult(
         "Objectives side by side",
         objectives_findings(objectives),
@@ -67,7 +77,7 @@ def model_figures(objectives: Sequence[ObjectiveMeasures]) -> list[ModelFigure]:
             column, label = f"held_out_{name.replace(' ', '_')}", f"held-out {name.replace('_', ' ')}"
             figures.append(ModelFigure(column, label, partial(_held_out, name), ".1f" if "perplexity" in name else ".3f"))
     if with_pairs(objectives):
-        figures.append(ModelFigure("minimal_pairs_percent", "minimal pairs (%)", _pairs_percent, ".1f", is_percentage=True))
+        figures.append(ModelFigure(PAIRS_PERCENT, "minimal pairs (%)", _pairs_percent, ".1f", is_percentage=True))
     figures.append(ModelFigure("normalized_entropy", "normalized attention entropy", lambda model: model.normalized_entropy, ".2f"))
     for name in RELATIONS:
         label = f"heads on {PHRASES[name]} (%)"
@@ -98,15 +108,54 @@ def models_table(objectives: Sequence[ObjectiveMeasures]) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def pair_accuracies(objectives: Sequence[ObjectiveMeasures]) -> list[MethodResult]:
+    """The accuracy on minimal pairs of each objective that can score sentences; every group of pairs counts alike."""
+    scored = with_pairs(objectives)
+    sizes = [len(group.right) for group in scored[0].models[0].pairs] if scored else []
+    weights = np.repeat(1 / np.array(sizes), sizes)
+    rights = [np.array([np.concatenate([group.right for group in model.pairs]) for model in one.models]) for one in scored]
+    return [_method(one.name, right, weights=weights) for one, right in zip(scored, rights, strict=True)]
+
+
+def probe_accuracies(objectives: Sequence[ObjectiveMeasures], number: int) -> list[MethodResult]:
+    """The accuracy of each objective's best probe on a task, with one fit for every model."""
+    probes = [(one.name, one.probes[number].best) for one in objectives]
+    return [_method(name, best.correct, best.sentences) for name, best in probes]
+
+
+def _method(name: str, right: np.ndarray, groups: np.ndarray | None = None, weights: np.ndarray | None = None) -> MethodResult:
+    """From what each model (S, N) gets right."""
+    scores = MethodScores.from_texts(name, right, groups, weights)
+    return MethodResult(name, scores.scores, resampled=scores.resampled)
+
+
 def objectives_overview(objectives: Sequence[ObjectiveMeasures]) -> Summary:
-    """One row per figure and probing task, one column per objective."""
+    """One row per figure and probing task, one column per objective; the second column says what an interval covers."""
+    several = len(objectives[0].models) > 1
+    names = [one.name for one in objectives]
     rows = [
-        (figure.label, *(_over_seeds([figure.value(model) for model in one.models], figure) for one in objectives))
+        (
+            figure.label,
+            "seeds" if several else "-",
+            *(_over_seeds([figure.value(model) for model in one.models], figure) for one in objectives),
+        )
         for figure in model_figures(objectives)
+        if figure.column != PAIRS_PERCENT
     ]
+    if found := pair_accuracies(objectives):
+        rows += _accuracy_rows("minimal pairs", found, names, "seeds and pairs" if several else "pairs alone")
     for number, probe in enumerate(objectives[0].probes):
-        rows.append((f"probe: {probe.task.name}", *(percent_interval(*one.probes[number].best.accuracy) for one in objectives)))
-    return Summary(("", *(one.name for one in objectives)), rows)
+        found = probe_accuracies(objectives, number)
+        rows += _accuracy_rows(f"probe: {probe.task.name}", found, names, "seeds and sentences" if several else "sentences alone")
+    return Summary(("", "95% interval over", *names), rows)
+
+
+def _accuracy_rows(label: str, found: Sequence[MethodResult], names: Sequence[str], over: str) -> list[tuple[str, ...]]:
+    """An accuracy over both sources of chance, and below it over seeds alone if there are several; a dash where there is none."""
+    known = {one.name: one for one in found}
+    both = [str(known[name].interval) if name in known else "-" for name in names]
+    alone = [known[name].over_seeds.ends if name in known else "-" for name in names]
+    return [(label, over, *both), *([(label, "seeds alone", *alone)] if len(found[0].scores) > 1 else [])]
 
 
 def _over_seeds(values: Sequence[float], figure: ModelFigure) -> str:
@@ -128,54 +177,54 @@ def objectives_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
     return findings or ["Nothing was measured that compares the objectives; give --tasks, --words or --pairs."]
 
 
-def _pair_accuracies(objectives: Sequence[ObjectiveMeasures]) -> dict[str, list[float]]:
-    """The accuracy of each model on minimal pairs, by objective."""
-    return {one.name: [mean_accuracy(model.pairs).value for model in one.models] for one in with_pairs(objectives)}
-
-
 def _pairs_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
     """The best objective at minimal pairs compared with the second, and the objectives that cannot score sentences."""
-    accuracies = _pair_accuracies(objectives)
-    if not accuracies:
+    ranked = sorted(pair_accuracies(objectives), key=lambda one: -one.interval.mean)
+    if not ranked:
         return []
-    first, *others = sorted(accuracies, key=lambda name: -float(np.mean(accuracies[name])))
-    accuracy = percent(float(np.mean(accuracies[first])))
-    if others:
-        gap = t_interval([a - b for a, b in zip(accuracies[first], accuracies[others[0]], strict=True)])
-        over = f"{points_range(gap.low, gap.high)} over {gap.count} seeds" if gap.count > 1 else "on one seed"
-        significance = "" if gap.low > 0 else ", not significant" + limit_clause(gap.low, gap.high, gap.count)
-        lead = f"{points(gap.mean)} against {others[0]} ({over}{significance})"
-        best = f"Minimal pairs: {first} has the highest accuracy, {accuracy}, {lead}."
+    first = ranked[0]
+    if len(ranked) > 1:
+        best = f"Minimal pairs: {first.name} has the highest accuracy, {first.interval}. {_lead(ranked, 'the pairs')}"
     else:
-        best = f"Minimal pairs: {first} has an accuracy of {accuracy}; no other objective can score sentences."
-    excluded = [one.name for one in objectives if one.name not in accuracies]
+        best = f"Minimal pairs: {first.name} has an accuracy of {first.interval}; no other objective can score sentences."
+    excluded = [one.name for one in objectives if one.name not in [one.name for one in ranked]]
     return [best, *(f"Minimal pairs: {name} cannot score sentences, as it learned span corruption alone." for name in excluded)]
+
+
+def _lead(ranked: Sequence[MethodResult], texts: str) -> str:
+    """The first of the objectives compared with the second, as one of all pairs of objectives; one seed claims nothing."""
+    compared = compare_pairs([*combinations(ranked, 2)], texts)  # the first pair is the first two
+    corrected = f" p is corrected for all {len(compared)} pairs of objectives, as the best is chosen with the same models."
+    return compared[0].sentence + (corrected if len(compared) > 1 and compared[0].difference.claimable else "")
 
 
 def _probe_finding(objectives: Sequence[ObjectiveMeasures], number: int) -> str:
     """The best objective at a probing task, chosen on validation, compared with the second."""
-    ranked = sorted(objectives, key=lambda one: -one.probes[number].best.validation)
-    best, second = (one.probes[number].best for one in ranked[:2])
-    difference, low, high = best.difference(second)
-    significance = "" if low > 0 else ", not significant" + limit_clause(low, high)
-    return (
-        f"{sentence_case(ranked[0].probes[number].task.name)}: {ranked[0].name} is best on validation; its test accuracy is "
-        f"{percent_interval(*best.accuracy)}, {points(difference)} against {ranked[1].name} "
-        f"({points_range(low, high)} over test sentences{significance})."
-    )
+    order = sorted(range(len(objectives)), key=lambda i: -objectives[i].probes[number].best.validation)
+    found = probe_accuracies(objectives, number)
+    ranked = [found[i] for i in order]
+    task = sentence_case(objectives[0].probes[number].task.name)
+    chosen = f"{ranked[0].name} is best on validation; its test accuracy is {ranked[0].interval}"
+    return f"{task}: {chosen}. {_lead(ranked, 'the test sentences')}"
 
 
 def _heads_finding(objective: ObjectiveMeasures) -> str:
-    """What more heads attend to than to anything else; nothing if none do, or if two relations have equally many."""
-    fractions = {name: float(np.mean([model.heads[name] for model in objective.models])) for name in RELATIONS}
-    first, second, *_ = sorted(fractions, key=lambda name: -fractions[name])
-    if fractions[first] <= fractions[second]:
+    """What more heads attend to than to anything else; nothing if none do, or if two relations have equally many.
+
+    "More than to any other" is significant if it is so against each of the others.
+    """
+    found = [MethodResult(name, tuple(model.heads[name] for model in objective.models)) for name in RELATIONS]
+    first, *others = sorted(found, key=lambda one: -one.interval.mean)
+    if first.interval.mean <= others[0].interval.mean:
         return ""
-    lead = t_interval([model.heads[first] - model.heads[second] for model in objective.models])
-    count = f"{lead.count} models" if lead.count > 1 else "one model"
-    limit = limit_clause(lead.low, lead.high, lead.count)
-    significance = "" if lead.low > 0 else f" (not significant over {count}{limit})"
+    compared = compare_pairs([(first, other) for other in others])
+    count = f"{len(objective.models)} models" if len(objective.models) > 1 else "one model"
+    unclear = [one.difference for one in compared if not one.significant]
+    limit = ""
+    if known := [one for one in unclear if one.claimable]:
+        limit = f" after correction for {len(others)} others; {detection_limit(known, len(others), bounded=True)}"
+    significance = f" (not significant over {count}{limit})" if unclear else ""
     return (
-        f"{sentence_case(objective.name)}: {percent(fractions[first], 0)} of the heads attend to {PHRASES[first]}, more than to "
-        f"any other kind of token{significance}."
+        f"{sentence_case(objective.name)}: {percent(first.interval.mean, 0)} of the heads attend to {PHRASES[first.name]}, more "
+        f"than to any other kind of token{significance}."
     )

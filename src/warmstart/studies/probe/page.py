@@ -78,7 +78,7 @@ def compression_section(probes: Sequence[TaskProbes], layers: Sequence[str]) -> 
 
 def all_scores_section(probes: Sequence[TaskProbes]) -> Section:
     """The scores of every probe."""
-    header = ("task", "model", "probe", "layer", "accuracy (95%)", "control", "selectivity")
+    header = ("task", "model", "probe", "layer", "accuracy (95% over sentences)", "control", "selectivity")
     rows = [
         (row["task"], row["model"], row["probe"], row["layer"], percent_interval(row["accuracy"], row["low"], row["high"]),
          percent(row["control_accuracy"]), percent_value(row["selectivity"]))

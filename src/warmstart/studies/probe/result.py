@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from warmstart.studies.probe.measure import TaskProbes
 
 RANDOM = "random weights"
-PROBES_HEADER = ("task", "model", "best layer", "linear (95%)", "MLP", BAG, RANDOM, "selectivity", "compression")
+PROBES_HEADER = ("task", "model", "best layer", "linear (95% over sentences)", "MLP", BAG, RANDOM, "selectivity", "compression")
 _SHORT_HEADER = ("task", "model", "layer", "linear", "MLP", "bag", "random", "selectivity", "compression")
 """the same for the terminal, without intervals"""
 _FEW_SENTENCES = 30
