@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.tasks import cats
+from warmstart.commands.curve.page import interval_header, interval_rows
 from warmstart.commands.curve.result import CurveResult
 from warmstart.data.audit import audit
 from warmstart.sweep.ranking import RankedMethod
@@ -50,6 +51,18 @@ def test_pretraining_stops_paying_only_where_little_lead_is_left(names: tuple[st
     assert f"Pretraining stops paying at 64 labels: the lead over from scratch{names[0]} is +0.1 points (-" in narrow
     assert "stops paying" not in unknown
     assert "is uncertain" in again
+
+
+def test_the_report_has_the_interval_over_seeds_alone_below_that_over_both() -> None:
+    """Two rows per method, and the second column says what an interval covers; one seed has the texts alone."""
+    found = curve_of((16, 0.1, 0.01), (32, 0.1, 0.02))
+    assert interval_header(found) == ("method", "95% interval over", "16 labels", "32 labels")
+    both, alone, *_ = interval_rows(found)
+    assert (both[1], alone[1]) == ("seeds and texts", "seeds alone")
+    assert both[2].startswith("90.0% (")
+    assert alone[2] == found.at(found.pretrained, 16).test_scores.over_seeds.ends
+    one = replace(found, rankings={n: tuple(each.with_seeds({0}) for each in row) for n, row in found.rankings.items()})
+    assert [row[1] for row in interval_rows(one)] == ["texts alone"] * 2
 
 
 def test_differences_are_corrected_for_their_number() -> None:

@@ -84,7 +84,9 @@ def test_tasks_together_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
     one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert "together" in (tmp_path / "run" / "report.html").read_text()
+    assert result.header[1:4] == ("together (95% over seeds and texts)", "alone (95% over seeds and texts)", "together, over seeds")
+    assert all(len(row) == len(result.header) for row in result.table())
+    assert "All tasks" in (tmp_path / "run" / "report.html").read_text()
     assert json.loads((tmp_path / "run" / "multitask.json").read_text())["findings"] == result.findings
 
 

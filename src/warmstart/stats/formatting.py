@@ -86,6 +86,11 @@ def sources_of_chance(seeds: int, texts: str = "the test texts") -> str:
     return f"{seeds} seeds and {texts}" if seeds > 1 else f"{texts}{' alone' * seeds}"
 
 
+def sources_of_interval(seeds: int, texts: str = "texts") -> str:
+    """The same in the header of a table: ``"seeds and texts"``; with one seed ``"texts alone"``."""
+    return f"seeds and {texts}" if seeds > 1 else f"{texts} alone"
+
+
 def file_size(size: float) -> str:
     """Bytes for people: ``file_size(1_290_000)`` -> ``"1.3 MB"``."""
     for unit in ("B", "KB", "MB"):

@@ -17,6 +17,7 @@ from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.data.budget import SelectionName
 from warmstart.errors import DataError
+from warmstart.stats.formatting import sources_of_interval
 from warmstart.storage import atomic_write
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
@@ -71,7 +72,8 @@ def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
     ranked = {labels: ranking.methods for labels, ranking in complete.items()}
     drawn = any(ranking.drawn for ranking in complete.values())
     result = CurveResult(task, ranked, incomplete, diverged, config.target, sweep.audit, sweep.finish(), drawn)
-    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", score_rows(result), score_header(result))
+    title = f"{task.name}: {task.metric} on {len(task.test)} test texts, 95% over {sources_of_interval(result.seeds)}"
+    print_table(title, score_rows(result), score_header(result))
     for sentence in result.findings:
         console.print(sentence, markup=False)
     write_runs_table([(labels, runs[labels]) for labels in complete], sweep.folder)

@@ -13,7 +13,7 @@ from warmstart.report.charts import Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import QUIET, shapes
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import percent, sources_of_interval
 
 
 def write_curve_page(result: CurveResult, config: Config, folder: Path) -> Path:
@@ -42,8 +42,25 @@ def score_header(result: CurveResult) -> tuple[str, ...]:
 
 
 def score_rows(result: CurveResult) -> list[tuple[str, ...]]:
-    """One row per method: score and interval at each number of labels."""
+    """One row per method: score and interval over seeds and texts at each number of labels."""
     return [(method.name, *(str(result.interval(method, labels)) for labels in result.rankings)) for method in result.methods]
+
+
+def interval_header(result: CurveResult) -> tuple[str, ...]:
+    """Names the columns of ``interval_rows``."""
+    method, *sizes = score_header(result)
+    return (method, "95% interval over", *(f"{labels} labels" for labels in sizes))
+
+
+def interval_rows(result: CurveResult) -> list[tuple[str, ...]]:
+    """Two rows per method: as ``score_rows``, and below it the interval over seeds alone; one row each if there is one seed."""
+    over = sources_of_interval(result.seeds)
+    rows = list[tuple[str, ...]]()
+    for (name, *cells), method in zip(score_rows(result), result.methods, strict=True):
+        rows.append((name, over, *cells))
+        if result.seeds > 1:
+            rows.append((name, "seeds alone", *(result.over_seeds(method, labels).ends for labels in result.rankings)))
+    return rows
 
 
 def _scores_section(result: CurveResult) -> Section:
@@ -59,7 +76,7 @@ def _scores_section(result: CurveResult) -> Section:
         f"labelled texts. Dashed: the power law fitted to them, with its 90% interval. Dotted: {percent(result.target)}."
     )
     figure = Figure("curve", caption, learning_curve(rows, predicted, result.task.metric, result.target))
-    return Section("By number of labels", result.findings, (figure, Table(score_header(result), score_rows(result))))
+    return Section("By number of labels", result.findings, (figure, Table(interval_header(result), interval_rows(result))))
 
 
 def _extrapolation_section(result: CurveResult) -> Section:

@@ -118,6 +118,10 @@ class CurveResult:
         """The test score over seeds and test texts with so many labels, cut to the range of the metric."""
         return self.at(method, labels).test_scores.over_both.within(*metric_range(self.task.metric))
 
+    def over_seeds(self, method: Method, labels: int) -> Interval:
+        """The same over seeds alone: what they would give on these test texts."""
+        return self.at(method, labels).test_scores.over_seeds.within(*metric_range(self.task.metric))
+
     def scores(self, method: Method) -> dict[int, MethodScores]:
         """Test scores of all seeds by number of labels."""
         return {labels: self.at(method, labels).test_scores for labels in self.rankings}
@@ -148,7 +152,7 @@ class CurveResult:
         else:
             findings.append("An extrapolation to more labels needs at least three numbers of labels and two seeds.")
         findings += self._labels()
-        if shared := [n for n in self.rankings if share_training_texts(n, len(self.task.train), self._seeds)]:
+        if shared := [n for n in self.rankings if share_training_texts(n, len(self.task.train), self.seeds)]:
             intervals = f"The intervals with {list_sizes(shared, [*self.rankings])} labels"
             findings.append(ONE_SPLIT.replace("These intervals", intervals))
         for method, sizes in self.diverged.items():
@@ -168,7 +172,8 @@ class CurveResult:
         return [f"{budget}{' Larger numbers of labels likewise.' if more else ''}"] if budget else []
 
     @property
-    def _seeds(self) -> int:
+    def seeds(self) -> int:
+        """Runs of each method at each number of labels."""
         return len(self.at(self.pretrained, self.largest).runs)
 
     def _transfer(self) -> list[str]:
@@ -307,6 +312,7 @@ class CurveResult:
             "id": method.id,
             "scores": {str(labels): list(found.scores) for labels, found in self.scores(method).items()},
             "over_both": {str(labels): self.interval(method, labels).to_dict() for labels in self.rankings},
+            "over_seeds": {str(labels): self.over_seeds(method, labels).to_dict() for labels in self.rankings},
             "law": vars(curve.law) if curve else None,
             "labels_for_target": [None if math.isinf(n) else n for n in curve.labels(self.target)] if curve else None,
         }

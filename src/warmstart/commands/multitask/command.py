@@ -45,7 +45,7 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
     seeds = range(config.seed, config.seed + config.seeds)
     runs, models = zip(*(_run(suite.within(seed), config.alpha, seed) for seed in seeds), strict=True)
     result = MultitaskResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)
-    print_table("one backbone for all tasks, and one for each", result.table(), result.HEADER)
+    print_table("one backbone for all tasks, and one for each", [row[:3] for row in result.table()], result.header[:3])
     for sentence in result.findings:
         console.print(sentence, markup=False)
     best = suite.seed_to_save([run.validation_score for run in runs])

@@ -19,7 +19,10 @@ def write_multitask_page(result: MultitaskResult, config: Config, folder: Path) 
         for task, comparison in zip(result.tasks, result.comparisons(), strict=True)
     ]
     sections = [_task_section(result, task) for task in range(len(result.tasks))]
-    report = Report("Several tasks, one backbone", result.findings[0], tiles, (*sections, *closing_sections(config)), footer())
+    overview = Section("All tasks", (), (Table(result.header, result.table()),))
+    report = Report(
+        "Several tasks, one backbone", result.findings[0], tiles, (overview, *sections, *closing_sections(config)), footer()
+    )
     return write_report(report, folder)
 
 

@@ -6,12 +6,13 @@ Letters: R resamples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from warmstart.data.test_ledger import LedgerSummary, findings_by_task
 from warmstart.stats.comparison import Comparison, MethodResult, compare_pairs
+from warmstart.stats.formatting import sources_of_interval
 from warmstart.stats.splits import THIS_SPLIT
 
 TOGETHER, ALONE = "together", "alone"
@@ -48,9 +49,6 @@ class MultitaskResult:
     one_split: bool = False
     """whether the intervals hold for one split only, because seeds share too many training texts of a task"""
 
-    HEADER: ClassVar = ("task", TOGETHER, ALONE)
-    """names the columns of ``table``"""
-
     def comparison(self, task: int) -> Comparison:
         """One task, trained together with the others and alone."""
         rows = (
@@ -80,10 +78,17 @@ class MultitaskResult:
         one_split = [THIS_SPLIT] if self.one_split else []
         return [*(f"{task}: {sentence}" for task, sentence in named), *one_split, *(f"{task}: {one}" for task, one in scored)]
 
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names the columns of ``table``."""
+        over = f"95% over {sources_of_interval(len(self.runs))}"
+        names = (TOGETHER, ALONE)
+        return ("task", *(f"{name} ({over})" for name in names), *(f"{name}, over seeds" for name in names))
+
     def table(self) -> list[tuple[str, ...]]:
-        """One row per task."""
+        """One row per task: both scores with intervals over all sources of chance, then the intervals over seeds alone."""
         return [
-            (task, *(str(row.interval) for row in comparison.rows))
+            (task, *(str(row.interval) for row in comparison.rows), *(row.over_seeds.ends for row in comparison.rows))
             for task, comparison in zip(self.tasks, self.comparisons(), strict=True)
         ]
 

@@ -21,7 +21,7 @@ from warmstart.inspection.minimal_pairs import mean_accuracy
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import MethodResult, compare_pairs, detection_limit
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent, sentence_case
+from warmstart.stats.formatting import percent, sentence_case, sources_of_interval
 from warmstart.stats.intervals import t_interval
 from warmstart.studies.attention.result import PHRASES
 from warmstart.studies.probe.result import coverage_findings, scores_table
@@ -131,22 +131,22 @@ def _method(name: str, right: np.ndarray, groups: np.ndarray | None = None, weig
 
 def objectives_overview(objectives: Sequence[ObjectiveMeasures]) -> Summary:
     """One row per figure and probing task, one column per objective; the second column says what an interval covers."""
-    several = len(objectives[0].models) > 1
+    seeds = len(objectives[0].models)
     names = [one.name for one in objectives]
     rows = [
         (
             figure.label,
-            "seeds" if several else "-",
+            "seeds" if seeds > 1 else "-",
             *(_over_seeds([figure.value(model) for model in one.models], figure) for one in objectives),
         )
         for figure in model_figures(objectives)
         if figure.column != PAIRS_PERCENT
     ]
     if found := pair_accuracies(objectives):
-        rows += _accuracy_rows("minimal pairs", found, names, "seeds and pairs" if several else "pairs alone")
+        rows += _accuracy_rows("minimal pairs", found, names, sources_of_interval(seeds, "pairs"))
     for number, probe in enumerate(objectives[0].probes):
         found = probe_accuracies(objectives, number)
-        rows += _accuracy_rows(f"probe: {probe.task.name}", found, names, "seeds and sentences" if several else "sentences alone")
+        rows += _accuracy_rows(f"probe: {probe.task.name}", found, names, sources_of_interval(seeds, "sentences"))
     return Summary(("", "95% interval over", *names), rows)
 
 
