@@ -15,7 +15,9 @@ from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import (
+    Difference,
     MethodScores,
+    cheapest_within_noise,
     corrected_p_values,
     difference_to_choice,
     paired_difference,
@@ -23,7 +25,7 @@ from warmstart.stats.differences import (
     score_of_choice,
 )
 from warmstart.stats.noise import Noise
-from warmstart.sweep.choice import transfer_gain
+from warmstart.sweep.choice import doubt_of_best, transfer_gain
 from warmstart.sweep.ranking import RankedMethod, Ranking
 from warmstart.sweep.trial import Method, TrialResult
 
@@ -165,6 +167,16 @@ def races(
         yield from (race(*((scores[i], resampled[i]) for scores, resampled in splits)) for i in range(50))
 
 
+def to_choice(result: RaceResult, one: RankedMethod) -> Difference:
+    """The difference of a method to the choice, from the methods that each seed's race chooses."""
+    scores = {ranked.method: ranked.test_scores for ranked in result.ranking.methods}
+    best, own = scores[result.best.method], scores[one.method]
+    chosen = [scores[fold.best.method] for fold in result._folds]
+    return difference_to_choice(
+        own, best, [(best if it is own else own, it) for it in chosen], doubt_of_best(result.ranking.methods)
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize("methods", [2, 4, 8])
@@ -179,6 +191,7 @@ def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -
         means, held, false, own = [], [], [], []
         for result in races(chance, (methods, seeds), spread, 300):
             rows = result.differences
+            assert rows[0].difference == to_choice(result, rows[0].ranked)
             means.append(np.mean([row.difference.mean for row in rows]))
             held += [row.difference.low <= 0 <= row.difference.high for row in rows]
             false.append(any(row.significant for row in rows))
@@ -332,6 +345,10 @@ def test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse() -> N
                 cheaper = np.arange(methods) < best[:, None]
                 claimed = float((((p < 0.05) | ~cheaper).all(axis=1) & cheaper.any(axis=1)).mean())
                 error = Noise.of(gaps, resampled - resampled[races, best][:, None]).error
+                for i in range(20):
+                    rows = [MethodScores("", tuple(one), other) for one, other in zip(scores[i], resampled[i], strict=True)]
+                    nearest = cheapest_within_noise(rows, rows[best[i]], range(methods))
+                    assert (nearest is rows[best[i]]) == ((gaps[i].mean(axis=-1) < -error[i]) | ~cheaper[i]).all()
                 near = float(((gaps.mean(axis=-1) < -error) | ~cheaper).all(axis=1)[cheaper.any(axis=1)].sum() / 400)
                 print(
                     f"{seeds} seeds, {methods} methods, spread {spread}: claimed in {claimed:.3f} of races, "

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
+import functools
 import importlib
 import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,48 @@ def test_a_public_function_has_an_example_a_source_and_a_proof(name: str) -> Non
     assert re.search(rf"\b{proof[2]}\b", (TESTS / proof[1]).read_text()), proof[0]
 
 
+@functools.cache
+def definitions(file: Path) -> dict[str, ast.FunctionDef]:
+    """The functions of a test file, and of those that all tests share."""
+    files = [*sorted((TESTS / "helpers").glob("*.py")), file]
+    return {one.name: one for path in files for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef)}
+
+
+def names_used(file: Path, test: str) -> set[str]:
+    """The names that a test uses, by itself or in the functions of its file and of ``helpers`` that it calls."""
+    known, used, todo = definitions(file), set[str](), [test]
+    while todo:
+        found = {getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(known[todo.pop()])} - used
+        used |= found
+        todo += [name for name in found if name in known]
+    return used
+
+
+def proofs() -> Iterator[tuple[str, Path, str]]:
+    """(function or method, file, test) of every test that a docstring of ``warmstart.stats`` names."""
+    for module in MODULES:
+        for one in ast.walk(ast.parse((Path(warmstart.stats.__file__).parent / f"{module}.py").read_text())):
+            if isinstance(one, ast.FunctionDef):
+                text = " ".join((ast.get_docstring(one) or "").split())
+                for file, tests in re.findall(r"tests/(test_\w+\.py)(.*?)(?=tests/|$)", text):
+                    yield from ((one.name, TESTS / file, test) for test in re.findall(r"\b(test_\w+)", tests))
+
+
+PROOFS = sorted(proofs())
+
+
+@pytest.mark.parametrize(("name", "file", "test"), PROOFS, ids=[f"{name}-{test}" for name, _, test in PROOFS])
+def test_a_proof_uses_what_it_proves(name: str, file: Path, test: str) -> None:
+    """The test that a docstring names calls the function; a slow one prints its figures, and the page says how to run it."""
+    used = names_used(file, test)
+    assert name in used
+    decorators = ast.unparse(ast.Module([*definitions(file)[test].decorator_list], []))
+    if "mark.slow" in decorators or "pytestmark = pytest.mark.slow" in file.read_text():
+        assert "print" in used
+        commands = re.findall(r"python -m pytest (.*) -m slow -s$", PAGE.read_text(), flags=re.MULTILINE)
+        assert f"tests/{file.name}" in " ".join(commands).split()
+
+
 def rows_of_page() -> dict[str, str]:
     """Each name in the first column of the tables, and the test in the last one, if any."""
     rows = re.findall(r"^\| (`.+?`) \|.*\| (?:`(test_\w+)`.*)?\|$", PAGE.read_text(), flags=re.MULTILINE)
@@ -77,8 +121,10 @@ def test_the_page_lists_every_public_name_and_no_other() -> None:
     for name in FUNCTIONS:
         assert rows[name], f"{name} has no test"
         assert rows[name] in (getattr(warmstart.stats, name).__doc__ or ""), name
-    known = {name for file in TESTS.glob("test_*.py") for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)}
-    assert {proof for proof in rows.values() if proof} <= known
+    known = {test: file for file in TESTS.glob("test_*.py") for test in definitions(file) if test.startswith("test_")}
+    for cell, test in re.findall(r"^\| (`.+?`) \|.*\| `(test_\w+)`.*\|$", PAGE.read_text(), flags=re.MULTILINE):
+        for name in re.findall(r"`(?:\w+\.)?(\w+)", cell):  # of a method its own name
+            assert name in names_used(known[test], test), (name, test)
 
 
 def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from warmstart.stats import (
     holm,
     jackknife,
     log_loss,
+    reliability_bins,
     sign_test,
     wilson_interval,
 )
@@ -83,6 +84,9 @@ def test_calibration_figures_are_those_of_scikit_learn() -> None:
     right = chance.random(600) < confidence**2
     for equal_mass, strategy in ((True, "quantile"), (False, "uniform")):
         accuracy, mean = calibration_curve(right, confidence, n_bins=15, strategy=strategy)
+        bins = reliability_bins(confidence, right, 15, equal_mass=equal_mass)
+        assert np.array([one.accuracy for one in bins]) == pytest.approx(accuracy)
+        assert np.array([one.confidence for one in bins]) == pytest.approx(mean)
         found = expected_calibration_error(confidence, right, equal_mass=equal_mass)
         counts = np.histogram(confidence, np.linspace(0, 1, 16))[0] if strategy == "uniform" else np.full(15, 40)
         assert found == pytest.approx((counts * np.abs(accuracy - mean)).sum() / 600)

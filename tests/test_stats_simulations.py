@@ -10,7 +10,7 @@ from warmstart.stats.coding import frequency_code_bits
 from warmstart.stats.correlation import correlation_q_values
 from warmstart.stats.goodness_of_fit import distance_from_normal
 from warmstart.stats.multiple_testing import benjamini_hochberg, cauchy_combination, holm
-from warmstart.stats.proportions import clopper_pearson_bound, paired_proportions, sign_test, wilson_interval
+from warmstart.stats.proportions import binomial_test, clopper_pearson_bound, paired_proportions, sign_test, wilson_interval
 from warmstart.stats.ratios import ClusteredRatio
 from warmstart.stats.resampling import cluster_bootstrap, jackknife
 from warmstart.stats.splits import share_training_texts
@@ -54,6 +54,7 @@ def test_sign_tests_of_equal_sides_are_seldom_significant(count: int) -> None:
     """At most 5% of experiments in which better and worse are equally likely."""
     better = draws(2).binomial(count, 0.5, 20_000)
     p = np.array([sign_test(k, count - k) for k in range(count + 1)])
+    assert p.tolist() == [binomial_test(k, count) for k in range(count + 1)]
     assert report(f"sign test, {count} pairs, false claims", float((p[better] < 0.05).mean())) <= 0.05
 
 

@@ -85,9 +85,9 @@ def test_few_studies_of_equal_objectives_claim_a_difference(seeds: int) -> None:
                 pair_accuracies([ObjectiveMeasures(str(i), one, []) for i, one in enumerate(models)]),
                 key=lambda one: -one.interval.mean,
             )
-            first = compare_pairs([*combinations(ranked, 2)])[0]
-            claims.append(first.significant)
-            held.append(first.difference.low <= 0 <= first.difference.high)
+            compared = compare_pairs([*combinations(ranked, 2)])
+            claims.append(any(one.significant for one in compared))
+            held.append(compared[0].difference.low <= 0 <= compared[0].difference.high)
         print(f"{seeds} seeds, {count} objectives: claims {np.mean(claims):.3f}, coverage of the lead {np.mean(held):.3f}")
         assert np.mean(claims) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 400)
         assert np.mean(held) >= 0.94

@@ -45,8 +45,11 @@ def test_equal_methods_are_seldom_called_different(tasks: int, methods: int, mon
     chance = np.random.default_rng(tasks * methods)
     tables = [rank_over_tasks(chance.integers(0, 30, (tasks, methods)), seed) for seed in range(400)]
     allowed = 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
-    assert np.mean([found.p < 0.05 for found in tables]) <= allowed
-    assert np.mean([found.p_pairs.min() < 0.05 for found in tables]) <= allowed
+    claims = [
+        float(np.mean([p < 0.05 for p in all_p])) for all_p in zip(*((one.p, one.p_pairs.min()) for one in tables), strict=True)
+    ]
+    print(f"{methods} methods, {tasks} tasks: a difference is claimed in {claims[0]:.3f}, between any pair in {claims[1]:.3f}")
+    assert max(claims) <= allowed
 
 
 def test_a_better_method_is_found() -> None:

@@ -210,8 +210,8 @@ def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]], texts: str
     """The difference of each pair, seed by seed and resample by resample; p-values are corrected for their number (Holm 1979).
 
     A method without randomness counts the same for every seed. If one of the two has no resamples, the interval covers seeds alone,
-    and the sentence says so. ``texts`` names what was resampled. Simulation: tests/test_noise.py:
-    ``test_few_tables_of_equal_methods_claim_a_difference``.
+    and the sentence says so. ``texts`` names what was resampled. Simulation:
+    tests/test_study_objectives.py: ``test_few_studies_of_equal_objectives_claim_a_difference``.
 
     >>> one, other = MethodResult("one", (0.80, 0.83, 0.84)), MethodResult("other", (0.70, 0.74, 0.73))
     >>> print(compare_pairs([(one, other)])[0].sentence)
