@@ -16,6 +16,7 @@ from benchmarks.render import (
     thresholds,
     timing,
 )
+from benchmarks.simulations import SIMULATIONS
 from benchmarks.table import Table
 
 BENCHMARKS, PERFORMANCE = "docs/benchmarks.md", "docs/performance.md"
@@ -274,5 +275,6 @@ TABLES = (
         printed,
         minutes=50,
     ),
+    *SIMULATIONS,
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

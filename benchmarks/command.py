@@ -1,7 +1,8 @@
 """One command line of ``warmstart`` behind a table: run in a process of its own, its result kept as JSON.
 
 ``python -m benchmarks.command FILE COMMAND ...`` is that process: the command's result goes into FILE. A line such as ``python -m
-benchmarks.training`` is a module of this package that measures speed and memory.
+benchmarks.training`` is a module of this package that measures speed and memory, one such as ``python -m pytest tests/…`` runs
+simulations.
 
 Everything is written into the folder of the runs: ``--out runs/x`` means ``x`` in that folder. A result that exists is not measured
 again, except that races and curves take up their finished trials: that takes seconds and applies the statistics of today.
@@ -125,7 +126,9 @@ def main(file: str, words: list[str]) -> None:
     from warmstart.errors import WarmstartError
     from warmstart.machine import describe_machine
 
-    if words[0] == "python":
+    if words[:3] == ["python", "-m", "pytest"]:
+        result = {"figures": importlib.import_module("benchmarks.simulations").run(words[1:])}
+    elif words[0] == "python":
         result = {"table": importlib.import_module(words[-1]).run() or sys.exit("nothing was measured")}
     else:
         try:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.commands.race.page import _rule, method_header
@@ -73,10 +74,12 @@ def test_the_score_of_the_choice_is_not_flattered(seeds: int) -> None:
                     bias.append(found.mean - truth)
                     held.append(found.low <= truth <= found.high)
                     own.append(test[race, best[race]].mean() - truth)
-            print(
+            show(
                 f"{seeds} seeds, {methods} methods, spread {spread}: bias {100 * np.mean(bias):+.2f} points "
-                f"(own scores {100 * np.mean(own):+.2f}), coverage {np.mean(held):.3f}"
-            )
+                f"(own scores {100 * np.mean(own):+.2f}), coverage {np.mean(held):.3f}",
+                seeds=seeds, methods=methods, spread=spread,
+                bias=float(np.mean(bias)), own=float(np.mean(own)), coverage=float(np.mean(held)),
+            )  # fmt: skip
             error = float(np.std(bias)) / np.sqrt(len(bias))
             assert abs(np.mean(bias)) <= 0.002 + 2 * error
             assert np.mean(held) >= 0.94
@@ -198,10 +201,12 @@ def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -
             fixed = [paired_difference(row.ranked.test_scores, result.best.test_scores) for row in rows]
             own.append((np.mean([one.mean for one in fixed]), min(corrected_p_values(fixed)) < SIGNIFICANT))
         of_own, claims = np.mean(own, axis=0)
-        print(
+        show(
             f"{seeds} seeds, {methods} methods, spread {spread}: bias {100 * np.mean(means):+.2f} points (own scores "
-            f"{100 * of_own:+.2f}), coverage {np.mean(held):.3f}, false claims {np.mean(false):.3f} (own scores {claims:.3f})"
-        )
+            f"{100 * of_own:+.2f}), coverage {np.mean(held):.3f}, false claims {np.mean(false):.3f} (own scores {claims:.3f})",
+            seeds=seeds, methods=methods, spread=spread, bias=float(np.mean(means)), own=float(of_own),
+            coverage=float(np.mean(held)), claimed=float(np.mean(false)), claimed_by_own=float(claims),
+        )  # fmt: skip
         assert abs(np.mean(means)) <= 0.002 + 2 * np.std(means) / np.sqrt(len(means))
         assert np.mean(held) >= 0.94
         assert np.mean(false) <= 0.05

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.intervals import t_quantile
@@ -92,10 +93,11 @@ def test_few_tables_of_equal_methods_claim_a_difference(seeds: int) -> None:
             degrees = (seeds - 1) * noise.error**4 / np.maximum(noise.of_seeds**2, 1e-30)
             effective = 2 * stats.t.sf(np.abs(means) / noise.error, degrees)
             usual.append(float((effective.min(axis=-1) * rivals < 0.05).mean()))
-            print(
+            show(
                 f"{seeds} seeds, {texts} texts, {rivals} rivals, spread {spread}: false claims in {rates[-1]:.3f} of tables, "
-                f"with effective degrees of freedom in {usual[-1]:.3f}"
-            )
+                f"with effective degrees of freedom in {usual[-1]:.3f}",
+                seeds=seeds, texts=texts, rivals=rivals, spread=spread, claimed=rates[-1], effective=usual[-1],
+            )  # fmt: skip
             assert rates[-1] <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / len(means)), (texts, rivals, spread)
     assert np.mean(rates) <= 0.05
     assert seeds > 3 or max(usual) > 0.1
@@ -140,7 +142,8 @@ def test_a_clear_lead_is_found() -> None:
         for spread in (0.0, 0.01, 0.02, 0.04):
             means, noise = _differences(seeds, 500, 4, spread, lead=0.06)
             power[seeds, spread] = float((noise.p(means)[:, 0] * 4 < 0.05).mean())
-            print(f"{seeds} seeds, spread {spread}: power {power[seeds, spread]:.2f}")
+            found = power[seeds, spread]
+            show(f"{seeds} seeds, spread {spread}: power {found:.2f}", seeds=seeds, spread=spread, power=found)
     assert power[3, 0.0] > 0.25
     assert power[5, 0.0] > 0.85
     assert power[5, 0.02] > 0.4

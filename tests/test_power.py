@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from warmstart.stats.differences import Difference
 from warmstart.stats.intervals import Estimate
@@ -146,10 +147,11 @@ def test_two_methods_differ_by_at_most_what_is_claimed(seeds: int) -> None:
                 powers += [detection_power(mean, one.detectable()) for one in found]
                 as_known += [detection_power(mean, smallest_detectable(one.noise)) for one in found]
                 assert rates[-1] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / tables), (texts, spread, lead)
-            print(
+            show(
                 f"{seeds} seeds, {texts} texts, spread {spread}: claims false in {rates[-3:]}, power {np.mean(powers):.2f}, "
-                f"with the estimate taken as known {np.mean(as_known):.2f}"
-            )
+                f"with the estimate taken as known {np.mean(as_known):.2f}",
+                seeds=seeds, texts=texts, spread=spread, false=rates[-3:], power=float(np.mean(powers)),
+            )  # fmt: skip
             assert 0.77 <= np.mean(powers) <= 0.86
     print(f"{seeds} seeds: claims false in {np.mean(rates):.3f}, at most {max(rates):.3f}")
     assert np.mean(rates) <= 0.05

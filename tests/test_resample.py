@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.figures import show
 from helpers.tasks import cats, race_config, write_race_inputs
 from warmstart.commands.plan import PlanConfig, plan
 from warmstart.commands.race.command import race_task
@@ -185,7 +186,10 @@ def test_intervals_over_splits_hold_the_truth(splits: int) -> None:
         for pool, test in [(pool, pool // part) for pool in pools for part in (10, 5)]:
             experiments = {5: 800, 10: 600, 30: 400}[splits] // (1 if learner is naive_bayes else 2)
             one = simulate(learner, pool, test, splits, experiments)
-            print(f"{splits} splits, {learner.__name__}, {test} of {pool} texts, {experiments} experiments: {one}")
+            show(
+                f"{splits} splits, {learner.__name__}, {test} of {pool} texts, {experiments} experiments: {one}",
+                splits=splits, learner=learner.__name__, texts=pool, test=test, **one._asdict(),
+            )  # fmt: skip
             error = np.sqrt(0.05 * 0.95 / experiments)
             assert 0.95 - 3 * error <= one.covered
             assert one.claimed <= 0.05 + 3 * error
@@ -258,7 +262,10 @@ def test_intervals_cover_other_training_texts_if_seeds_share_few(seeds: int, eno
     """Where ``share_training_texts`` is false, intervals of 50 labels miss the truth in about 5%; of half of the texts, in more."""
     for available in (enough, half):
         missed, claimed = share_false(50, available, seeds, 400)
-        print(f"{seeds} seeds, 50 of {available} texts: missed {missed:.3f}, claimed {claimed:.3f}")
+        show(
+            f"{seeds} seeds, 50 of {available} texts: missed {missed:.3f}, claimed {claimed:.3f}",
+            seeds=seeds, available=available, missed=missed, claimed=claimed,
+        )  # fmt: skip
         error = 3 * np.sqrt(0.05 * 0.95 / 400)
         assert share_training_texts(50, available, seeds) == (available == half)
         assert (max(missed, claimed) <= 0.06 + error) == (available == enough)

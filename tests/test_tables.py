@@ -14,8 +14,10 @@ from benchmarks.catalogue import TABLES
 from benchmarks.command import measure, words_of
 from benchmarks.few_labels import REFUSED, few_labels
 from benchmarks.render import Row, curve, language_models, lasting, printed, races, reproduction
+from benchmarks.simulations import at_most, differences_to_choice, false_claims, over_splits, power, score_of_choice, shared_texts
 from benchmarks.table import DOCS, Table, blocks, shell, with_block
 
+from helpers.figures import FILE, show
 from warmstart.cli import read_command
 from warmstart.data.test_ledger import LedgerEntry, LedgerSummary, findings_by_task
 
@@ -28,11 +30,14 @@ BY_HAND = {
     "docs/study-results.md": {"method": "faithfulness on questions cut from their labels"},
     "docs/attention-lab.md": {"question": "closed forms that study lab checks"},
     "docs/performance.md": {"step": "benchmarks/attention.py, which chose a constant"},
+    "docs/comparison.md": {
+        "draws": "tests/test_draws.py",
+    },
     "docs/race.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""
-SIMULATED = {"docs/comparison.md", "docs/statistics.md"}
-"""pages whose figures are printed by slow tests"""
+SIMULATED = {"docs/statistics.md"}
+"""pages whose figures are printed by the slow tests that their rows name"""
 LINES = [(one.name, line) for one in TABLES for line in one.commands]
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6}
 TASK = {"name": "trec", "metric": "accuracy", "train": 500, "validation": 50, "test": 40}
@@ -68,10 +73,14 @@ def test_figures_that_were_measured_are_written_by_the_command() -> None:
 
 @pytest.mark.parametrize(("name", "line"), LINES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(LINES)])
 def test_the_command_lines_of_a_table_parse(name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their flags exist, their values are valid, and a module of the benchmarks exists."""
+    """Their flags exist, their values are valid, and a module of the benchmarks or a simulation exists."""
     monkeypatch.setenv("WARMSTART_DATA", "data")
     words = words_of(line, Path("runs"))
-    if words[0] == "python":
+    if words[:3] == ["python", "-m", "pytest"]:
+        file, test = words[3].split("::")
+        assert f"def {test}(" in (DOCS / file).read_text()
+        assert words[4:] == ["-m", "slow", "-s"]
+    elif words[0] == "python":
         assert (DOCS / f"{words[-1].replace('.', '/')}.py").is_file()
     else:
         assert read_command(words)
@@ -121,6 +130,32 @@ def test_what_a_command_prints_becomes_a_table_with_findings() -> None:
     shown = {"header": ["method", "note", "score"], "rows": [["full", "", "50.0%"], ["majority", "-", "20.0%"]]}
     text = printed([{"printed": shown, "findings": ["Full is better."]}])
     assert text == "| method | score |\n| --- | --- |\n| full | 50.0% |\n| majority | 20.0% |\n\n- Full is better."
+
+
+def test_figures_of_simulations_become_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Means and extremes over the settings that are no columns; what a simulation prints is kept if a file is named."""
+    shared = {"seeds": 3, "texts": 2000, "effective": 0.1}
+    monkeypatch.setenv(FILE, str(tmp_path / "figures"))
+    for rivals, claimed in ((4, 0.02), (8, 0.06)):
+        show("a sentence", **shared, rivals=rivals, claimed=claimed)
+    assert capsys.readouterr().out == "a sentence\n" * 2
+    kept = [json.loads(line) for line in (tmp_path / "figures").read_text().splitlines()]
+    assert false_claims(kept).endswith("| 3 | 2,000 | 4.0% (6.0%) | 10.0% (10.0%) |")
+    found = [{"seeds": n, "spread": spread, "power": n * spread} for spread in (0.0, 0.01) for n in (3, 10)]
+    assert power(found).endswith("| 0 points | 0% | 0% |\n| 1 point | 3% | 10% |")
+    claims = [{"seeds": 3, "false": [0.01, 0.03], "power": rate} for rate in (0.8, 0.83)]
+    many = [{"splits": 5, "covered": n, "claimed": 0.05, "plain": 0.9, "plain_claimed": 0.1} for n in (0.94, 0.96)]
+    assert over_splits(many).endswith("| 5 | 95% (94 to 96) | 5% (5 to 5) | 90% (90 to 90) | 10% (10 to 10) |")
+    share = [{"seeds": 5, "available": count, "missed": 0.048, "claimed": 0.062} for count in (100, 300)]
+    assert shared_texts(share).splitlines()[2] == "| 5 | 300 texts | 4.8% | 6.2% |"
+    assert at_most(claims).endswith("| 3 | 2.0%, 3.0% | 80 to 83% |")
+    choice = {"seeds": 3, "own": 0.029, "bias": -0.001, "coverage": 0.965}
+    rows = [{**choice, "methods": count, "spread": 0.04} for count in (8, 3)]
+    assert score_of_choice(rows).endswith("| 3 | +2.9 points | -0.1 points | 96.5% |")
+    rows[0] |= {"claimed": 0.02, "claimed_by_own": 0.08}
+    assert differences_to_choice(rows[:1]).endswith("| 8 | 3 | +2.9 points | -0.1 points | 96.5% | 8.0% | 2.0% |")
 
 
 @pytest.mark.parametrize("seal", ["", "5ea1"])

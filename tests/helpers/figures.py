@@ -1,0 +1,18 @@
+"""Figures of simulations: printed, and kept for the tables of the documents (``benchmarks.simulations``)."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+FILE = "SIMULATION_FIGURES"
+"""the environment variable that names the file in which figures are kept"""
+
+
+def show(sentence: str, **figures: Any) -> None:
+    """Print a sentence, and add its figures to the file, if one is named: a line of JSON each."""
+    print(sentence)
+    if FILE in os.environ:
+        with open(os.environ[FILE], "a", encoding="utf-8") as file:
+            file.write(json.dumps(figures) + "\n")
