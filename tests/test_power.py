@@ -60,10 +60,9 @@ def test_simulated_experiments_detect_as_often(seeds: int, of_texts: float, of_s
 @pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "spread", "lead"), [(5, 0.01, 0.05), (5, 0.02, 0.06), (10, 0.01, 0.03), (10, 0.02, 0.04)])
 def test_a_plan_from_a_pilot_comes_true(seeds: int, spread: float, lead: float) -> None:
-    """On as many texts as a pilot of 300 texts asks for, the lead is found in at least 80% of 1,000 experiments.
+    """On as many texts as a pilot of 300 texts asks for, the lead is found in 80% of 1,000 experiments.
 
-    In more, because the noise is that of the pilot, rescaled, or less: the pilot's variance over seeds contains what each run
-    does with each text, which more texts reduce. The pilot's noise is the mean of 400, so that only the plan is tested.
+    The noise of these is that of the pilot, rescaled. The pilot's is the mean of 400, so that only the plan is tested.
     """
     chance, truth = np.random.default_rng(seeds), accuracy(spread, lead) - accuracy(spread)
 
@@ -73,8 +72,9 @@ def test_a_plan_from_a_pilot_comes_true(seeds: int, spread: float, lead: float) 
         return gaps.mean(axis=-1), Noise.of(gaps, resampled[:, 0] - resampled[:, 1])
 
     def mean_of(noises: list[Noise]) -> Noise:
-        texts, runs = (np.concatenate([getattr(one, name) for one in noises]) for name in ("of_texts", "of_seeds"))
-        return Noise(float(texts.mean()), float(runs.mean()), seeds)
+        names = ("of_texts", "of_seeds", "of_both")
+        texts, runs, both = (float(np.concatenate([getattr(one, name) for one in noises]).mean()) for name in names)
+        return Noise(texts, runs, seeds, both)
 
     pilot = mean_of([measured(400, 300)[1]])
     needed = texts_needed(pilot, 300, truth)
@@ -86,9 +86,9 @@ def test_a_plan_from_a_pilot_comes_true(seeds: int, spread: float, lead: float) 
         f"{seeds} seeds: {100 * truth:.1f} points need {needed:,} texts and are found in {detected:.3f}; standard error planned "
         f"{float(planned.error):.4f}, measured {float(true.error):.4f}"
     )
-    assert 0.78 <= detected <= 0.99
+    assert 0.77 <= detected <= 0.84
     assert float(true.of_texts) == pytest.approx(float(planned.of_texts), rel=0.1)
-    assert 0.75 <= float(true.error / planned.error) <= 1.02
+    assert 0.97 <= float(true.error / planned.error) <= 1.03
 
 
 def test_the_table_of_half_widths_is_exact() -> None:

@@ -34,6 +34,8 @@ class Noise:
     """what other seeds would change, of the mean over these S; 0 if there is only one"""
     seeds: int
     """0: nothing depends on a seed, and ``of_seeds`` is 0"""
+    of_both: float | np.ndarray = 0.0
+    """the part of ``of_seeds`` that more texts reduce: what each seed answers otherwise on each text"""
 
     @classmethod
     def of(cls, values: np.ndarray, resampled: np.ndarray, overlap: float | None = None) -> Noise:
@@ -41,7 +43,8 @@ class Noise:
 
         of_seeds = var(values) / S. of_texts = var_R(mean_S) - (mean_S(var_R) - var_R(mean_S)) / (S - 1): the bootstrap's variance
         of the mean, without what each seed answers otherwise on each text, which of_seeds already contains (the variance
-        components of a two-way table: Searle et al. 1992, chapter 4). Never below 0. With one seed, the texts' variance alone.
+        components of a two-way table: Searle et al. 1992, chapter 4). That is of_both. Never below 0. With one seed, the texts'
+        variance alone.
 
         If every seed draws its own split of the same texts, the scores vary with the test texts too, and depend on each other,
         because the splits overlap. With ``overlap``, the test texts per training text, of_texts = 0 and
@@ -60,8 +63,8 @@ class Noise:
         if overlap is not None:
             of_splits = values.var(axis=-1, ddof=1) * (1 / seeds + overlap)
             return cls(np.zeros_like(of_mean), _without_rounding(of_splits), seeds)
-        both = (resampled.var(axis=-1, ddof=1).mean(axis=-1) - of_mean) / (seeds - 1)
-        return cls(_without_rounding(of_mean - both), _without_rounding(values.var(axis=-1, ddof=1) / seeds), seeds)
+        both, of_seeds = (resampled.var(axis=-1, ddof=1).mean(axis=-1) - of_mean) / (seeds - 1), values.var(axis=-1, ddof=1) / seeds
+        return cls(_without_rounding(of_mean - both), _without_rounding(of_seeds), seeds, np.clip(both, 0.0, of_seeds))
 
     @property
     def error(self) -> np.ndarray:
