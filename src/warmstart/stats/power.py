@@ -27,8 +27,9 @@ _ANGLES = 33
 def rescaled(noise: Noise, seeds: int, texts_factor: float) -> Noise:
     """The noise of the same comparison with ``seeds`` seeds on ``texts_factor`` times as many test texts.
 
-    of_texts / texts_factor and (of_seeds - of_both + of_both / texts_factor) S / seeds: variances of means (Cohen 1988), of which more
-    texts also reduce what each run does with each text. Simulation: tests/test_power.py: ``test_a_plan_from_a_pilot_comes_true``.
+    of_texts / texts_factor and (of_seeds - of_both + of_both / texts_factor) S / seeds: variances of means (Cohen 1988), of
+    which more texts also reduce what each run does with each text. Simulation: tests/test_power.py:
+    ``test_a_plan_from_a_pilot_comes_true``.
 
     >>> new = rescaled(Noise(4e-4, 1e-4, 5), 10, 2.0)
     >>> new.of_texts, new.of_seeds
@@ -165,7 +166,8 @@ def texts_needed(noise: Noise, texts: int, difference: float, power: float = POW
     """The fewest test texts on which a difference is detected with probability ``power``, given the noise of a pilot on ``texts``.
 
     The seeds are those of ``noise``. None if no number of texts suffices, because the seeds alone hide the difference. Solves
-    ``detection_power`` = power (Cohen 1988) with noise that is ``rescaled``. Simulation: tests/test_power.py: ``test_a_plan_from_a_pilot_comes_true``.
+    ``detection_power`` = power (Cohen 1988) with noise that is ``rescaled``. Simulation: tests/test_power.py:
+    ``test_a_plan_from_a_pilot_comes_true``.
 
     >>> 1990 <= texts_needed(Noise(1e-4, 0.0, 5), 500, 0.014) <= 2020  # half the difference takes four times the texts
     True
