@@ -1,13 +1,28 @@
-"""The machine: whether other programs use its cores."""
+"""The machine: whether other programs use its cores, and what its accelerator cannot do."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 import psutil
 import pytest
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from helpers.models import make_language_model
+from helpers.training import job
 from warmstart import device
 from warmstart.machine import describe_machine
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.seeding import rng
+from warmstart.training.config import TrainConfig
+from warmstart.training.loop import train
+from warmstart.types import SpecialTokens, Vocabulary
 
 
 def test_a_busy_machine_gets_a_warning_with_the_right_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +58,27 @@ def test_as_many_threads_as_cores_are_free(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(device, "cores_used_by_others", lambda: 0.0)
     assert device.free_threads() == 2
+
+
+class NoFloat64(TorchDispatchMode):
+    """Raises wherever an operation gives float64."""
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        assert not any(isinstance(one, Tensor) and one.dtype is torch.float64 for one in tree_leaves(found)), func
+        return found
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("objective", [*OBJECTIVES])
+def test_training_needs_no_float64(objective: str, optimizer: str) -> None:
+    """Apple's MPS has none: an operation that gives it fails there."""
+    vocabulary = Vocabulary(60, SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), np.ones(60, bool))
+    config = ObjectiveConfig(name=objective)
+    rows = rng(0, "rows").integers(21, 60, (4, OBJECTIVES[objective].stride(24, config) + 1))
+    batch = OBJECTIVES[objective].make(rows, np.full(4, rows.shape[1]), rng(0, "test"), vocabulary, config)
+    model = make_language_model(causal=OBJECTIVES[objective].causal, dropout=0.1)
+    with NoFloat64():  # type: ignore[no-untyped-call]
+        train(model, job(batches=lambda _: [batch], steps=3), TrainConfig(optimizer=optimizer))
