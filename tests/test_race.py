@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -224,14 +225,22 @@ def test_a_frozen_backbone_also_tries_larger_learning_rates() -> None:
 
 
 @pytest.mark.usefixtures("no_pages")
-def test_with_all_labels_the_first_seed_chooses_the_learning_rate(place: Path) -> None:
-    """Its own validation score decides; every later seed uses what it chose."""
-    full = next(one for one in race(race_config(place, seeds=3)).ranking.methods if one.name == "full")
-    first, *later = full.runs
-    assert len(first.tried) == 2
-    assert dict(first.tried)[first.learning_rate] == max(score for _, score in first.tried)
-    assert {run.learning_rate for run in later} == {first.learning_rate}
+def test_with_all_labels_a_run_of_its_own_chooses_the_learning_rate(place: Path) -> None:
+    """Its validation score decides; the seeds that are scored use what it chose, and the test split never sees it."""
+    found = race(race_config(place, seeds=3))
+    full = next(one for one in found.ranking.methods if one.name == "full")
+    search = full.search or pytest.fail("two learning rates were named")
+    assert len(search.tried) == 2
+    assert dict(search.tried)[search.learning_rate] == max(score for _, score in search.tried)
+    assert math.isnan(search.score)
+    assert (full.seeds, {run.learning_rate for run in full.runs}) == ((1, 2, 3), {search.learning_rate})
+    assert full.seconds_of_search > search.seconds
+    assert full.tried == dict(search.tried)
     assert "at the edge of those tried" in full.note
+    trained = [one for one in found.ranking.methods if one.method.fine_tunes or one.method.family == "stack"]
+    assert found.ledger.scorings == 3 * len(trained) + len(found.ranking.methods) - len(trained)
+    one_rate = race(race_config(place, seeds=2, learning_rates=[1e-3], schemes=["full"], out=str(place / "one")))
+    assert {one.seeds for one in one_rate.ranking.methods if one.method.fine_tunes} == {(1, 2)}, "probe also tries 0.01"
 
 
 @pytest.mark.usefixtures("no_pages")
@@ -261,19 +270,19 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
     """No trial begins after the deadline; what is done is reported, what is missing is named, and the same command continues."""
     with pytest.raises(DataError, match="the budget of 0s is too short for one trial of one model; use a longer --budget"):
         race(race_config(place, budget="0s"))
-    run = execution._fine_tune
+    run, stop = execution._fine_tune, "probe"
 
     def slow(trial: Trial, context: SweepContext) -> TrialResult:
         result = run(trial, context)
-        if trial.method.name == "scalar-mix":
+        if trial.method.name == stop and not trial.chooses_rate:
             monkeypatch.setattr(execution.time, "time", lambda: 4e9)  # long after any deadline
         return result
 
     monkeypatch.setattr(execution, "_fine_tune", slow)
     short = race(race_config(place, budget="1h"))
-    assert [method.name for method in short.ranking.missing] == ["full", "from scratch"]
+    assert [method.name for method in short.ranking.missing] == ["scalar-mix", "full", "from scratch"]
     assert short.ranking.seeds == 1
-    assert "The time was too short for full, from scratch; run the same command again to continue." in short.findings
+    assert "The time was too short for scalar-mix, full, from scratch; run the same command again to continue." in short.findings
     monkeypatch.undo()
     assert race(race_config(place)).ranking.missing == ()
 

@@ -199,7 +199,7 @@ def test_another_mistake_of_a_model_names_its_run(place: Path, monkeypatch: pyte
         raise ModelError("too long")
 
     monkeypatch.setattr(execution, "fine_tune_within", unfit)
-    with pytest.raises(ModelError, match="probe, seed 0: too long"):
+    with pytest.raises(ModelError, match="probe, seed 0, choice of a rate: too long"):
         race(race_config(place, seeds=1))
 
 

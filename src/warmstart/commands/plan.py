@@ -182,9 +182,10 @@ def _read_race(file: Path) -> dict[str, Any]:
 
 def _missing_trials(race: dict[str, Any], runs: SweepRuns, settings: RaceConfig) -> Iterator[str]:
     """Methods that have fewer trials than scores in ``race``, with the seeds that are missing."""
+    start = settings.seed + any(trial.chooses_rate for trial in runs.trials)
     for row in race["methods"]:
-        own = {trial.seed for trial in runs.trials if trial.method.id == row["id"]}
-        lost = [seed for seed in range(settings.seed, settings.seed + settings.seeds) if seed not in own]
+        own = {trial.seed for trial in runs.trials if trial.method.id == row["id"] and not trial.chooses_rate}
+        lost = [seed for seed in range(start, start + settings.seeds) if seed not in own]
         if count := max(0, len(row["scores"]) - len(own)):
             yield f"{row['method']}, seed {', '.join(map(str, lost[:count]))}"
 
@@ -212,9 +213,8 @@ def make_plan(best: RankedMethod, others: Sequence[RankedMethod], texts: int, co
     rival, noise = typical_noise(best, others, seeds_run)
     see, error_rate = config.see / 100, 0.05 / len(others)
     run = [one for one in (best, *others) if one.method.family != "stack"]  # a stack only combines what others predicted
-    again = sum(float(np.mean([trial.search_seconds for trial in one.runs[1:] or one.runs])) for one in run)
-    search = sum(one.runs[0].search_seconds + one.method.continued_pretraining_seconds for one in run) - again
-    per_seed = sum(one.seconds for one in run) + again
+    search = sum(one.seconds_of_search + one.method.continued_pretraining_seconds for one in run)
+    per_seed = sum(one.seconds + float(np.mean([trial.search_seconds for trial in one.runs])) for one in run)
     rows = []
     for seeds in config.seeds:
         own = rescaled(noise, seeds, 1.0)

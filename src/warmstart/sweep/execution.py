@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -46,7 +47,7 @@ from warmstart.sweep.store import (
 )
 from warmstart.sweep.trial import Method, Trial, TrialResult
 from warmstart.tasks import task_type_of
-from warmstart.tasks.scoring import ScoredPredictions, score_test
+from warmstart.tasks.scoring import score_test
 from warmstart.training.peak_memory import track_peak_memory
 
 LEAST_TEXTS = 5
@@ -74,6 +75,8 @@ def run_trials(trials: Sequence[Trial], context: SweepContext, estimate: SweepEs
 def _outcome(result: TrialResult) -> str:
     if result.diverged:
         return "[yellow]diverged[/yellow]"
+    if math.isnan(result.score):
+        return f"{result.learning_rate:g}, {percent(result.validation)} on the texts that choose, in {result.seconds:.1f} s"
     return f"{percent(result.score)} in {result.seconds:.1f} s{', [yellow]collapsed[/yellow]' if result.collapsed else ''}"
 
 
@@ -123,10 +126,8 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
     chosen, shares = [candidates[i] for i in kept], [float(weights[i]) for i in kept]
     runs = [members[one] for one in chosen]
     stacked = average([found[i] for i in kept], shares, budget.choosing.labels)
-    scored = _scored(budget.task, stacked.test, trial, context)
     result = TrialResult(
-        score=scored.score,
-        resampled=_rounded(scored.resampled),
+        **_scored(budget.task, stacked.test, trial, context),
         seconds=sum(run.seconds for run in runs),
         search_seconds=sum(run.search_seconds for run in runs),
         memory=max((run.memory for run in runs if run.memory is not None), default=None),
@@ -153,12 +154,10 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
     harm = _harm_of_pool(trial, budget, run) if len(pool) and len(budget.choosing) >= LEAST_TEXTS else 0.0
-    scored = _scored(budget.task, run.test, named_as or trial, context)
     left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
     hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
-        score=scored.score,
-        resampled=_rounded(scored.resampled),
+        **_scored(budget.task, run.test, named_as or trial, context),
         seconds=time.perf_counter() - started,
         note="; ".join(part for part in (run.note, left_out, hurts) if part),
         refused=bool(harm),
@@ -216,10 +215,8 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         scratch = trial.method.family == "scratch"
         done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved - saved
-    test = _scored(budget.task, done.final.test_predictions, trial, context, done.learning_rate)
     result = TrialResult(
-        score=test.score,
-        resampled=_rounded(test.resampled),
+        **_scored(budget.task, done.final.test_predictions, trial, context, done.learning_rate),
         seconds=seconds + saved - done.selection_seconds,
         seconds_saved=saved,
         search_seconds=done.selection_seconds,
@@ -228,7 +225,6 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         steps=done.final.training.steps,
         tried=tuple(done.tried.items()),
         diverged_rates=done.diverged,
-        collapsed=collapsed(budget.task, test.scores),
         **_sizes(done.final, shared),
         **_chosen(budget, trial, done.choosing),
     )
@@ -262,10 +258,17 @@ def _sizes(done: FineTuneResult, shared: Bundle) -> dict[str, Any]:
     }
 
 
-def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> ScoredPredictions:
-    """The test scores of a trial; a split that its seed drew counts for the task's own, whose texts are in it or in training."""
+def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> dict[str, Any]:
+    """The fields of a result that the test split gives; of a trial that only chooses, nothing is scored.
+
+    A split that the seed drew counts for the task's own, whose texts are in it or in training.
+    """
+    if trial.chooses_rate:
+        return {"score": math.nan, "resampled": ()}
     method = scored_method(trial, context, learning_rate)
-    return score_test(task, predictions, method, trial.seed, counted=task_of(context, None))
+    found = score_test(task, predictions, method, trial.seed, counted=task_of(context, None))
+    lost = trial.method.fine_tunes and collapsed(task, found.scores)
+    return {"score": found.score, "resampled": _rounded(found.resampled), "collapsed": lost}
 
 
 def _rounded(resampled: np.ndarray) -> tuple[float, ...]:

@@ -25,6 +25,8 @@ class RankedMethod:
     """in the order of the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
     deterministic: bool = False
     """nothing in it depends on the seed, so that it has one trial"""
+    search: TrialResult | None = None
+    """the trial that chose the learning rate of all seeds and is not scored; None if there is none"""
 
     def with_seeds(self, seeds: Set[int]) -> RankedMethod:
         """The same with the trials of these seeds only."""
@@ -91,15 +93,19 @@ class RankedMethod:
 
     @property
     def tried(self) -> dict[float, float]:
-        """The score of each learning rate on the texts that choose, mean over the seeds that tried several."""
-        searched = [dict(run.tried) for run in self.runs if len(run.tried) + len(run.diverged_rates) > 1]
+        """The score of each learning rate on the texts that choose, mean over the runs that tried several."""
+        searched = [dict(run.tried) for run in self._all_runs if len(run.tried) + len(run.diverged_rates) > 1]
         rates = sorted({rate for one in searched for rate in one})
         return {rate: float(np.mean([one[rate] for one in searched if rate in one])) for rate in rates}
 
     @property
     def diverged(self) -> tuple[float, ...]:
-        """Learning rates at which a seed diverged."""
-        return tuple(sorted({rate for run in self.runs for rate in run.diverged_rates}))
+        """Learning rates at which a run diverged."""
+        return tuple(sorted({rate for run in self._all_runs for rate in run.diverged_rates}))
+
+    @property
+    def _all_runs(self) -> tuple[TrialResult, ...]:
+        return (self.search, *self.runs) if self.search else self.runs
 
     @property
     def learning_rates(self) -> tuple[float, ...]:
@@ -113,8 +119,14 @@ class RankedMethod:
 
     @property
     def search_seconds(self) -> float:
-        """Spent on choosing, all seeds together."""
-        return float(sum(run.search_seconds for run in self.runs))
+        """Spent on choosing, all runs together."""
+        return float(sum(run.search_seconds for run in self.runs)) + self.seconds_of_search
+
+    @property
+    def seconds_of_search(self) -> float:
+        """Of the trial that chose the learning rate of all seeds; 0 if there is none."""
+        found = self.search
+        return found.search_seconds + found.seconds - found.seconds_saved if found else 0.0
 
     @property
     def note(self) -> str:
@@ -160,25 +172,28 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
     trained = [set(one.seeds) for one in ranked if not one.deterministic]
     seeds = set.intersection(*trained) if trained else set[int]()
     comparable = [one if one.deterministic else one.with_seeds(seeds) for one in ranked if seeds]
-    started = {trial.method for trial in runs.trials if trial in runs.results}
+    diverged = {trial.method for trial in runs.trials if trial in runs.results and runs.results[trial].diverged}
     unranked = [method for method, one in found.items() if one is None]
     return Ranking(
         tuple(sorted(comparable, key=lambda one: -one.test_scores.over_seeds.mean)),
-        missing=tuple(method for method in unranked if method not in started and method.family != "stack"),
-        diverged=tuple(method for method in unranked if method in started),
+        missing=tuple(method for method in unranked if method not in diverged and method.family != "stack"),
+        diverged=tuple(method for method in unranked if method in diverged),
         seeds=len(seeds),
         drawn=any(trial.labels is not None for trial in runs.trials),
     )
 
 
 def rank_method(method: Method, runs: SweepRuns) -> RankedMethod | None:
-    """One method, from its finished trials; None if its first seed has none, or diverged at every learning rate."""
-    planned = runs.of(method)
+    """One method, from its finished trials; None if its first seed has none, or if it diverged at every learning rate.
+
+    That is seen in the trial that chose the rate; where none did, in that of the first seed.
+    """
+    planned, search = runs.of(method), runs.search_of(method)
     done = sorted((trial for trial in planned if trial in runs.results), key=lambda trial: trial.seed)
-    if not done or done[0].seed != min(trial.seed for trial in planned) or runs.results[done[0]].diverged:
+    if not done or done[0].seed != min(trial.seed for trial in planned) or (search or runs.results[done[0]]).diverged:
         return None
     results, seeds = tuple(runs.results[trial] for trial in done), tuple(trial.seed for trial in done)
-    return RankedMethod(method, results, seeds, deterministic=done[0].same_for_every_seed)
+    return RankedMethod(method, results, seeds, deterministic=done[0].same_for_every_seed, search=search)
 
 
 def diverged_at(learning_rate: float) -> str:

@@ -202,7 +202,7 @@ def _rows(labels: int, runs: SweepRuns) -> Iterator[dict[str, Any]]:
                 "learning_rate": result.learning_rate or None,
                 "tried": " ".join(f"{rate:g}:{score:.4f}" for rate, score in result.tried),
                 "validation": result.validation,
-                "score": result.score,
+                "score": None if trial.chooses_rate else result.score,
                 "seconds": round(result.seconds, 3),
                 "search_seconds": round(result.search_seconds, 3),
                 "memory_bytes": result.memory,

@@ -1,9 +1,9 @@
 """A sweep: its settings, the methods and seeds, and the order of the trials. ``race`` and ``curve`` are sweeps.
 
 With a number of labels, each seed draws its own, and every method chooses its settings within them: a seed is a user of its own.
-With all labels, the first seed chooses the learning rate of each method on the validation split, and the others use it. All methods
-try the same rates; those with a frozen backbone also try ten times each, because a head alone tolerates larger steps and its trials
-take seconds.
+With all labels, a run of its own with the first seed chooses the learning rate of each method on the validation split, and is not
+scored; the runs that are scored have the seeds after it. All methods try the same rates; those with a frozen backbone also try ten
+times each, because a head alone tolerates larger steps and its trials take seconds.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SweepConfig(Config):
     seeds: int = Field(5, gt=0)
     """number of seeds; fewer than three give wide intervals"""
     seed: Advanced[int] = Field(0, ge=0)
-    """the first seed"""
+    """the first seed; a choice of learning rates without --labels has it for itself"""
     budget: Annotated[str, AfterValidator(duration)] | None = None
     """time for all trials, such as 30m; the same command runs the rest later"""
     estimate: bool = False
@@ -216,10 +216,22 @@ def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], contex
 
 def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None, context: SweepContext) -> list[Trial]:
     """The trials without a result, as far as they are known before the first one has run."""
-    first = [_trial(config, method, labels) for method in methods if method.family != STACK]
-    seeds = range(config.seed + 1, config.seed + config.seeds)
-    rest = [_at_seed(trial, seed, None) for seed in seeds for trial in first if not trial.same_for_every_seed]
+    first, seeds = _first_trials(config, methods, labels)
+    rest = [_at_seed(trial, seed, None) for seed in seeds for trial in first if _continues(trial, seed)]
     return [trial for trial in (*first, *rest) if not result_file(trial, context).is_file()]
+
+
+def _first_trials(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> tuple[list[Trial], range]:
+    """One trial of every method but the stack, and the seeds that are scored: if some trials only choose, those after theirs."""
+    trials = [_trial(config, method, labels) for method in methods if method.family != STACK]
+    start = config.seed + any(trial.chooses_rate for trial in trials)
+    found = [one if one.chooses_rate or one.same_for_every_seed else one.model_copy(update={"seed": start}) for one in trials]
+    return found, range(start, start + config.seeds)
+
+
+def _continues(first: Trial, seed: int) -> bool:
+    """Whether the method of its first trial also has one with this seed."""
+    return not first.same_for_every_seed and seed != first.seed
 
 
 def _trial(config: SweepConfig, method: Method, labels: int | None) -> Trial:
@@ -234,7 +246,7 @@ def _trial(config: SweepConfig, method: Method, labels: int | None) -> Trial:
 
 
 def _at_seed(trial: Trial, seed: int, first: TrialResult | None) -> Trial:
-    """The same with another seed. With all labels it uses the learning rate that the first seed chose."""
+    """The same with another seed. With all labels it uses the learning rate of the first trial."""
     rates = trial.learning_rates
     if trial.labels is None and rates:
         rates = (first.learning_rate if first else rates[0],)
@@ -252,15 +264,13 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
 
     So all methods have the same number of seeds whenever the budget runs out.
     """
-    config = sweep.config
-    trials = [_trial(config, method, labels) for method in sweep.methods if method.family != STACK]
+    trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
     results = run_trials(trials, sweep.context, sweep.estimate)
-    first = [(trial, results[trial]) for trial in trials if trial in results and not trial.same_for_every_seed]
-    alive = [(trial, result) for trial, result in first if labels is not None or not result.diverged]
-    seeds = range(config.seed + 1, config.seed + config.seeds)
-    rest = [_at_seed(trial, seed, result) for seed in seeds for trial, result in alive]
+    alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
+    rest = [_at_seed(trial, seed, found) for seed in seeds for trial, found in alive if _continues(trial, seed)]
     results = results | run_trials(rest, sweep.context, sweep.estimate)
-    stacks = _stacks(sweep, (*trials, *rest), results)
+    searched = all(trial in results for trial in trials if trial.chooses_rate)
+    stacks = _stacks(sweep, [trial for trial in (*trials, *rest) if not trial.chooses_rate], results) if searched else {}
     return SweepRuns((*trials, *rest, *stacks), results | stacks)
 
 
@@ -268,7 +278,7 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
     """For each seed with which all methods have a result, the combination of the surest of them."""
     found = dict[Trial, TrialResult]()
     for method in [method for method in sweep.methods if method.family == STACK]:
-        for seed in sorted({trial.seed for trial in trials}):
+        for seed in sorted({trial.seed for trial in trials if not trial.same_for_every_seed} or {sweep.config.seed}):
             members = trials_of_seed(trials, seed)
             tried = {"learning_rates": sweep.config.learning_rates}  # its members choose from these
             trial = members[0].model_copy(update={"method": method, "seed": seed} | tried)

@@ -75,9 +75,14 @@ class Trial(Config):
             self.method.family in ("baseline", "frozen") and not self.labels and not self.resample and self.selection == "holdout"
         )
 
+    @property
+    def chooses_rate(self) -> bool:
+        """Whether it only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
+        return self.method.fine_tunes and self.labels is None and len(self.learning_rates) > 1
+
     def __str__(self) -> str:
         described = described_settings(self.method.name, labels=self.labels)
-        return f"{described}, seed {self.seed}{' and its split' * self.resample}"
+        return f"{described}, seed {self.seed}{' and its split' * self.resample}{', choice of a rate' * self.chooses_rate}"
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class TrialResult:
     """The scores and costs of a trial. Letters: R resamples."""
 
     score: float
-    """the metric on the test split"""
+    """the metric on the test split; nan if the trial only chose a learning rate"""
     resampled: tuple[float, ...]
     """(R,) the same on resamples of it"""
     seconds: float
@@ -146,5 +151,10 @@ class SweepRuns:
     results: Mapping[Trial, TrialResult]
 
     def of(self, method: Method) -> list[Trial]:
-        """All trials of a method."""
-        return [trial for trial in self.trials if trial.method == method]
+        """All scored trials of a method."""
+        return [trial for trial in self.trials if trial.method == method and not trial.chooses_rate]
+
+    def search_of(self, method: Method) -> TrialResult | None:
+        """The trial that chose the learning rate of all seeds; None if there is none, or the time was too short."""
+        found = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
+        return next((one for one in found if one), None)

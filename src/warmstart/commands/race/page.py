@@ -258,7 +258,7 @@ def _learning_rates_section(result: RaceResult) -> Section:
     rates = sorted({rate for one in trained for rate in (*one.tried, *one.diverged)})
     rows = [(one.name, *(_validation_at(one, rate) for rate in rates), one.rates, f"{one.search_seconds:.1f}") for one in trained]
     total = sum(one.search_seconds for one in result.ranking.methods)
-    of = "mean over seeds, each of which chose for itself" if result.ranking.drawn else "first seed"
+    of = "mean over seeds, each of which chose for itself" if result.ranking.drawn else "of a run that is not scored"
     text = (
         f"{result.task.metric} at each learning rate on the texts that choose, {of}. Choosing settings and methods cost "
         f"{total:.0f} seconds in all. A scheme scales the learning rate for its parts, so one learning rate means the same for all."
