@@ -26,6 +26,9 @@ from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.scoring import score_test
 
+OLDER = "6f24f1edb0f0a8db"
+"""what versions before 23 November 2026 called the test split of ``cats``"""
+
 
 class AdaptConfig(Config):
     """Settings of a command."""
@@ -93,7 +96,7 @@ def test_the_ledger_lies_beside_the_manifest_and_in_the_state_folder(task: Task,
 
 
 def test_the_same_test_split_elsewhere_shares_its_ledger(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under another name, folder, order, case, and order of labels; in the same folder also without the state folder."""
+    """Under another name, folder, order, case, and with other labels; in the same folder also without the state folder."""
     record(task)
     order = np.arange(len(task.test))[::-1]
     moved = load_task(save_task(replace(task, name="other", test=task.test.take(order)), tmp_path / "elsewhere"))
@@ -101,6 +104,8 @@ def test_the_same_test_split_elsewhere_shares_its_ledger(task: Task, tmp_path: P
     shouted = replace(task, test=Split(tuple(text.upper() for text in task.test.texts), task.test.labels))
     swapped = replace(task, labels=task.labels[::-1], test=Split(task.test.texts, 1 - task.test.labels))
     assert task.test_digest == shouted.test_digest == swapped.test_digest
+    renamed, coarse = replace(task, labels=("no", "yes")), Split(task.test.texts, np.zeros(30, dtype=np.int64))
+    assert counts(renamed) == counts(replace(task, labels=("any",), test=coarse)) == (1, 1)
     assert task.manifest is not None
     twin = task.manifest.with_name("twin.yaml")
     twin.write_text(task.manifest.read_text())
@@ -110,13 +115,31 @@ def test_the_same_test_split_elsewhere_shares_its_ledger(task: Task, tmp_path: P
 
 
 def test_a_changed_test_split_is_a_new_budget(task: Task) -> None:
-    """One text less, one letter changed, or one label changed; other training texts change nothing."""
+    """One text less, or one letter changed; other labels and other training texts change nothing."""
     record(task)
     texts, labels = task.test.texts, task.test.labels
-    splits = (task.test.take(np.arange(1, 30)), Split(("x", *texts[1:]), labels), Split(texts, np.r_[1 - labels[0], labels[1:]]))
-    for test in splits:
+    for test in (task.test.take(np.arange(1, 30)), Split(("x", *texts[1:]), labels)):
         assert counts(replace(task, test=test)) == (0, 0)
+    assert counts(replace(task, test=Split(texts, np.r_[1 - labels[0], labels[1:]]))) == (1, 1)
     assert counts(task.with_train(task.train.take(np.arange(10)))) == (1, 1)
+
+
+def test_lines_of_older_versions_count(task: Task, state: Path) -> None:
+    """They identify texts with their labels by name, beside the manifest and in a file of that name in the state folder."""
+    record(task)
+    assert task.manifest is not None
+    beside, folder = task.manifest.with_name("task.ledger.jsonl"), state / "warmstart" / "ledgers"
+    line = beside.read_text().replace(task.test_digest, OLDER)
+    assert task.older_test_digest == OLDER
+    beside.write_text(line)
+    (folder / f"{task.test_digest}{SUFFIX}").rename(folder / f"{OLDER}{SUFFIX}").write_text(line)
+    assert counts(task) == (1, 1)
+    beside.unlink()
+    assert counts(task) == (1, 1), "from the state folder"
+    with pytest.raises(DataError, match="it has been scored once"):
+        ScoringRun(command="race", seal="s").check(task)
+    record(task, seed=9)
+    assert counts(task) == (2, 1)
 
 
 @pytest.mark.parametrize("name", list(TASK_TYPES))

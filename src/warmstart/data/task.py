@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -130,7 +130,12 @@ class Task:
 
     @cached_property
     def test_digest(self) -> str:
-        """A hash of the test texts with their labels by name, in any order: what the ledger knows the test split by."""
+        """A hash of the test texts, in any order: what the ledger knows the test split by."""
+        return texts_digest(self.test.keys)
+
+    @cached_property
+    def older_test_digest(self) -> str:
+        """A hash of the test texts with their labels by name, in any order: the same for older versions."""
         rows = zip(self.test.keys, self.test.labels.tolist(), strict=True)
         return digest_of(sorted(json.dumps([key, self._named(label)], default=np.ndarray.tolist) for key, label in rows))
 
@@ -146,6 +151,11 @@ class Task:
         """Name, type, metric, labels and the size of each split, for logs and reports."""
         sizes = {name: len(split) for name, split in self.splits().items()}
         return {"name": self.name, "type": self.type, "metric": self.metric, "labels": list(self.labels), **sizes}
+
+
+def texts_digest(keys: Iterable[str | Sequence[str]]) -> str:
+    """A hash of texts in any order, given as their ``text_key``."""
+    return digest_of(sorted(map(json.dumps, keys)))
 
 
 def subsample(task: Task, count: int, seed: int) -> Task:

@@ -8,8 +8,8 @@ JSON:
      "settings": "2c26…", "name": "lora, learning rate 0.0005", "seed": 3, "seal": "", "warmstart": "0.1.0", "event": "scored"}
 
 - The line is on the disk before the score is computed: a kill in between counts one scoring too many, never one too few.
-- ``test`` identifies the texts and labels, in any order, so the same test split under another name has the same ledger, and a
-  changed one has none yet.
+- ``test`` identifies the texts, in any order, so the same test split under another name or with other labels has the same ledger,
+  and a changed one has none yet. Lines of older versions, whose ``test`` identifies texts and labels, count as well.
 - ``id`` identifies the run, the settings and the seed: a trial that is resumed counts once, and lines merged by git count once.
 - A line is appended by one system call to a file opened for appending, so several processes can write at once on a local disk.
 - Lines go into ``NAME.ledger.jsonl`` beside the task's manifest, if it can be written, and into the user's state folder, where the
@@ -23,7 +23,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -58,7 +58,11 @@ class ScoredTask(Protocol):
 
     @property
     def test_digest(self) -> str:
-        """Identifies the texts and labels of its test split."""
+        """Identifies the texts of its test split."""
+
+    @property
+    def older_test_digest(self) -> str:
+        """Identifies its texts and labels: what older versions wrote."""
 
 
 class LedgerEntry(Config):
@@ -180,27 +184,31 @@ class Ledger:
     """beside the manifest"""
     state: Path | None
     """in the user's state folder; None if there is no such folder"""
+    older: str = ""
+    """what older versions called the same test split"""
 
     @classmethod
     def of(cls, task: ScoredTask) -> Ledger:
         """The ledger of a task's test split."""
         manifest, folder = task.manifest, state_folder()
         beside = manifest.with_name(f"{manifest.stem}{SUFFIX}") if manifest else None
-        return cls(task.test_digest, beside, folder / f"{task.test_digest}{SUFFIX}" if folder else None)
+        state = folder / f"{task.test_digest}{SUFFIX}" if folder else None
+        return cls(task.test_digest, beside, state, task.older_test_digest)
 
     def read(self) -> LedgerSummary:
         """All entries of this test split, also those in the ledgers of other tasks beside the manifest."""
         others = sorted(self.beside.parent.glob(f"*{SUFFIX}")) if self.beside else []
-        own = [file for file in (self.beside, self.state) if file]
+        older = self.state.with_name(f"{self.older}{SUFFIX}") if self.state and self.older else None
+        own = [file for file in (self.beside, self.state, older) if file]
         entries, finished, unreadable, files = dict[str, LedgerEntry](), frozenset[str](), 0, list[Path]()
         for file in dict.fromkeys([*own, *others]):
-            found = _read_lines(file, self.test)
+            found = _read_lines(file, frozenset({self.test, self.older}))
             unreadable += found.damaged if file in own else 0
             files += [file] if found.entries or found.finished else []
             finished |= found.finished
             entries = entries | found.entries | entries  # the first of every id
         ordered = tuple(sorted(entries.values(), key=attrgetter("time")))
-        only_state = bool(ordered) and self.beside is not None and self.beside not in files and self.state in files
+        only_state = bool(ordered) and self.beside is not None and self.beside not in files and bool({self.state, older} & {*files})
         return LedgerSummary(ordered, finished, unreadable, tuple(files), only_state and not _writable(self.beside))
 
     def append(self, entry: LedgerEntry) -> None:
@@ -333,13 +341,13 @@ class _Lines(NamedTuple):
     """seals of finished runs"""
     damaged: int
 
-    def followed_by(self, text: bytes, test: str) -> _Lines:
+    def followed_by(self, text: bytes, tests: Set[str]) -> _Lines:
         """With more lines, which alone are parsed."""
         entries, finished, damaged = dict(self.entries), set(self.finished), self.damaged
         for line in filter(None, map(bytes.strip, text.splitlines())):
             try:
                 values = json.loads(line)
-                if values["test"] == test:
+                if values["test"] in tests:
                     entry = LedgerEntry.model_validate(values)
                     if entry.event == "finished":
                         finished.add(entry.seal)
@@ -351,11 +359,11 @@ class _Lines(NamedTuple):
 
 
 _NOTHING = _Lines(b"", {}, frozenset(), 0)
-_READ: dict[tuple[Path, str], _Lines] = {}
+_READ: dict[tuple[Path, frozenset[str]], _Lines] = {}
 """what was read last time, by file and test split"""
 
 
-def _read_lines(file: Path, test: str) -> _Lines:
+def _read_lines(file: Path, tests: frozenset[str]) -> _Lines:
     """What a file says of a test split.
 
     Every scoring reads the ledger, which only grows: if it starts with the bytes that were read last time, only what follows them
@@ -367,14 +375,14 @@ def _read_lines(file: Path, test: str) -> _Lines:
         return _NOTHING
     except OSError:
         return _NOTHING._replace(damaged=1)
-    known = _READ.get((file, test), _NOTHING)
+    known = _READ.get((file, tests), _NOTHING)
     if not text.startswith(known.text):
         known = _NOTHING
     if text == known.text:
         return known
     complete = text.rfind(b"\n") + 1  # a torn last line may still be completed
-    _READ[file, test] = lines = known.followed_by(text[len(known.text) : complete], test)
-    return lines.followed_by(text[complete:], test) if text[complete:] else lines
+    _READ[file, tests] = lines = known.followed_by(text[len(known.text) : complete], tests)
+    return lines.followed_by(text[complete:], tests) if text[complete:] else lines
 
 
 def _append(file: Path, line: bytes) -> bool:

@@ -28,7 +28,7 @@ from warmstart.data.batches import length_buckets
 from warmstart.data.encode import padded
 from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, held_out_count
-from warmstart.data.task import independent_units
+from warmstart.data.task import independent_units, texts_digest
 from warmstart.data.test_ledger import digest_of
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError, ModelError
@@ -90,7 +90,12 @@ class AnswerTask:
 
     @cached_property
     def test_digest(self) -> str:
-        """The same as that of a labelled task whose labels are the answers."""
+        """The same as that of a labelled task with the questions as texts."""
+        return texts_digest(map(text_key, self.test.questions))
+
+    @cached_property
+    def older_test_digest(self) -> str:
+        """The same for older versions, with the answers as labels."""
         rows = zip(self.test.questions, self.test.answers, strict=True)
         return digest_of(sorted(json.dumps([text_key(question), answer]) for question, answer in rows))
 
