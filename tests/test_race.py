@@ -26,6 +26,7 @@ from warmstart.finetuning.estimate import RunCost
 from warmstart.model.files import save
 from warmstart.stats.formatting import file_size
 from warmstart.sweep import execution
+from warmstart.sweep import sweep as sweeps
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.methods import learning_rates_for
 from warmstart.sweep.store import SweepContext, find_result, result_file
@@ -285,6 +286,26 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
     assert "The time was too short for scalar-mix, full, from scratch; run the same command again to continue." in short.findings
     monkeypatch.undo()
     assert race(race_config(place)).ranking.missing == ()
+
+
+@pytest.mark.parametrize(("rates", "families"), [([1e-3, 5e-3], {"baseline", "frozen"}), ([1e30], {"baseline", "frozen", "stack"})])
+def test_what_depends_on_no_seed_is_compared_over_the_test_texts(
+    rates: list[float], families: set[str], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the time is over before a network trains, or all of them diverge: baselines and frozen vectors are ranked and compared."""
+    if len(rates) > 1:
+        run = execution.run_trials
+        monkeypatch.setattr(sweeps, "run_trials", lambda trials, *rest: run([t for t in trials if not t.method.fine_tunes], *rest))
+    found = race(race_config(place, learning_rates=rates, seeds=3, schemes=[]))
+    assert (found.ranking.seeds, {one.method.family for one in found.ranking.methods}) == (0, families)
+    assert {one.name for one in (*found.ranking.missing, *found.ranking.diverged)} == {"probe", "scalar-mix", "from scratch"}
+    assert "No method that is ranked depends on a seed: they are compared over the test texts alone." in found.findings
+    assert any("over the test texts" in sentence for sentence in found.findings)
+    assert not any("seeds" in sentence for sentence in found.findings if "depends on a seed" not in sentence)
+    assert any(row.significant for row in found.differences), "the majority label is worse"
+    page = (place / "race" / "report.html").read_text()
+    assert "paired by test text, over test texts" in page
+    assert "One seed says nothing" not in page
 
 
 @pytest.mark.usefixtures("no_pages")

@@ -23,6 +23,7 @@ CENTRAL_95 = (0.025, 0.975)
 FEW_SEEDS = 3
 """with fewer seeds, an interval over them is wide"""
 ONE_SEED = "One seed says nothing about other seeds."
+NO_SEEDS = "No method that is ranked depends on a seed: they are compared over the test texts alone."
 
 
 class Estimate(NamedTuple):

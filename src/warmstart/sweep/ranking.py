@@ -156,6 +156,7 @@ class Ranking:
     diverged: tuple[Method, ...]
     """methods that diverged at every learning rate"""
     seeds: int
+    """that every method has run which depends on a seed; 0 if none does"""
     drawn: bool = False
     """every seed drew its own labelled texts, which also chose"""
 
@@ -166,12 +167,17 @@ class Ranking:
 
 
 def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
-    """All methods, best first. What is the same for every seed has one trial."""
+    """All methods, best first. What is the same for every seed has one trial.
+
+    If nothing else has one, and a backbone is read, these alone are ranked, with a stack of them.
+    """
     found = {method: rank_method(method, runs) for method in methods}
     ranked = [replace(one, place=place) for place, one in enumerate(found.values()) if one]
+    if all(one.deterministic for one in ranked if one.method.family != "stack"):
+        ranked = [replace(one, deterministic=True) for one in ranked if any(it.method.family == "frozen" for it in ranked)]
     trained = [set(one.seeds) for one in ranked if not one.deterministic]
     seeds = set.intersection(*trained) if trained else set[int]()
-    comparable = [one if one.deterministic else one.with_seeds(seeds) for one in ranked if seeds]
+    comparable = [one if one.deterministic else one.with_seeds(seeds) for one in ranked if seeds or not trained]
     diverged = {trial.method for trial in runs.trials if trial in runs.results and runs.results[trial].diverged}
     unranked = [method for method, one in found.items() if one is None]
     return Ranking(

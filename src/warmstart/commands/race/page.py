@@ -19,7 +19,7 @@ from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import INK, QUIET, shapes
 from warmstart.stats.comparison import detectable_points
 from warmstart.stats.formatting import file_size, p_value, percent, percent_range, percent_value, points_range, points_value
-from warmstart.stats.intervals import ONE_SEED
+from warmstart.stats.intervals import NO_SEEDS, ONE_SEED
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
 from warmstart.stats.task_ranks import TaskRanks
@@ -66,7 +66,7 @@ def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
             *([] if drawn or not len(task.validation) else [("validation texts", f"{len(task.validation):,}")]),
             ("test texts", f"{len(task.test):,}"),
             ("methods", str(len(result.ranking.methods))),
-            ("seeds", str(result.ranking.seeds)),
+            ("seeds", str(result.ranking.seeds or "none")),
         ),
         (
             _ranking_section(result, findings),
@@ -190,13 +190,15 @@ def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
 def _rule(result: RaceResult) -> str:
     """What the rule of the recommendation may be trusted with; nothing was simulated for other splits."""
     if result.ranking.seeds < 2:
-        return f"{RULE}. {ONE_SEED}"
+        return f"{RULE}. {ONE_SEED if result.ranking.seeds else NO_SEEDS}"
     return f"{RULE}{'' if result.resampled else ERRORS_OF_RULE}."
 
 
 def _differences_section(result: RaceResult) -> Section:
     paired = "paired by seed and by test text, over both"
-    if result.ranking.seeds < 2:
+    if result.ranking.seeds == 0:
+        paired = "paired by test text, over test texts"
+    elif result.ranking.seeds == 1:
         paired = (
             "paired by test text, over test texts only; one seed says nothing about other seeds, so nothing that depends on a seed "
             "is significant"

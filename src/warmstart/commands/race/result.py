@@ -49,7 +49,7 @@ from warmstart.stats.formatting import (
     sentence_case,
     sources_of_chance,
 )
-from warmstart.stats.intervals import FEW_SEEDS, ONE_SEED, Interval
+from warmstart.stats.intervals import FEW_SEEDS, NO_SEEDS, ONE_SEED, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
@@ -297,8 +297,8 @@ class RaceResult:
         if all(row.significant for row in cheaper):
             return "and every cheaper method is significantly worse there (5% level)"
         weak = f"which is weak evidence{'' if self.resampled else ': about 20% of races of equal methods end so'}"
-        if self.ranking.seeds == 1:
-            weak = "from which nothing follows with one seed"
+        if self.ranking.seeds < 2:  # nothing was simulated without seeds
+            weak = "from which nothing follows with one seed" if self.ranking.seeds else "which is weak evidence"
         return f"and every cheaper method falls short by more than one standard error, {weak}"
 
     def _better_on_test(self) -> list[str]:
@@ -340,11 +340,13 @@ class RaceResult:
             findings.append(f"Seconds are not comparable, because runs had {used}.")
         if missing := [method.name for method in self.ranking.missing]:
             findings.append(f"The time was too short for {', '.join(missing)}; run the same command again to continue.")
-        if seeds < FEW_SEEDS:
+        if seeds == 0:
+            findings.append(NO_SEEDS)
+        elif seeds < FEW_SEEDS:
             findings.append(f"{seeds} seeds say little about other seeds." if seeds > 1 else ONE_SEED)
         if self.resampled:
             findings.append(NEW_SPLITS)
-        elif share_training_texts(self.labels, len(self.task.train), seeds):
+        elif share_training_texts(self.labels, len(self.task.train), max(1, seeds)):
             findings.append(ONE_SPLIT)
         return findings
 
