@@ -102,3 +102,20 @@ def test_the_default_target_is_never_perfection(score: float, target: float) -> 
     found = CurveResult(cats(), {16: (ranked("lp-ft", "adapted", score, 0.01 * SHAPE),)}, (), {}, None, audit(cats()))
     assert found.target == pytest.approx(target, abs=6e-4)
     assert found.target < 1
+
+
+def test_no_test_score_chooses_what_labels_are_worth() -> None:
+    """The rival is the best with the most labels, compared where it is behind: both on the texts that choose."""
+    full = curve_of((16, -0.02, 0.01), (32, 0.02, 0.01), (64, 0.02, 0.01), names=(" · a", " · b"))
+
+    def with_validation(one: RankedMethod, score: float) -> RankedMethod:
+        return replace(one, runs=tuple(replace(run, validation=score) for run in one.runs))
+
+    chosen = {"lp-ft · a": 0.9, "lp-ft · b": 0.8, "from scratch · a": 0.5, "from scratch · b": 0.7}
+    rankings = {n: tuple(with_validation(one, chosen[one.name]) for one in row) for n, row in full.rankings.items()}
+    found = replace(full, rankings=rankings)
+    assert found.worth
+    assert (found.worth.labels, found.worth.rival.name) == (16, "from scratch · b"), "although it is ahead there on test"
+    assert any(one.startswith("16 labels with lp-ft · a are worth ") for one in found.findings)
+    behind = {n: tuple(with_validation(one, 0.9 - one.validation) for one in row) for n, row in rankings.items()}
+    assert replace(full, rankings=behind).worth is None

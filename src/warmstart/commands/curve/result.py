@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -37,12 +37,22 @@ from warmstart.sweep.choice import (
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Task
-    from warmstart.stats.intervals import Interval
+    from warmstart.stats.intervals import Estimate, Interval
     from warmstart.sweep.ranking import RankedMethod
     from warmstart.sweep.trial import Method
 
 SMALL_LEAD = 0.02
 """a lead that can be no larger is no reason to pretrain"""
+
+
+class Worth(NamedTuple):
+    """How many labels of a method without pretraining the pretrained method's are worth."""
+
+    labels: int
+    """of the pretrained method"""
+    rival: Method
+    needed: Estimate
+    """labels with which the rival reaches the same score"""
 
 
 @dataclass(frozen=True)
@@ -79,10 +89,14 @@ class CurveResult:
     @cached_property
     def pretrained(self) -> Method:
         """The pretrained method that is best on validation, or in most draws, with the most labels."""
-        transfer = [self.at(method, self.largest) for method in self.methods if method.family in TRANSFER]
+        return self._best([method for method in self.methods if method.family in TRANSFER])
+
+    def _best(self, methods: Sequence[Method]) -> Method:
+        """Of these, the one that is best on validation, or in most draws, with the most labels."""
+        last = [self.at(method, self.largest) for method in methods]
         if not self.drawn:
-            return best_of(transfer).method
-        return most_chosen([best_of(seen, by_loss=self._by_loss) for seen in as_each_seed_sees(transfer, drawn=True)]).method
+            return best_of(last).method
+        return most_chosen([best_of(seen, by_loss=self._by_loss) for seen in as_each_seed_sees(last, drawn=True)]).method
 
     @cached_property
     def others(self) -> tuple[Method, ...]:
@@ -131,6 +145,23 @@ class CurveResult:
         """The power law of each method, if there are enough numbers of labels and seeds to fit one."""
         found = {method: extrapolate(self.scores(method), len(self.task.train)) for method in self.methods}
         return {method: curve for method, curve in found.items() if curve}
+
+    @cached_property
+    def worth(self) -> Worth | None:
+        """How many labels of its rival those of the pretrained method are worth; no test score chooses what is compared.
+
+        The rival is the best without pretraining with the most labels, the number of labels the smallest with which the pretrained
+        method is ahead of it; both on the texts that choose. None if it is nowhere ahead, or there are no curves. Simulation:
+        tests/test_extrapolation.py: ``test_labels_that_were_chosen_are_worth_what_is_said``.
+        """
+        one, others = self.pretrained, [method for method in self.others if method in self.extrapolations]
+        if not others or one not in self.extrapolations:
+            return None
+        rival = self._best(others)
+        ahead = [n for n in self.rankings if self.at(one, n).validation > self.at(rival, n).validation]
+        if not ahead:
+            return None
+        return Worth(ahead[0], rival, self.extrapolations[one].equivalent_labels(self.extrapolations[rival], ahead[0]))
 
     def lead(self, other: Method, labels: int) -> Difference:
         """The scores of the pretrained method less those of another with so many labels."""
@@ -263,18 +294,14 @@ class CurveResult:
         ]
 
     def _worth(self) -> list[str]:
-        """How many labels the best method without pretraining needs for the score that the pretrained one reaches with few."""
-        others = [method for method in self.others if method in self.extrapolations]
-        better = {key for key, lead in self.significant.items() if lead.mean > 0}
-        ahead = [n for n in self.rankings if all((other, n) in better for other in others)]
-        if not others or not ahead:
+        """How many labels the rival without pretraining needs for the score that the pretrained method reaches with few."""
+        if not self.worth:
             return []
-        labels, most = ahead[0], HORIZON * self.largest
-        other = max(others, key=lambda method: self.mean(method, labels))
-        needed, low, high = self.extrapolations[self.pretrained].equivalent_labels(self.extrapolations[other], labels)
+        labels, rival, (needed, low, high) = self.worth
+        most = HORIZON * self.largest
         worth = f"about {round_labels(needed)}" if needed <= most else f"more than {round_labels(most)}"
         ends = f"{labels_up_to(low, most)} to {labels_up_to(high, most)}" if low <= most else labels_up_to(low, most)
-        return [f"{labels} labels with {self.pretrained.name} are worth {worth} with {other.name} (90% interval {ends})."]
+        return [f"{labels} labels with {self.pretrained.name} are worth {worth} with {rival.name} (90% interval {ends})."]
 
     def predicted(self, method: Method) -> list[tuple[float, float, float, float]]:
         """(labels, score, low, high) predicted from the largest number of labels measured to four times as many."""
