@@ -64,8 +64,9 @@ def shell(commands: Sequence[str]) -> str:
 def origin(name: str, measured: Sequence[Measured]) -> str:
     """Machine, what disturbed it, date and minutes of a table, and the command that measures it."""
     minutes = f"{sum(one.seconds for one in measured) / 60:,.1f} minutes"
-    places = "; ".join(dict.fromkeys(", ".join(part for part in (one.machine, one.clock) if part) for one in measured))
-    return f"{places}, {max(one.date for one in measured)}, {minutes}, `python -m benchmarks {name}`"
+    described = [", ".join(part for part in (one.machine, one.clock) if part) for one in reversed(measured)]
+    places = {re.sub(r"\d+ GFLOP/s", "", one): one for one in described}  # one machine, whatever rate a command measured
+    return f"{'; '.join(reversed(places.values()))}, {max(one.date for one in measured)}, {minutes}, `python -m benchmarks {name}`"
 
 
 def paragraph(text: str) -> str:
