@@ -66,12 +66,12 @@ def _place(name: str, found: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
 def _budget(results: Sequence[Result]) -> str:
     """What the scores are, and what chose beside the labels counted."""
     task, seeds = results[0]["task"], ", ".join(dict.fromkeys(str(result["seeds"]) for result in results))
-    chose = f"Beyond the labels that a column counts, {task['validation']:,} labelled validation texts chose"
+    chose = f"Beyond the labels that a column counts, {task['validation']:,} labelled validation texts chose learning rates, epochs and methods."
     if all(result.get("drawn") for result in results):
-        chose = "The labels of a column are everything labelled that anything looked at; each seed drew its own, and they chose"
+        chose = "The labels of a column are everything labelled that anything looked at; each seed drew its own."
     return (
         f"{sentence_case(task['metric'].replace('_', ' '))} on {task['test']:,} test texts: mean and 95% interval over seeds "
-        f"({seeds}) and test texts. {chose} learning rates, epochs and methods."
+        f"({seeds}) and test texts. {chose}"
     )
 
 
