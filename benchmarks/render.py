@@ -66,7 +66,10 @@ def _place(name: str, found: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
 def _budget(results: Sequence[Result]) -> str:
     """What the scores are, and what chose beside the labels counted."""
     task, seeds = results[0]["task"], ", ".join(dict.fromkeys(str(result["seeds"]) for result in results))
-    chose = f"Beyond the labels that a column counts, {task['validation']:,} labelled validation texts chose learning rates, epochs and methods."
+    chose = (
+        f"Beyond the labels that a column counts, {task['validation']:,} labelled validation texts chose learning rates, epochs "
+    )
+    chose += "and methods."
     if all(result.get("drawn") for result in results):
         chose = "The labels of a column are everything labelled that anything looked at; each seed drew its own."
     return (
