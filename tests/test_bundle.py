@@ -16,6 +16,7 @@ from warmstart.cli import main
 from warmstart.errors import BundleError, ModelError, StorageError, UncheckedWarning
 from warmstart.heads import HEADS
 from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.detection import DetectionHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
@@ -44,6 +45,7 @@ HEAD_CASES = [
     LMHeadConfig(bias=True, transform=True, norm_eps=1e-12),
     ClassificationHeadConfig(classes=3, hidden="tanh"),
     EmbeddingHeadConfig(),
+    DetectionHeadConfig(),
 ]
 
 

@@ -130,9 +130,10 @@ def test_predicting_a_file_writes_one_line_a_text(tokenizer: Tokenizer, tmp_path
     assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["a cat", "a river"]
 
 
-def test_a_run_goes_on_where_it_stopped(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("objective", ["causal", "detect"])
+def test_a_run_goes_on_where_it_stopped(objective: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped half-way and resumed by ``--resume``, a run ends with the weights of one that was never stopped."""
-    flags = [str(text), "--steps", "10", "--checkpoint-every", "1", *QUICK]
+    flags = [str(text), "--objective", objective, "--steps", "10", "--checkpoint-every", "1", *QUICK]
     assert main(["pretrain", *flags, "--out", str(tmp_path / "whole")]) == 0
     from warmstart.training import loop
 

@@ -398,7 +398,10 @@ def test_measuring_runs_in_its_own_processes(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
-@pytest.mark.parametrize("given", [{}, {"classes": 3}, {"objective": {"name": "masked"}}, {"scheme": "probe", "classes": 2}])
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"classes": 3}, {"objective": {"name": "masked"}}, {"objective": {"name": "detect"}}, {"scheme": "probe", "classes": 2}],
+)
 def test_the_measuring_process_does_the_work(
     mode: str, given: dict, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

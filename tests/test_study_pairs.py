@@ -28,7 +28,7 @@ def groups_of(*rights: object) -> list[PairGroup]:
 def measured(groups: list[PairGroup], trigram: list[PairGroup] | None = None) -> PairsMeasured:
     """Made-up verdicts of a causal model."""
     count = sum(len(group.right) for group in groups)
-    return PairsMeasured([MinimalPair("a", "b")] * count, np.zeros(2 * count), groups, trigram or [], True)
+    return PairsMeasured([MinimalPair("a", "b")] * count, np.zeros(2 * count), groups, trigram or [], "causal")
 
 
 def test_ties_count_half_and_groups_count_alike() -> None:

@@ -84,6 +84,8 @@ class Batch:
     """number of targets that count in the loss"""
     token_type_ids: torch.Tensor | None = None
     """(B, T) int64: 1 in the second text of a pair, for backbones with token types; None: all are 0"""
+    draws: torch.Tensor | None = None
+    """(B, T) float32, uniform in [0, 1): decide what is sampled at the targets; None: nothing is sampled"""
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -114,4 +116,5 @@ class Batch:
             targets=move(self.targets),
             attention_mask=move(self.attention_mask),
             token_type_ids=move(self.token_type_ids),
+            draws=move(self.draws),
         )

@@ -32,10 +32,12 @@ from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.heads.head import HeadConfig, TaskHead
+from warmstart.heads.detection import DetectionHead, DetectionHeadConfig
+from warmstart.heads.head import HeadConfig, LossHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.machine import describe_machine
+from warmstart.model.generator import WithGenerator, make_generator
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.objectives import OBJECTIVES
@@ -102,10 +104,12 @@ def estimate_cost(config: CostConfig) -> Cost:
     longest = model.backbone.config.max_length
     if config.length and config.length > longest:
         raise ConfigError(f"length must be at most max_length={longest}, but got {config.length}; give a smaller --length")
-    workload = _workload(config, model, objective)
-    cost = cost_of(model, workload)
+    with torch.device(next(model.parameters()).device):
+        generator = make_generator(model, objective, 0) if isinstance(model.head, DetectionHead) else None
+    workload = _workload(config, model, objective, generator)
+    cost = cost_of(model, workload, generator)
     if config.measure:
-        if not isinstance(model.head, LMHead | TaskHead):
+        if not isinstance(model.head, LMHead | LossHead):
             raise ConfigError("an embedding head has no loss, so training cannot be measured; give --classes N for another head")
         code = "from warmstart.commands.cost import measuring_process; measuring_process()"
         cost = replace(cost, measured=measure_cost(code, config.to_dict(), workload, cost))
@@ -121,7 +125,12 @@ def measuring_process() -> None:
     task = json.loads(sys.stdin.read())
     os.chdir(task["folder"])  # relative paths in the settings start at the user's folder; nothing is imported from there
     config = CostConfig.build(task["settings"])
-    measured = measure_here(task["mode"], lambda: make_model(config, real=True)[0], Workload(**task["workload"]), config.train)
+
+    def make() -> Model | WithGenerator:
+        model, objective = make_model(config, real=True)
+        return WithGenerator(model, objective, 0) if isinstance(model.head, DetectionHead) else model
+
+    measured = measure_here(task["mode"], make, Workload(**task["workload"]), config.train)
     sys.stdout.write(json.dumps(measured) + "\n")
 
 
@@ -130,14 +139,16 @@ def make_model(config: CostConfig, *, real: bool) -> tuple[Model, ObjectiveConfi
     if config.model:
         model, objective = _saved(config)
     else:
-        head: HeadConfig = ClassificationHeadConfig(classes=config.classes) if config.classes else config.head
-        causal, objective = OBJECTIVES[config.objective.name].causal, config.objective
+        objective = config.objective
+        row = OBJECTIVES[objective.name]
+        head: HeadConfig = DetectionHeadConfig() if row.detects else config.head
+        head = ClassificationHeadConfig(classes=config.classes) if config.classes else head
         size = _vocab_size(config)
         if real:
             backbone = Backbone(config.backbone, size)
-            model = Model(backbone, fresh_head(head, backbone, 0), causal=causal)
+            model = Model(backbone, fresh_head(head, backbone, 0), causal=row.causal)
         else:
-            model = without_storage(config.backbone, size, head, causal=causal)
+            model = without_storage(config.backbone, size, head, causal=row.causal)
     with torch.device(next(model.parameters()).device):
         apply_scheme(model, make_scheme(config.scheme))
     return model, objective
@@ -163,18 +174,19 @@ def _vocab_size(config: CostConfig) -> int:
     return load_tokenizer(config.tokenizer_file).vocab_size if config.tokenizer_file else config.tokenizer.vocab_size
 
 
-def _workload(config: CostConfig, model: Model, objective: ObjectiveConfig) -> Workload:
+def _workload(config: CostConfig, model: Model, objective: ObjectiveConfig, generator: Model | None = None) -> Workload:
     muon = config.train.optimizer == "muon"
-    trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    both = [*model.named_parameters(), *(generator.named_parameters() if generator is not None else [])]
+    trainable = {parameter: name for name, parameter in both if parameter.requires_grad}
     average, most = OBJECTIVES[objective.name].target_fractions(objective)
-    together = model.head.rows_per_target if isinstance(model.head, TaskHead) else 1
+    together = model.head.rows_per_target if isinstance(model.head, LossHead) else 1
     return Workload(
         batch=math.ceil(config.train.batch / together) * together,  # whole questions
         tokens=config.length or model.backbone.config.max_length,
         target_fraction=average,
         max_target_fraction=most,
         bfloat16=in_bfloat16(config.train.precision, torch.device("cpu")),
-        optimizer_numbers=sum((1 if muon and is_muon_matrix(name, one) else 2) * one.numel() for name, one in trainable),
+        optimizer_numbers=sum((1 if muon and is_muon_matrix(name, one) else 2) * one.numel() for one, name in trainable.items()),
     )
 
 

@@ -17,7 +17,8 @@ from warmstart.data.source import Document, Source
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoredTask, ScoringRun
 from warmstart.data.token_store import prepare_store
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
@@ -55,6 +56,11 @@ def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
         return _score_answers(bundle, config)
     if isinstance(bundle, Bundle) and isinstance(bundle.model.head, LMHead):
         return _read_text(bundle, config)
+    if isinstance(bundle, Bundle) and isinstance(bundle.model.head, DetectionHead):
+        raise ModelError(
+            "a model that detects replaced tokens predicts none, so a text has no perplexity, and the generator that replaced them "
+            "is not in the bundle; read its held-out figures in README.md, or adapt it to a task and evaluate that"
+        )
     return _score(bundle, config)
 
 

@@ -28,6 +28,7 @@ from warmstart.backbone.attention import MAX_EXPLICIT_KEYS
 from warmstart.backbone.block import GATED
 from warmstart.backbone.config import BackboneConfig
 from warmstart.cost.flops import block_matrices, first_trainable_block
+from warmstart.cost.parameters import different_parameters
 from warmstart.cost.workload import Workload
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.model import Model
@@ -73,18 +74,18 @@ def megabytes(count: float) -> str:
     return f"{count / 1e6:,.1f}"
 
 
-def training_memory(model: Model, workload: Workload) -> Memory:
-    """The peak of a training step after the first one (before it there is no optimiser state), and its parts."""
-    config, tokens = model.backbone.config, workload.batch * workload.length(model)
-    count = sum(parameter.numel() for parameter in model.parameters())
-    trainable = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+def training_memory(model: Model, workload: Workload, generator: Model | None = None) -> Memory:
+    """The peak of a training step after the first one (before it there is no optimiser state), and its parts.
+
+    What a ``generator`` saves for its backward pass is there until the model's own is done, so both are added.
+    """
+    parameters, models = different_parameters(model, generator), [model, *([generator] if generator is not None else [])]
+    count = sum(parameter.numel() for parameter in parameters)
+    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     optimizer_numbers = 2 * trainable if workload.optimizer_numbers is None else workload.optimizer_numbers
-    with_backward = config.depth - min(first_trainable_block(model), config.depth)
-    each = activation_bytes(config, workload.length(model), bfloat16=workload.bfloat16)
-    copies = 2 * sum(matrix.numel() for _, _, matrix in block_matrices(model)) if workload.bfloat16 else 0
-    activations = with_backward * tokens * each + copies
-    loss, loss_formula = _loss_bytes(model, workload)
-    formula = f"{with_backward} blocks x {tokens:,} tokens x {each:,.0f}" + " + bfloat16 weights" * workload.bfloat16
+    saved, losses = [_saved_bytes(one, workload) for one in models], [_loss_bytes(one, workload) for one in models]
+    activations, loss = (sum(size for size, _ in parts) for parts in (saved, losses))
+    formula, loss_formula = (" + ".join(text for _, text in parts) for parts in (saved, losses))
     rows = (
         MemoryRow("weights", f"4 x {count:,}", FLOAT32 * count),
         MemoryRow("optimiser state", f"4 x {optimizer_numbers:,}", FLOAT32 * optimizer_numbers),
@@ -96,6 +97,16 @@ def training_memory(model: Model, workload: Workload) -> Memory:
     sizes = {row.part: row.bytes for row in rows}
     larger = max(sizes["gradients"], activations + loss)
     return Memory(rows, sizes["weights"] + sizes["optimiser state"] + larger + sizes["fragmentation"])
+
+
+def _saved_bytes(model: Model, workload: Workload) -> tuple[float, str]:
+    """Bytes that the blocks of one model save for the backward pass, and their formula."""
+    config, tokens = model.backbone.config, workload.batch * workload.length(model)
+    with_backward = config.depth - min(first_trainable_block(model), config.depth)
+    each = activation_bytes(config, workload.length(model), bfloat16=workload.bfloat16)
+    copies = 2 * sum(matrix.numel() for _, _, matrix in block_matrices(model)) if workload.bfloat16 else 0
+    formula = f"{with_backward} blocks x {tokens:,} tokens x {each:,.0f}" + " + bfloat16 weights" * workload.bfloat16
+    return with_backward * tokens * each + copies, formula
 
 
 def inference_memory(model: Model, workload: Workload) -> Memory:

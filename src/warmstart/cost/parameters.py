@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import GATED
@@ -46,7 +47,8 @@ class Parameters:
 
     rows: tuple[ParameterRow, ...]
     totals: dict[str, int]
-    """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``; with a language head also ``total_tied``, ``total_untied``"""
+    """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``; with a language head also ``total_tied``, ``total_untied``;
+    with a generator also ``generator``, what it has beside the shared embedding"""
 
     HEADER = ("part", "closed form", "by formula", "counted")
 
@@ -64,6 +66,8 @@ class Parameters:
         for name in ("tied", "untied"):
             if f"total_{name}" in self.totals:
                 lines.append((f"  with a head {name}", "", "", f"{self.totals[f'total_{name}']:,}"))
+        if "generator" in self.totals:
+            lines.append(("generator, not kept in the bundle", "counted only", "", f"{self.totals['generator']:,}"))
         return lines
 
     def _blocks(self) -> tuple[str, str, str, str]:
@@ -73,8 +77,8 @@ class Parameters:
         return (f"{times} block{'s' * (times > 1)}", f"L x block = {times} x {one:,}", f"{times * one:,}", f"{counted:,}")
 
 
-def count_parameters(model: Model) -> Parameters:
-    """The parameters of ``model``, with or without storage."""
+def count_parameters(model: Model, generator: Model | None = None) -> Parameters:
+    """The parameters of ``model``, with or without storage; those of its ``generator`` are in no row and not in the total."""
     rows = _rows(model)
     head = next(row for row in rows if row.part.startswith("head"))
     total = sum(parameter.numel() for parameter in model.parameters())
@@ -85,7 +89,14 @@ def count_parameters(model: Model) -> Parameters:
     if isinstance(model.head, LMHead):
         saved, tied = model.head.weight.numel(), model.head.config.tied
         totals |= {"total_tied": total - (not tied) * saved, "total_untied": total + tied * saved}
+    if generator is not None:
+        totals["generator"] = sum(parameter.numel() for parameter in different_parameters(model, generator)) - total
     return Parameters(rows, totals)
+
+
+def different_parameters(*models: Model | None) -> list[nn.Parameter]:
+    """The parameters of several models, each once, though models may share some."""
+    return list(dict.fromkeys(parameter for model in models if model is not None for parameter in model.parameters()))
 
 
 def without_storage(backbone: BackboneConfig, vocab_size: int, head: HeadConfig, *, causal: bool = True) -> Model:

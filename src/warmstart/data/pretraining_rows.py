@@ -93,9 +93,10 @@ def split_by_length(batch: Batch) -> list[Batch]:
     parts = []
     for indices in lengths.argsort().tensor_split(max(1, count)):
         width = int(lengths[indices].max())
-        targets = None if batch.targets is None else batch.targets[indices, :width]
-        mask = None if batch.attention_mask is None else batch.attention_mask[indices, :width]
+        targets, mask, draws = (
+            None if full is None else full[indices, :width] for full in (batch.targets, batch.attention_mask, batch.draws)
+        )
         mask = None if mask is None or mask.all() else mask
         counted = 0 if targets is None else int((targets != IGNORE).sum())
-        parts.append(Batch(batch.ids[indices, :width], targets, mask, batch.causal, counted))
+        parts.append(Batch(batch.ids[indices, :width], targets, mask, batch.causal, counted, draws=draws))
     return parts

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from warmstart.errors import ModelError
 from warmstart.heads.classification import ClassificationHead
+from warmstart.heads.detection import DetectionHead
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import Head, HeadConfig
 from warmstart.heads.language_modeling import LMHead
@@ -29,6 +30,7 @@ HEADS: Registry[Any] = Registry(
         "tagging": TaggingHead,
         "span": SpanHead,
         "embedding": EmbeddingHead,
+        "detection": DetectionHead,
     },
 )
 """Every head's class, a subclass of ``Head``; its settings are its ``config_class``."""

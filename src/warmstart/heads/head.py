@@ -53,10 +53,9 @@ class Head(nn.Module):
         raise NotImplementedError
 
 
-class TaskHead(Head):
-    """The interface of a head for a labelled task."""
+class LossHead(Head):
+    """The interface of a head that computes its own loss: of every head but language modeling and embedding."""
 
-    config: TaskHeadConfig
     rows_per_target: int = 1
     """rows of a batch that share one target"""
 
@@ -67,6 +66,12 @@ class TaskHead(Head):
     def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
         """Targets (N, ...) that ``loss`` takes for ``rows`` rows of ``tokens`` tokens, to measure its cost without data."""
         raise NotImplementedError
+
+
+class TaskHead(LossHead):
+    """The interface of a head for a labelled task."""
+
+    config: TaskHeadConfig
 
     def example(self) -> Any:
         """An input as ``predict`` takes it, for the model card."""

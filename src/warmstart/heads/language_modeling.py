@@ -39,16 +39,16 @@ class LMHeadConfig(HeadConfig):
 class Transform(nn.Module):
     """One more layer before the logits, as in BERT: linear, gelu, layer norm."""
 
-    def __init__(self, config: LMHeadConfig, width: int) -> None:
+    def __init__(self, config: LMHeadConfig, width: int, out: int) -> None:
         super().__init__()
-        self.dense = Linear(width, width, bias=config.transform_bias)
-        self.norm = nn.LayerNorm(width, eps=config.norm_eps, bias=config.transform_bias)
+        self.dense = Linear(width, out, bias=config.transform_bias)
+        self.norm = nn.LayerNorm(out, eps=config.norm_eps, bias=config.transform_bias)
         nn.init.normal_(self.dense.weight, std=0.02)
         if self.dense.bias is not None:
             nn.init.zeros_(self.dense.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """``hidden_states`` (..., D) -> (..., D)."""
+        """``hidden_states`` (..., D) -> the width of the embedding (..., E), which is D but in a generator."""
         return self.norm(F.gelu(self.dense(hidden_states)))
 
 
@@ -62,12 +62,12 @@ class LMHead(Head):
 
     def __init__(self, config: LMHeadConfig, width: int, embedding: Tensor) -> None:
         super().__init__()
-        if embedding.shape[1] != width:
+        if embedding.shape[1] != width and not config.transform:
             raise ModelError(f"the embedding must have width {width}, but has shape {tuple(embedding.shape)}")
         self.config: LMHeadConfig = config
         self.weight = embedding if config.tied else nn.Parameter(torch.empty_like(embedding).normal_(std=0.02))  # (V, D)
         self.bias = nn.Parameter(torch.zeros(len(embedding))) if config.bias else None
-        self.transform = Transform(config, width) if config.transform else None
+        self.transform = Transform(config, width, embedding.shape[1]) if config.transform else None
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """``hidden_states`` (B, T, D) -> logits (B, T, V); ``attention_mask`` (B, T) is not read, because tokens do not mix."""

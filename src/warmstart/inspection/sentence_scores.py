@@ -2,7 +2,8 @@
 
 A causal model gives a sentence's log-probability from left to right. A masked model gives the sum of every token's log-probability
 with that token masked (pseudo-log-likelihood, Salazar et al. 2020). The other pieces of its word would give it away, so those that
-follow are masked too (Kauf and Ivanova 2023). Punctuation is a word of its own.
+follow are masked too (Kauf and Ivanova 2023). Punctuation is a word of its own. A model that detects replaced tokens reads the
+sentence once: its score is the sum of every token's log-probability of being original, ``sum log sigmoid(-logit)``.
 
 Letters: N sentences, B batch, T tokens, V vocabulary.
 """
@@ -11,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from warmstart.data.encode import Encoded, encode
 from warmstart.errors import ModelError
+from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.tokens import word_boundaries
 from warmstart.model.bundle import Bundle
@@ -26,6 +30,9 @@ from warmstart.types import Batch
 
 _AT_ONCE = 2000
 """sentences whose prefixes, or whose masked copies, are in memory at once"""
+
+ScoreKind = Literal["causal", "masked", "detection"]
+"""log-probability, pseudo-log-likelihood, or log-probability that all tokens are original"""
 
 _Prediction = tuple[int, int, int]
 """a position of a row, the token to be predicted there, and the number of the result"""
@@ -39,19 +46,26 @@ class SentenceScores:
     """(N,) in nats"""
     tokens: np.ndarray
     """(N,) tokens of each sentence"""
+    kind: ScoreKind
 
     def normalized(self, *, per_token: bool) -> np.ndarray:
         """(N,) the log-probabilities, divided by the number of tokens if ``per_token``."""
         return self.log_probabilities / np.maximum(self.tokens, 1) if per_token else self.log_probabilities
 
 
+def score_kind(bundle: Bundle) -> ScoreKind | None:
+    """How the model scores a sentence; None: it cannot."""
+    return "detection" if isinstance(bundle.model.head, DetectionHead) else bundle.likelihood
+
+
 def score_sentences(bundle: Bundle, sentences: Sequence[str]) -> SentenceScores:
-    """The log-probability of each sentence, in the way that the model was trained: causal or masked.
+    """The log-probability of each sentence, in the way that the model was trained: see ``ScoreKind``.
 
     A sentence that occurs several times is read once, and so are sentences with the same tokens: their scores are exactly equal.
-    Raises ``ModelError`` if the model has no language head, learned only span corruption, or a sentence is too long.
+    Raises ``ModelError`` if the model has neither a language head nor a detection head, or learned only span corruption, or if a
+    sentence is too long.
     """
-    _check(bundle)
+    kind = _checked_kind(bundle)
     unique = sorted(set(sentences))  # sentences with the same beginning are neighbours
     encoded = encode(bundle.tokenizer, unique, bundle.model.backbone.config.max_length)
     if (too_long := int((encoded.cut > 0).sum())) > 0:
@@ -59,25 +73,27 @@ def score_sentences(bundle: Bundle, sentences: Sequence[str]) -> SentenceScores:
         raise ModelError(f"every sentence must fit into {longest} tokens, but {too_long} of {len(unique)} do not; leave them out")
     different = {row.tobytes(): row for row in encoded.rows}
     rows, number = list(different.values()), {key: i for i, key in enumerate(different)}
-    score_rows, scores = _score_causal if bundle.likelihood == "causal" else _score_masked, np.zeros(len(rows))
+    scores = np.zeros(len(rows))
     for start in range(0, len(rows), _AT_ONCE):
-        scores[start : start + _AT_ONCE] = score_rows(bundle, rows[start : start + _AT_ONCE])
+        scores[start : start + _AT_ONCE] = _SCORERS[kind](bundle, rows[start : start + _AT_ONCE])
     row_of = {sentence: number[row.tobytes()] for sentence, row in zip(unique, encoded.rows, strict=True)}
     order = np.array([row_of[sentence] for sentence in sentences], dtype=np.int64)
-    return SentenceScores(scores[order], np.array([len(row) - 2 for row in rows], dtype=np.int64)[order])
+    return SentenceScores(scores[order], np.array([len(row) - 2 for row in rows], dtype=np.int64)[order], kind)
 
 
-def _check(bundle: Bundle) -> None:
-    if not isinstance(bundle.model.head, LMHead):
+def _checked_kind(bundle: Bundle) -> ScoreKind:
+    kind = score_kind(bundle)
+    if kind is None and not isinstance(bundle.model.head, LMHead):
         raise ModelError(
             f"only a language model can score sentences, but this model has a '{bundle.model.head.config.kind}' head; "
             "take the bundle that it was fine-tuned from"
         )
-    if bundle.likelihood is None:
+    if kind is None:
         raise ModelError(
             "only a model that learned to predict text can score sentences, but this one learned span corruption alone; take a "
-            "causal, masked or hybrid model"
+            "causal, masked, hybrid or detect model"
         )
+    return kind
 
 
 def _score_causal(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
@@ -127,6 +143,24 @@ def _score_masked(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
             owners.append(owner)
     np.add.at(out, np.array(owners, dtype=np.int64), _predict(bundle, copies, predictions, len(copies), causal=False))
     return out
+
+
+def _score_detection(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
+    """(N,) summed log-probability that each row's tokens are original, without the first and the last, which frame the sentence."""
+
+    def sums(batch: Batch, indices: np.ndarray) -> Tensor:
+        states = bundle.model.backbone.forward_batch(batch, causal=bundle.model.causal).last_hidden_state  # (B, T, D)
+        inside = torch.arange(1, states.shape[1] + 1, device=states.device) < batch.lengths[:, None]
+        inside[:, 0] = False
+        return (F.logsigmoid(-bundle.model.head(states)[..., 0]) * inside).sum(dim=1)
+
+    out, encoded = np.zeros(len(framed)), Encoded(tuple(framed), np.zeros(len(framed), dtype=np.int64))
+    for indices, values in run_in_batches(bundle.model, encoded, bundle.tokenizer.specials.pad, forward=sums):
+        out[indices] = values.numpy()
+    return out
+
+
+_SCORERS = {"causal": _score_causal, "masked": _score_masked, "detection": _score_detection}
 
 
 def _predict(

@@ -149,7 +149,7 @@ def _results(record: Record) -> str:
     if isinstance(record, PretrainRecord) and record.held_out:
         cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in record.held_out.items()]
         words = f" of {record.held_out_words:,} words including line ends" if record.held_out_words else ""
-        parts += [f"As a language model, on held-out text{words}:", markdown_table(("metric", "value"), cells)]
+        parts += [f"As pretrained, on held-out text{words}:", markdown_table(("metric", "value"), cells)]
     if isinstance(record, ContinuedPretrainingRecord):
         parts += [f"Continued pretraining: {record.decision}"]
     return "\n\n".join(parts)

@@ -11,7 +11,7 @@ from warmstart.adapters.scalar_mix import ScalarMix
 from warmstart.backbone.backbone import Backbone
 from warmstart.errors import ModelError
 from warmstart.heads import make_head
-from warmstart.heads.head import Head, HeadConfig, TaskHead
+from warmstart.heads.head import Head, HeadConfig, LossHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.objectives.loss import language_loss
 from warmstart.seeding import seed_torch
@@ -49,14 +49,19 @@ class Model(nn.Module):
         states = self.backbone.forward_batch(batch).last_hidden_state
         if isinstance(self.head, LMHead):
             return language_loss(states, self.head.weight, self.head.bias, batch.targets, self.head.transform)
-        if not isinstance(self.head, TaskHead):
+        if not isinstance(self.head, LossHead):
             raise ModelError("an embedding head has no loss; adapt the model to a task, which gives it another head")
         return self.head.loss(self.head(states, batch.attention_mask), batch.targets, batch.attention_mask)
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor to save, by name. The weight of a tied head is the embedding, and is named once."""
-        names = {id(parameter): name for name, parameter in reversed(list(self.named_parameters(remove_duplicate=False)))}
-        return {name: tensor for name, tensor in self.state_dict(keep_vars=True).items() if names.get(id(tensor), name) == name}
+        return different_tensors(self)
+
+
+def different_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Every tensor of a module by name; one that several parts share is named once, as the first of them names it."""
+    names = {id(parameter): name for name, parameter in reversed(list(module.named_parameters(remove_duplicate=False)))}
+    return {name: tensor for name, tensor in module.state_dict(keep_vars=True).items() if names.get(id(tensor), name) == name}
 
 
 def fresh_head(config: HeadConfig, backbone: Backbone, seed: int) -> Head:

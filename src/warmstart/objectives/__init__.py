@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warmstart.objectives.causal import causal_batch
+from warmstart.objectives.detect import detect_batch
 from warmstart.objectives.hybrid import hybrid_batch, hybrid_held_out_configs, hybrid_target_fractions
 from warmstart.objectives.masked import masked_batch, masked_target_fractions
 from warmstart.objectives.objective import Objective
@@ -30,6 +31,7 @@ OBJECTIVES = Registry(
             target_fractions=hybrid_target_fractions,
             held_out_configs=hybrid_held_out_configs,
         ),
+        "detect": Objective(detect_batch, causal=False, target_fractions=masked_target_fractions, detects=True),
     },
 )
 """Every pretraining objective."""

@@ -16,17 +16,22 @@ class ObjectiveConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"causal_share": "causal_fraction"}
 
     name: Annotated[str, arg(name="objective")] = "causal"
-    """causal, masked, span, or hybrid (each batch causal or masked, with the same weights)"""
+    """causal, masked, span, hybrid (each batch causal or masked, with the same weights), or detect (ELECTRA's replaced tokens)"""
     mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
-    """fraction of tokens that masked, hybrid and span mask; none: 0.3 for masked (docs/performance.md), 0.15 for the others"""
+    """fraction of tokens that all objectives but causal mask; none: 0.3 for masked (docs/performance.md), 0.15 for the others"""
     whole_words: Advanced[bool] = False
-    """masked and hybrid: mask all pieces of a word together"""
+    """masked, hybrid and detect: mask all pieces of a word together"""
     mean_span: Advanced[float] = Field(3.0, ge=1)
     """span: mean length of a masked span, in tokens"""
     form: Advanced[Literal["sentinel", "prefix-suffix"]] = "sentinel"
     """span: T5's many spans marked by sentinels, or CS224N's one span of a document, moved to its end"""
     causal_fraction: Advanced[float] = Field(0.5, ge=0, le=1)
     """hybrid: fraction of batches that are causal"""
+    generator_size: Advanced[float] = Field(0.25, gt=0, le=1)
+    """detect: width, heads and feed-forward width of the generator as a fraction of the model's, in whole heads; its depth is the
+    same (Clark et al. 2020, section 3.2)"""
+    detection_weight: Advanced[float] = Field(50.0, gt=0)
+    """detect: weight of the detection loss beside the generator's masked loss"""
     rows: Advanced[Literal["packed", "documents"]] = "packed"
     """what a row is: a stretch of the whole text, so that nothing is padded, or one document, truncated if it is too long"""
 

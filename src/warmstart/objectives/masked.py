@@ -25,6 +25,14 @@ def masked_batch(
     ids = rows[:, :-1]
     real = real_tokens(ids, lengths)
     inputs, chosen = mask_tokens(ids, real, rng, vocabulary, config)
+    return in_place_batch(inputs, ids, chosen, real)
+
+
+def in_place_batch(inputs: np.ndarray, ids: np.ndarray, chosen: np.ndarray, real: np.ndarray) -> Batch:
+    """A bidirectional batch in which ``inputs`` (B, T) predict ``ids`` (B, T) in place, where they are ``chosen`` (B, T) bool.
+
+    ``real`` (B, T) bool is its attention mask.
+    """
     targets = np.where(chosen, ids, IGNORE)
     attention_mask = None if real.all() else torch.from_numpy(real)
     return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), attention_mask, causal=False, count=int(chosen.sum()))
@@ -38,20 +46,30 @@ def masked_target_fractions(config: ObjectiveConfig) -> tuple[float, float]:
 def mask_tokens(
     ids: np.ndarray, maskable: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, config: ObjectiveConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose tokens of ``ids`` (B, T) among those that are ``maskable`` (B, T) bool, and mask them.
+    """Choose tokens of ``ids`` (B, T) as ``choose_tokens`` does, and mask them.
 
-    Returns the masked ids (B, T) and which tokens were chosen (B, T) bool. Special tokens are never chosen. At least one token is,
-    if there is any to choose.
+    Returns the masked ids (B, T) and which tokens were chosen (B, T) bool.
     """
-    maskable = maskable & ~vocabulary.is_special[ids]
-    chosen = maskable & (_uniform_draws(ids, rng, vocabulary, config.whole_words) < config.effective_mask_rate)
-    if not chosen.any() and maskable.any():
-        chosen[np.unravel_index(rng.choice(np.flatnonzero(maskable)), ids.shape)] = True
+    chosen = choose_tokens(ids, maskable, rng, vocabulary, config)
     action = rng.random(ids.shape)
     masked = np.where(chosen & (action < 0.8), vocabulary.specials.mask, ids)
     random_token = chosen & (action >= 0.9)
     masked[random_token] = rng.choice(vocabulary.ordinary, size=int(random_token.sum()))
     return masked, chosen
+
+
+def choose_tokens(
+    ids: np.ndarray, maskable: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, config: ObjectiveConfig
+) -> np.ndarray:
+    """(B, T) bool: which tokens of ``ids`` (B, T) are chosen, at the mask rate, among those ``maskable`` (B, T) bool.
+
+    Special tokens are never chosen. At least one token is, if there is any to choose.
+    """
+    maskable = maskable & ~vocabulary.is_special[ids]
+    chosen: np.ndarray = maskable & (_uniform_draws(ids, rng, vocabulary, config.whole_words) < config.effective_mask_rate)
+    if not chosen.any() and maskable.any():
+        chosen[np.unravel_index(rng.choice(np.flatnonzero(maskable)), ids.shape)] = True
+    return chosen
 
 
 def _uniform_draws(ids: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, whole_words: bool) -> np.ndarray:

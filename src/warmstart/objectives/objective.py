@@ -51,5 +51,7 @@ class Objective:
     """the settings under which held-out loss is measured, by name"""
     whole_documents: Callable[[ObjectiveConfig], bool] = _never
     """whether rows are always single documents, which the objective itself truncates"""
+    detects: bool = False
+    """whether a generator replaces the masked tokens, and the model, with a detection head, tells which they are"""
     plain_text: bool = True
     """whether rows are text in its own order, so that the loss of a causal batch is the text's negative log-likelihood"""

@@ -1,4 +1,4 @@
-"""Pretraining: text in, a bundle with a language-modeling head out."""
+"""Pretraining: text in, a bundle out, with a language-modeling head or, after ``detect``, a detection head."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult
@@ -23,10 +24,13 @@ from warmstart.data.source import Document, Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.heads.detection import DetectionHead, DetectionHeadConfig
+from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
+from warmstart.model.generator import WithGenerator
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
@@ -114,7 +118,10 @@ class PretrainConfig(Config):
 
     @model_validator(mode="after")
     def _known_objective(self) -> PretrainConfig:
-        OBJECTIVES[self.objective.name]
+        if OBJECTIVES[self.objective.name].detects and self.head != LMHeadConfig():
+            raise ValueError(
+                f"settings of head are for a language head, but {self.objective.name} trains a detection head; remove them"
+            )
         return self
 
     def held_out_fraction(self) -> float | None:
@@ -222,7 +229,9 @@ def pretrain_on(
     stores: TokenStores, tokenizer: Tokenizer, config: PretrainConfig, folder: Path | None, origin: Bundle | None = None
 ) -> PretrainResult:
     """Train on the first corpus, evaluate on the second; resumes the run in ``folder``. ``origin`` is a model to train further."""
-    model = _make_model(tokenizer, config, origin).to(pick_device())
+    model = _make_model(tokenizer, config, origin)
+    detects = OBJECTIVES[config.objective.name].detects
+    trained = (WithGenerator(model, config.objective, config.seed) if detects else model).to(pick_device())
     training_text, held_out_text = stores
     rows = PretrainingRows(training_text, tokenizer.vocabulary(), config.objective, model.backbone.config.max_length)
     held_out_rows = replace(rows, store=held_out_text) if held_out_text else None
@@ -238,11 +247,11 @@ def pretrain_on(
         config.seed,
         title="pretraining",
         identity=sha256("/".join([settings, training_text.digest, tokenizer.digest]).encode()),
-        evaluate=None if held_out_rows is None else lambda: held_out_metrics(model, held_out_rows, QUICK_TOKENS),
-        compile=tuple(model.backbone.blocks) if config.train.compile else (),
+        evaluate=None if held_out_rows is None else lambda: held_out_metrics(trained, held_out_rows, QUICK_TOKENS),
+        compile=[part for part in trained.modules() if isinstance(part, Block)] if config.train.compile else (),
     )
-    output = train(model, job, config.train, folder)
-    metrics = {} if held_out_rows is None else held_out_metrics(model, held_out_rows)
+    output = train(trained, job, config.train, folder)
+    metrics = {} if held_out_rows is None else held_out_metrics(trained, held_out_rows)
     record = PretrainRecord(
         objective=config.objective.model_copy(update={"mask_rate": config.objective.effective_mask_rate}),
         generates=OBJECTIVES[config.objective.name].generates(config.objective),
@@ -260,16 +269,18 @@ def pretrain_on(
 
 
 def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | None) -> Model:
-    """A new model, or a saved one, which keeps its language head if it has one."""
-    causal = OBJECTIVES[config.objective.name].causal
+    """A new model, or a saved one, which keeps its head if the objective trains such a head."""
+    objective = OBJECTIVES[config.objective.name]
+    head: HeadConfig = DetectionHeadConfig() if objective.detects else config.head
     if origin is None:
         seed_torch(config.seed, "backbone")
         backbone = Backbone(config.backbone, tokenizer.vocab_size)
-        return Model(backbone, fresh_head(config.head, backbone, config.seed), causal=causal)
+        return Model(backbone, fresh_head(head, backbone, config.seed), causal=objective.causal)
     if origin.tokenizer.digest != tokenizer.digest:
         raise ModelError("a saved model can only be trained further with its own tokenizer; do not change tokenizer.json")
-    if isinstance(origin.model.head, LMHead):
-        console.print("Starting from the saved backbone and language head.")
-        return Model(origin.model.backbone, origin.model.head, causal=causal)
-    console.print("Starting from the saved backbone with a new language head; the saved head is dropped.")
-    return Model(origin.model.backbone, fresh_head(config.head, origin.model.backbone, config.seed), causal=causal)
+    name = "detection" if objective.detects else "language"
+    if isinstance(origin.model.head, DetectionHead if objective.detects else LMHead):
+        console.print(f"Starting from the saved backbone and {name} head.")
+        return Model(origin.model.backbone, origin.model.head, causal=objective.causal)
+    console.print(f"Starting from the saved backbone with a new {name} head; the saved head is dropped.")
+    return Model(origin.model.backbone, fresh_head(head, origin.model.backbone, config.seed), causal=objective.causal)

@@ -30,7 +30,7 @@ def write_pretrain_page(result: PretrainResult, config: Config, folder: Path) ->
 def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
     """The loss during training, and the text that was read."""
     training = result.training
-    chart = Figure("loss", "Loss in nats per predicted token, on training and on held-out text.", loss_chart(training.log))
+    chart = Figure("loss", result.loss_caption, loss_chart(training.log))
     return (
         Section("Training", (f"{training.steps:,} steps, {training.tokens_per_second:,.0f} tokens per second.",), (chart,)),
         Section("Text", items=(Table(TEXT_HEADER, result.text_table()),)),

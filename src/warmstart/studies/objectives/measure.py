@@ -18,7 +18,7 @@ from warmstart.inspection.head_attention import MEASURES, RELATIONS
 from warmstart.inspection.minimal_pairs import PairGroup, judge_pairs
 from warmstart.inspection.probe_scores import ProbeScores, scores_by_layer
 from warmstart.inspection.probing import probe_layers
-from warmstart.inspection.sentence_scores import score_sentences
+from warmstart.inspection.sentence_scores import score_kind, score_sentences
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.studies.probe.measure import TaskProbes, probe_random_weights
@@ -90,7 +90,7 @@ def measure_model(bundle: Bundle, pairs: Sequence[MinimalPair], passages: Sequen
     assert record.seconds is not None
     assert record.tokens is not None
     sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
-    groups = judge_pairs(pairs, score_sentences(bundle, sentences).log_probabilities) if pairs and bundle.likelihood else []
+    groups = judge_pairs(pairs, score_sentences(bundle, sentences).log_probabilities) if pairs and score_kind(bundle) else []
     attention = measure_attention(bundle, passages)
     difference = np.nan_to_num(attention.difference)  # (L, H, M)
     heads = {name: float((difference[:, :, MEASURES.index(name)] >= HEAD_THRESHOLD).mean()) for name in RELATIONS}

@@ -16,7 +16,7 @@ import numpy as np
 from warmstart.data.minimal_pairs import MinimalPair
 from warmstart.errors import DataError
 from warmstart.inspection.minimal_pairs import PairGroup, judge_pairs
-from warmstart.inspection.sentence_scores import score_sentences
+from warmstart.inspection.sentence_scores import ScoreKind, score_sentences
 from warmstart.model.bundle import Bundle
 
 DISCOUNT = 0.75
@@ -33,16 +33,17 @@ class PairsMeasured:
     groups: list[PairGroup]
     trigram: list[PairGroup]
     """the same groups judged by the trigram; empty if no text was given"""
-    causal: bool
-    """the model is scored by log-probability, not by pseudo-log-likelihood"""
+    kind: ScoreKind
+    """how the model scores sentences"""
 
 
 def measure_pairs(bundle: Bundle, pairs: Sequence[MinimalPair], documents: Sequence[str], *, per_token: bool) -> PairsMeasured:
     """Judge the pairs by the model, and by a trigram of ``documents`` if there are any."""
     sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
-    scores = score_sentences(bundle, sentences).normalized(per_token=per_token)
+    scored = score_sentences(bundle, sentences)
+    scores = scored.normalized(per_token=per_token)
     trigram = judge_pairs(pairs, _trigram_scores(bundle, sentences, documents, per_token=per_token)) if documents else []
-    return PairsMeasured(pairs, scores, judge_pairs(pairs, scores), trigram, bundle.likelihood == "causal")
+    return PairsMeasured(pairs, scores, judge_pairs(pairs, scores), trigram, scored.kind)
 
 
 def _trigram_scores(bundle: Bundle, sentences: Sequence[str], documents: Sequence[str], *, per_token: bool) -> np.ndarray:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from warmstart.studies.pairs.measure import PairsMeasured
 
 PAIRS_HEADER = ("group", "pairs", "accuracy (95% over pairs)", "trigram")
+SCORES = {
+    "causal": "log-probability",
+    "masked": "pseudo-log-likelihood",
+    "detection": "log-probability that every token is original",
+}
+"""what each kind of sentence score is called"""
 
 
 def pairs_result(name: str, measured: PairsMeasured) -> StudyResult:
@@ -59,7 +65,7 @@ def _limit(groups: list[PairGroup]) -> str:
 def pairs_findings(measured: PairsMeasured) -> list[str]:
     """Overall accuracy, the groups that differ from chance, and the comparison with the trigram."""
     groups, count = measured.groups, len(measured.pairs)
-    score = "log-probability" if measured.causal else "pseudo-log-likelihood"
+    score = SCORES[measured.kind]
     over = f"mean over {len(groups)} groups; " if len(groups) > 1 else ""
     above, below = count_significant(groups)
     findings = [
