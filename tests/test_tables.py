@@ -226,7 +226,7 @@ def test_few_labels_are_compared_with_the_best_baseline_and_refused_cells_say_so
         scores = {"baseline/NB": [0.8, 0.82], "frozen/LR": [*chosen]}
         rows = [{"id": key, "method": key.split("/")[1], "scores": found} for key, found in scores.items()]
         task = {"name": name, "labels": [str(one) for one in range(classes)]}
-        return {"task": task, "labels": labels, "methods": rows, "chosen": ["frozen/LR"] * 2}
+        return {"task": task, "labels": labels, "methods": rows, "chosen": ["frozen/LR"] * 2, "untested": ["frozen/LR"] * 2}
 
     text = few_labels([case("trec", 6, 50, 0.7, 0.72), case("trec", 6, 100, 0.9, 0.7), case("r52", 52, 100, 0.9, 0.91)])
     flat = " ".join(text.split())

@@ -66,7 +66,6 @@ _HOMES = {
     "paired_difference": "differences",
     "paired_proportions": "proportions",
     "perfect_calibration_error": "calibration",
-    "permutation_p": "independence",
     "rank_over_tasks": "task_ranks",
     "reliability_bins": "calibration",
     "resample_classification": "resampling",
@@ -127,7 +126,6 @@ if TYPE_CHECKING:
     from warmstart.stats.extrapolation import extrapolate as extrapolate
     from warmstart.stats.extrapolation import fit_power_law as fit_power_law
     from warmstart.stats.goodness_of_fit import distance_from_normal as distance_from_normal
-    from warmstart.stats.independence import permutation_p as permutation_p
     from warmstart.stats.intervals import Estimate as Estimate
     from warmstart.stats.intervals import Interval as Interval
     from warmstart.stats.intervals import bootstrap_interval as bootstrap_interval

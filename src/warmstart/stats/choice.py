@@ -31,23 +31,18 @@ class LossGains:
     """indices of methods that are made of others on these same texts, and so are no evidence of their own"""
     choose: bool = True
     """the largest gain is chosen; otherwise the best score, and the gains only say whether there is something to learn"""
-    independence: Sequence[float] = ()
-    """p-values against labels that are independent of the texts, as some methods read them (``permutation_p``)"""
 
     def p_of_no_signal(self, constant: int) -> float:
         """The p-value against the hypothesis that no method but ``constant`` and the combined ones learned anything.
 
         Each classifier has a temperature fitted to these texts, so that without signal 2 N gain is the square of a standard normal
-        variable (Wilks 1938); with the variance of folds N gain is. Their p-values are combined whatever their dependence; so are
-        those of ``independence``. Twice the smaller of the two counts (Bonferroni): they see different things, a learner its own
-        model, a permutation all that is linear in the rows.
+        variable (Wilks 1938); with the variance of folds N gain is. Their p-values are combined whatever their dependence.
         """
         from scipy.stats import norm
 
         alone = [gain for i, gain in enumerate(self.gains) if i != constant and i not in self.combined]
         scale = 2 * self.texts / FOLD_VARIANCE
-        learned = cauchy_combination([float(norm.sf(math.sqrt(scale * max(gain, 0.0)))) for gain in alone])
-        return min(1.0, 2 * min(learned, cauchy_combination(self.independence))) if self.independence else learned
+        return cauchy_combination([float(norm.sf(math.sqrt(scale * max(gain, 0.0)))) for gain in alone])
 
 
 def choose_within_draw(

@@ -58,8 +58,7 @@ class Draws:
         scores, places = [one.validation_scores for one in seen], [one.place for one in seen]
         values = gains_of(seen)
         combined = frozenset(i for i, one in enumerate(seen) if one.method.family == "stack")
-        independence = [one.independence for one in seen if one.independence is not None]
-        gains = LossGains(values, self.choosing, combined, self.by_loss, independence) if values else None
+        gains = LossGains(values, self.choosing, combined, self.by_loss) if values else None
         return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, gains)])
 
     @property

@@ -30,7 +30,6 @@ from warmstart.stats.calibration import loss_gain
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
-from warmstart.stats.independence import LARGEST, permutation_p
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.sweep.stack import average, select_weights, stackable_trials
@@ -161,19 +160,9 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
         seconds=time.perf_counter() - started,
         note="; ".join(part for part in (run.note, left_out, hurts) if part),
         refused=bool(harm),
-        independence=_independence(budget, run),
         **_chosen(budget, trial, run.choosing),
     )
     return result, TrialPredictions(run.choosing, run.test)
-
-
-def _independence(budget: LabelBudget, run: BaselineRun) -> float | None:
-    """The p-value against labels that are independent of the texts as a baseline reads them; one text stands for its copies."""
-    learn = budget.task.train
-    if run.reading.saved is None or not budget.task.single_label or len(learn) > LARGEST:
-        return None
-    one_each = np.unique(learn.units, return_index=True)[1]
-    return permutation_p(run.reading.rows(learn.take(one_each).texts), learn.labels[one_each])
 
 
 def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun) -> float:

@@ -67,11 +67,6 @@ class RankedMethod:
         return float(np.mean(found)) if len(found) == len(self.runs) else None
 
     @property
-    def independence(self) -> float | None:
-        """The smallest p-value over seeds against labels that are independent of the texts; None if none was tested."""
-        return min((run.independence for run in self.runs if run.independence is not None), default=None)
-
-    @property
     def refused(self) -> bool:
         """Whether texts without labels hurt it with most seeds, on the texts that choose."""
         return 2 * sum(run.refused for run in self.runs) > len(self.runs)

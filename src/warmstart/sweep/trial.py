@@ -101,8 +101,6 @@ class TrialResult:
     """(R,) the same on resamples of them"""
     gain: tuple[float, float] | None = None
     """nats per text that chooses over the label frequencies, and the standard error (``loss_gain``); None without probabilities"""
-    independence: float | None = None
-    """p-value against labels that are independent of the texts as a baseline reads them (``permutation_p``); None if not tested"""
     members: tuple[tuple[str, float], ...] = ()
     """of a stack: the id of each method in it, and its weight"""
     learning_rate: float = 0.0

@@ -365,6 +365,7 @@ class RaceResult:
             "drawn": self.ranking.drawn,
             "budget": self.budget,
             "chosen": [one.method.id for one in self.draws.chosen] if self.ranking.drawn else None,
+            "untested": [one.method.id for one in self.draws.untested] if self.ranking.drawn else None,
             "transfer": self.transfer.to_dict() if self.transfer else None,
             "best": self.best.name,
             "score_of_best": self.score_of_best.to_dict(),
