@@ -106,7 +106,8 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
         "show at the 5% level that there is something to learn. "
         f"Mean regret over {len(targets)} cases without the sets of development and one that holds the rows of one of them: "
         f"{percent_value(float(np.mean([case.regret for case in targets])))} points ({_by_labels(targets)}); "
-        f"{percent_value(untested)} if no draw took the majority label for want of evidence. Above three points: {', '.join(large) or 'none'}. {_against_baselines(cases)}"
+        f"{percent_value(untested)} if no draw took the majority label for want of evidence. "
+        f"Above three points: {', '.join(large) or 'none'}. {_against_baselines(cases)}"
     )
     return "\n".join(lines) + "\n\n" + paragraph(sentence)
 
