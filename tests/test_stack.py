@@ -217,6 +217,16 @@ def test_a_forged_stack_is_refused(message: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_stack_without_weights_is_the_plain_mean(tmp_path: Path) -> None:
+    """As stacks of format 1 were saved."""
+    folder = save_stack(make_stack(1.0, 3.0), tmp_path / "saved")
+    forged(folder, lambda m, _s, _a: (m.update(format=1), [one.pop("weight") for one in m["members"]]))
+    found = load(folder)
+    assert isinstance(found, Stack)
+    assert [one.weight for one in found.members] == [1.0, 1.0]
+
+
+@pytest.mark.usefixtures("here")
 def test_a_large_manifest_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_stack(make_stack(1.0), tmp_path / "saved")
     monkeypatch.setattr(stack_files, "MANIFEST_BYTES", 100)
