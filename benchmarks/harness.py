@@ -19,7 +19,7 @@ from typing import NamedTuple
 import psutil
 import torch
 
-from warmstart.device import cores_used_by_others
+from warmstart.cores import cores_used_by_others
 from warmstart.machine import describe_machine
 from warmstart.training.peak_memory import track_peak_memory
 

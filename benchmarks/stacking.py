@@ -21,7 +21,7 @@ from warmstart.commands.race.command import RaceConfig
 from warmstart.data.budget import label_budget
 from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.formatting import percent_value
-from warmstart.sweep.stack import select_weights
+from warmstart.sweep.stack import combine
 from warmstart.sweep.store import TrialPredictions, read_predictions
 from warmstart.sweep.sweep import Sweep, open_sweep, run_sweep
 from warmstart.sweep.trial import TrialResult
@@ -38,7 +38,7 @@ def policies(methods: Scored, choosing: np.ndarray, test: np.ndarray) -> dict[st
     calibrated = {name: [apply_temperature(part, fit_temperature(made.choosing, choosing)) for part in made]
                   for name, (_, made) in methods.items()}  # fmt: skip
 
-    def mean_of(names: Sequence[str], weights: np.ndarray | None = None) -> float:
+    def mean_of(names: Sequence[str], weights: Sequence[float] | np.ndarray | None = None) -> float:
         mixed = np.average([calibrated[name][1] for name in names], axis=0, weights=weights)
         return float((mixed.argmax(axis=1) == test).mean())
 
@@ -48,7 +48,7 @@ def policies(methods: Scored, choosing: np.ndarray, test: np.ndarray) -> dict[st
         likeliest = (right * likeliest / (right @ likeliest)[:, None]).mean(axis=0)
     for _ in range(5):
         picked[np.argmin(-np.log(right + (right @ picked)[:, None]).mean(axis=0))] += 1
-    stack = select_weights([methods[name][1] for name in by_loss], choosing)
+    stack, _ = combine([methods[name][1] for name in by_loss], choosing)
     return {
         "best in hindsight": max(result.score for result, _ in methods.values()),
         "best out-of-fold accuracy": methods[by_score][0].score,
@@ -57,7 +57,7 @@ def policies(methods: Scored, choosing: np.ndarray, test: np.ndarray) -> dict[st
         "mean of all": mean_of(by_loss),
         "all, with the likeliest weights": mean_of(by_loss, likeliest),
         "ensemble selection": mean_of(by_loss, picked),
-        "bagged ensemble selection (`stack`)": mean_of(by_loss, stack),
+        "bagged ensemble selection (`stack`)": mean_of([by_loss[one.member] for one in stack], [one.weight for one in stack]),
     }
 
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from helpers.models import make_language_model
 from helpers.training import job
-from warmstart import device
+from warmstart import cores, device
 from warmstart.machine import describe_machine
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
@@ -27,7 +27,7 @@ from warmstart.types import SpecialTokens, Vocabulary
 
 def test_a_busy_machine_gets_a_warning_with_the_right_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads beside a busy core wait for each other; one thread has a core of its own and gets no warning."""
-    monkeypatch.setattr(device, "_allowed_cores", lambda: [0, 1])
+    monkeypatch.setattr(cores, "allowed_cores", lambda: [0, 1])
     monkeypatch.setattr(psutil, "cpu_percent", lambda seconds, percpu: [80.0, 20.0, 100.0])  # the third core is not ours
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     warning = str(device.busy_warning())
@@ -39,7 +39,7 @@ def test_a_busy_machine_gets_a_warning_with_the_right_number_of_threads(monkeypa
 
 def test_busy_cores_are_counted() -> None:
     """Never fewer than none, nor more than there are."""
-    assert 0 <= device.cores_used_by_others(0.05) <= len(device._allowed_cores())
+    assert 0 <= cores.cores_used_by_others(0.05) <= len(cores.allowed_cores())
 
 
 def test_a_report_names_the_machine() -> None:
@@ -50,13 +50,13 @@ def test_a_report_names_the_machine() -> None:
 
 def test_as_many_threads_as_cores_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never more than torch would use, never none."""
-    monkeypatch.setattr(device, "_allowed_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(cores, "allowed_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     for used, threads in ((0.1, 4), (1.2, 3), (2.6, 1), (4.0, 1)):
-        monkeypatch.setattr(device, "cores_used_by_others", lambda used=used: used)
+        monkeypatch.setattr(cores, "cores_used_by_others", lambda used=used: used)
         assert device.free_threads() == threads
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(device, "cores_used_by_others", lambda: 0.0)
+    monkeypatch.setattr(cores, "cores_used_by_others", lambda: 0.0)
     assert device.free_threads() == 2
 
 

@@ -22,7 +22,7 @@ from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference, picked
 from warmstart.sweep.choice import transfer_gain
 from warmstart.sweep.ranking import RankedMethod, Ranking
-from warmstart.sweep.stack import average, select_weights
+from warmstart.sweep.stack import combine
 from warmstart.sweep.store import TrialPredictions
 from warmstart.sweep.trial import Method, TrialResult
 
@@ -513,9 +513,7 @@ def out_of_fold(chance: np.random.Generator, counts: np.ndarray, labels: np.ndar
     probabilities = [softmax(fitting[key], axis=1) for key in best.values()]
     gains = [loss_gain(one, labels, labels)[0] for one in probabilities]
     learners = [TrialPredictions(probabilities[i], probabilities[i]) for i in np.argsort(gains)[::-1] if i]
-    weights = select_weights(learners, labels)
-    kept = np.flatnonzero(weights)
-    stack = average([learners[i] for i in kept], weights[kept].tolist(), labels).choosing
+    stack = combine(learners, labels)[1].choosing
     return np.array([right[key] for key in best.values()]), [*gains, loss_gain(stack, labels, labels)[0]]
 
 

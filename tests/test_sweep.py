@@ -33,7 +33,7 @@ from warmstart.sweep import execution, inputs
 from warmstart.sweep.execution import run_trial
 from warmstart.sweep.methods import bundle_digest, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank, rank_method
-from warmstart.sweep.stack import average, select_weights, stackable_trials
+from warmstart.sweep.stack import combine, stackable_trials
 from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, result_file
 from warmstart.sweep.sweep import SweepConfig, open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
@@ -393,7 +393,7 @@ def test_a_stack_holds_what_lowers_the_loss_of_the_mean() -> None:
     right = np.where(labels[:, None] == np.arange(2), 0.9, 0.1)
     wrong_at_times = np.where(np.arange(100)[:, None] % 4 == 0, right[:, ::-1], right)
     one = TrialPredictions(wrong_at_times, right)
-    stacked = average([one, one], [0.3, 0.7], labels)
+    _, stacked = combine([one, one], labels)
     assert stacked.test.max() == pytest.approx(0.75, abs=1e-3), "right for three of four texts"
     assert stacked.choosing.sum(axis=1) == pytest.approx(1)
     trials = [Trial(method=Method(name=name, family="frozen"), seed=0) for name in "abcde"]
@@ -402,11 +402,11 @@ def test_a_stack_holds_what_lowers_the_loss_of_the_mean() -> None:
     assert [trial.method.name for trial in stackable_trials(results)] == ["b", "d", "a", "e"]
     other = TrialPredictions(np.roll(wrong_at_times, 2, axis=0), right)
     noise, wrong = (TrialPredictions(rows, right) for rows in (np.full((100, 2), 0.5), right[:, ::-1]))
-    weights = select_weights([one, other, noise, wrong], labels)
-    assert weights.sum() == pytest.approx(1)
-    assert min(weights[:2]) > 0.3
-    assert not weights[3]
-    assert average([one], [1.0], labels) is one, "so that a stack of one is no better than its only member"
+    weights = {share.member: share.weight for share in combine([one, other, noise, wrong], labels)[0]}
+    assert sum(weights.values()) == pytest.approx(1)
+    assert min(weights[0], weights[1]) > 0.3
+    assert 3 not in weights
+    assert combine([one], labels)[1] is one, "so that a stack of one is no better than its only member"
 
 
 @pytest.mark.usefixtures("no_pages")

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 
-import psutil
 import torch
+
+from warmstart import cores
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -57,32 +58,20 @@ def instruction_sets() -> frozenset[str]:
 
 def busy_warning() -> str | None:
     """A warning if other programs use the cores: threads that wait for a core make a step several times slower."""
-    cores, threads, others = _allowed_cores(), torch.get_num_threads(), cores_used_by_others()
-    if others + threads < len(cores) + 0.5:
+    count, threads, others = len(cores.allowed_cores()), torch.get_num_threads(), cores.cores_used_by_others()
+    if others + threads < count + 0.5:
         return None
-    fewer = max(1, len(cores) - round(others))
+    fewer = max(1, count - round(others))
     advice = f"; set OMP_NUM_THREADS={fewer} to wait less" if fewer < threads else ""
     return (
-        f"other programs use {others:.1f} of {len(cores)} core{'s' * (len(cores) > 1)}, and this one runs {threads} "
+        f"other programs use {others:.1f} of {count} core{'s' * (count > 1)}, and this one runs {threads} "
         f"thread{'s' * (threads > 1)}: it may be several times slower, and measured times mean little{advice}"
     )
 
 
 def free_threads() -> int:
     """As many threads as torch would use, but no more than there are cores without other work; at least one."""
-    return max(1, min(torch.get_num_threads(), len(_allowed_cores()) - round(cores_used_by_others())))
-
-
-def cores_used_by_others(seconds: float = 0.1) -> float:
-    """How many of the cores that this process may use are busy while it sleeps for ``seconds``."""
-    percentages = psutil.cpu_percent(seconds, percpu=True)
-    return sum(percentages[core] for core in _allowed_cores() if core < len(percentages)) / 100
-
-
-def _allowed_cores() -> list[int]:
-    """The cores that this process may use; all of them on systems that cannot restrict a process."""
-    process = psutil.Process()
-    return list(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else list(range(psutil.cpu_count() or 1))
+    return max(1, min(torch.get_num_threads(), len(cores.allowed_cores()) - round(cores.cores_used_by_others())))
 
 
 def _cpuinfo(key: str) -> str:

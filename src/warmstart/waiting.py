@@ -33,12 +33,7 @@ def choose_waiting() -> None:
 
 def _crowded() -> bool:
     """Whether torch's threads and other programs need more cores than this process may use."""
-    import psutil
+    from warmstart.cores import allowed_cores, cores_used_by_others
 
-    process = psutil.Process()
-    every = range(psutil.cpu_count() or 1)
-    cores = process.cpu_affinity() if hasattr(process, "cpu_affinity") else every
-    busy = psutil.cpu_percent(0.05, percpu=True)
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    others = sum(busy[core] for core in cores if core < len(busy)) / 100
-    return others + (int(threads) if threads.isdigit() else len(cores)) > len(cores) + 0.5
+    count, threads = len(allowed_cores()), os.environ.get("OMP_NUM_THREADS", "")
+    return cores_used_by_others(0.05) + (int(threads) if threads.isdigit() else count) > count + 0.5

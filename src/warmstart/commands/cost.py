@@ -32,12 +32,12 @@ from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.heads.detection import DetectionHead, DetectionHeadConfig
-from warmstart.heads.head import HeadConfig, LossHead
+from warmstart.heads.detection import DetectionHead
+from warmstart.heads.head import LossHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.machine import describe_machine
-from warmstart.model.generator import WithGenerator, make_generator
+from warmstart.model.generator import make_generator, pretraining_head, with_generator
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.objectives import OBJECTIVES
@@ -125,12 +125,9 @@ def measuring_process() -> None:
     task = json.loads(sys.stdin.read())
     os.chdir(task["folder"])  # relative paths in the settings start at the user's folder; nothing is imported from there
     config = CostConfig.build(task["settings"])
-
-    def make() -> Model | WithGenerator:
-        model, objective = make_model(config, real=True)
-        return WithGenerator(model, objective, 0) if isinstance(model.head, DetectionHead) else model
-
-    measured = measure_here(task["mode"], make, Workload(**task["workload"]), config.train)
+    measured = measure_here(
+        task["mode"], lambda: with_generator(*make_model(config, real=True), 0), Workload(**task["workload"]), config.train
+    )
     sys.stdout.write(json.dumps(measured) + "\n")
 
 
@@ -141,8 +138,7 @@ def make_model(config: CostConfig, *, real: bool) -> tuple[Model, ObjectiveConfi
     else:
         objective = config.objective
         row = OBJECTIVES[objective.name]
-        head: HeadConfig = DetectionHeadConfig() if row.detects else config.head
-        head = ClassificationHeadConfig(classes=config.classes) if config.classes else head
+        head = ClassificationHeadConfig(classes=config.classes) if config.classes else pretraining_head(objective, config.head)
         size = _vocab_size(config)
         if real:
             backbone = Backbone(config.backbone, size)

@@ -23,7 +23,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.processes import run_python
-from warmstart.stack.files import member_contents
+from warmstart.stack.files import member_contents, member_entry
 from warmstart.stack.stack import Stack
 from warmstart.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
@@ -56,8 +56,7 @@ def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
                 write_files(place, {name: data for name, data in contents.items() if "/" not in name})
                 if backbone := member.model.backbone:
                     to_onnx(backbone, place / "backbone")
-            described = {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
-            members.append(described)
+            members.append(member_entry(member, kind))
         temperature = stack.calibration.temperature if stack.calibration else 1.0
         settings = {"type": stack.type, "labels": list(stack.labels), "temperature": temperature, "members": members}
         script = Path(portable.__file__).read_bytes()

@@ -17,8 +17,11 @@ from torch import Tensor, nn
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.heads import make_head
+from warmstart.heads.detection import DetectionHead, DetectionHeadConfig
+from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.model.model import Model, different_tensors
+from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.detect import replaced_batch, sample_replacements
 from warmstart.objectives.loss import language_loss
@@ -100,3 +103,13 @@ class WithGenerator(nn.Module):
     def weights(self) -> dict[str, Tensor]:
         """Every tensor to keep, by name, those of the generator too; the shared embedding is named once."""
         return different_tensors(self)
+
+
+def pretraining_head(objective: ObjectiveConfig, language_head: HeadConfig) -> HeadConfig:
+    """The settings of the head that an objective trains: ``language_head``, or a detection head."""
+    return DetectionHeadConfig() if OBJECTIVES[objective.name].detects else language_head
+
+
+def with_generator(model: Model, objective: ObjectiveConfig, seed: int) -> Model | WithGenerator:
+    """What pretraining trains: the model; with a generator, if its head detects replaced tokens."""
+    return WithGenerator(model, objective, seed) if isinstance(model.head, DetectionHead) else model

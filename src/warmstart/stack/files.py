@@ -88,8 +88,7 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
         kind, files = member_contents(member)
         contents |= {f"members/{number}/{name}": data for name, data in files.items()}
         checked = {name: (len(files[name]), sha256(files[name])) for name in CHECKED[kind]}
-        described = {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
-        members.append(described | {"files": checked})
+        members.append(member_entry(member, kind) | {"files": checked})
     manifest = StackManifest.build(
         {
             "format": STACK_FORMAT,
@@ -119,7 +118,8 @@ def load_stack(folder: str | Path, *, selftest: bool = False) -> Stack:
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
-    members = [_load_member(folder / "members" / str(i), one, selftest) for i, one in enumerate(manifest.members, 1)]
+    models = [_load_model(folder / "members" / str(i), one, selftest) for i, one in enumerate(manifest.members, 1)]
+    members = (Member(one.name, model, one.temperature, one.weight) for one, model in zip(manifest.members, models, strict=True))
     try:
         history = tuple(map(read_record, manifest.history))
         return Stack(tuple(members), manifest.type, manifest.labels, history, manifest.calibration)
@@ -129,6 +129,11 @@ def load_stack(folder: str | Path, *, selftest: bool = False) -> Stack:
 
 def _verify_stack_in_fresh_process(folder: Path) -> str | None:
     return verify_in_fresh_process(folder, "warmstart.stack.files", "load_stack")
+
+
+def member_entry(member: Member, kind: str) -> dict[str, Any]:
+    """What files say of a member, beside its own."""
+    return {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
 
 
 def member_contents(member: Member) -> tuple[str, dict[str, bytes]]:
@@ -146,10 +151,10 @@ def member_contents(member: Member) -> tuple[str, dict[str, bytes]]:
     return "baseline", files
 
 
-def _load_member(folder: Path, manifest: MemberManifest, selftest: bool) -> Member:
+def _load_model(folder: Path, manifest: MemberManifest, selftest: bool) -> Bundle | FittedBaseline:
     contents = {name: _read_checked(folder / name, *manifest.files.get(name, (0, ""))) for name in CHECKED[manifest.kind]}
     if manifest.kind == "bundle":
-        return Member(manifest.name, load_bundle(folder, selftest=selftest), manifest.temperature, manifest.weight)
+        return load_bundle(folder, selftest=selftest)
     try:
         settings = BaselineSettings.build(json.loads(contents["baseline.json"]), "baseline.json")
         arrays = parse_arrays(contents["arrays.safetensors"])
@@ -160,7 +165,7 @@ def _load_member(folder: Path, manifest: MemberManifest, selftest: bool) -> Memb
     baseline = unpacked(settings, arrays, backbone)
     if selftest:
         _check_outputs(folder, baseline, stored)
-    return Member(manifest.name, baseline, manifest.temperature, manifest.weight)
+    return baseline
 
 
 def _check_outputs(folder: Path, baseline: FittedBaseline, stored: np.ndarray | None) -> None:

@@ -32,7 +32,7 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
-from warmstart.sweep.stack import average, select_weights, stackable_trials
+from warmstart.sweep.stack import combine, stackable_trials
 from warmstart.sweep.store import (
     SweepContext,
     TrialPredictions,
@@ -120,11 +120,9 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
     found = [one for one in (read_predictions(trial, context) for trial in candidates) if one]
     if len(candidates) < 2 or len(found) < len(candidates):
         return None
-    weights = select_weights(found, budget.choosing.labels)
-    kept = sorted(np.flatnonzero(weights), key=lambda i: -weights[i])
-    chosen, shares = [candidates[i] for i in kept], [float(weights[i]) for i in kept]
-    runs = [members[one] for one in chosen]
-    stacked = average([found[i] for i in kept], shares, budget.choosing.labels)
+    shares, stacked = combine(found, budget.choosing.labels)
+    chosen = [(candidates[share.member], share) for share in shares]
+    runs = [members[one] for one, _ in chosen]
     result = TrialResult(
         **_scored(budget.task, stacked.test, trial, context),
         seconds=sum(run.seconds for run in runs),
@@ -133,8 +131,8 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         trainable=sum(run.trainable for run in runs),
         new=sum(run.new for run in runs),
         disk=sum(run.disk for run in runs),
-        note=", ".join(f"{percent(share, 0)} {one.method.name}" for one, share in zip(chosen, shares, strict=True)),
-        members=tuple((one.method.id, share) for one, share in zip(chosen, shares, strict=True)),
+        note=", ".join(f"{percent(share.weight, 0)} {one.method.name}" for one, share in chosen),
+        members=tuple((one.method.id, share.weight, share.temperature) for one, share in chosen),
         **_chosen(budget, trial, stacked.choosing),
     )
     return _saved(trial, context, result, stacked)

@@ -29,7 +29,6 @@ from warmstart.run import provenance
 from warmstart.stack.files import save_stack
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Member, Stack
-from warmstart.stats.calibration import fit_temperature
 from warmstart.sweep.execution import baseline_within, constant_of
 from warmstart.sweep.inputs import prepared, trial_budget
 from warmstart.sweep.stack import STACK, trials_of_seed
@@ -101,17 +100,16 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
 
 def _refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     """The members that were combined for the seed of ``trial``, each fitted again."""
-    budget, members = trial_budget(trial, context), list[Member]()
-    by_id, shares = {one.method.id: one for one in trials_of_seed(runs.trials, trial.seed)}, runs.results[trial].members
-    for name, share in shares:
+    task, members = trial_budget(trial, context).task, list[Member]()
+    by_id = {one.method.id: one for one in trials_of_seed(runs.trials, trial.seed)}
+    for name, weight, temperature in runs.results[trial].members:
         one = by_id[name]
-        result, scored = runs.results[one], _predictions(one, context)
+        result = runs.results[one]
         model = _fitted(one, result, context)
         if isinstance(model, Bundle):
             model = replace(model, history=(*model.history, _record(one, result, context)))
-        temperature = fit_temperature(scored.choosing, budget.choosing.labels) if len(shares) > 1 else 1.0
-        members.append(Member(one.method.name, model, temperature, share))
-    return Stack(tuple(members), budget.task.type, budget.task.labels)
+        members.append(Member(one.method.name, model, temperature, weight))
+    return Stack(tuple(members), task.type, task.labels)
 
 
 def _fitted(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle | FittedBaseline:

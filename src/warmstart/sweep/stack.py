@@ -5,8 +5,8 @@ would outvote the others. Losses and temperatures come from texts that the metho
 Starting with the best method, the one that lowers the loss of the mean most is added, ``STEPS_PER_BAG`` times in all, and may be
 added again. That is done for ``BAGS`` random halves of the methods, so that no method gets its place by chance alone; its share
 of all steps is its weight (bagged ensemble selection with replacement, Caruana et al. 2004, sections 2.2 and 2.3). Methods with
-less than ``LEAST_WEIGHT`` are left out. On development sets that lost least to the best method in hindsight (docs/comparison.md,
-``benchmarks/stacking.py``).
+less than ``LEAST_WEIGHT`` are left out. On development sets it loses about as little to the best method in hindsight as the best
+of what was tried (docs/comparison.md, ``benchmarks/stacking.py``).
 
 Letters: M texts that choose, N test texts, C classes, K methods.
 """
@@ -14,6 +14,7 @@ Letters: M texts that choose, N test texts, C classes, K methods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,15 +49,42 @@ def stackable_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
     return sorted((one for one in gains if one.method.name != MAJORITY_LABEL), key=lambda trial: -gains[trial])
 
 
-def select_weights(members: Sequence[TrialPredictions], labels: np.ndarray) -> np.ndarray:
-    """(K,) weights that sum to 1, of methods in the order of their losses; of equal ones the earlier wins.
+class Share(NamedTuple):
+    """One method of a stack."""
 
-    ``labels`` (M,) are those of the texts that choose.
+    member: int
+    """its index"""
+    weight: float
+    temperature: float
+    """by which its logits are divided before the mean"""
+
+
+def combine(members: Sequence[TrialPredictions], labels: np.ndarray) -> tuple[list[Share], TrialPredictions]:
+    """What is in the mean, the heaviest first, weights summing to 1; and the mean, (M, C) and (N, C).
+
+    ``members`` are in the order of their losses; of equal ones the earlier wins. ``labels`` (M,) are those of the texts that
+    choose. A single one is left as it is, with temperature 1, so that a stack of one is no better than its only member.
     """
-    right = np.exp([-log_losses(_calibrated(one, labels).choosing, labels) for one in members])
-    chance, weights = rng(0, "stack"), np.zeros(len(members))
+    temperatures = [fit_temperature(one.choosing, labels) for one in members]
+    calibrated = [
+        TrialPredictions(*(apply_temperature(part, temperature) for part in one))
+        for one, temperature in zip(members, temperatures, strict=True)
+    ]
+    weights = _select_weights([one.choosing for one in calibrated], labels)
+    kept = sorted(np.flatnonzero(weights).tolist(), key=lambda i: -weights[i])
+    if len(kept) == 1:
+        return [Share(kept[0], 1.0, 1.0)], members[kept[0]]
+    shares = [Share(i, float(weights[i]), temperatures[i]) for i in kept]
+    parts = zip(*(calibrated[i] for i in kept), strict=True)
+    return shares, TrialPredictions(*(np.average(rows, axis=0, weights=weights[kept]) for rows in parts))
+
+
+def _select_weights(calibrated: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
+    """(K,) weights that sum to 1, from K arrays (M, C)."""
+    right = np.exp([-log_losses(one, labels) for one in calibrated])
+    chance, weights = rng(0, "stack"), np.zeros(len(calibrated))
     for _ in range(BAGS):
-        bag, picked = chance.random(len(members)) < KEPT_IN_BAG, np.zeros(len(members))
+        bag, picked = chance.random(len(calibrated)) < KEPT_IN_BAG, np.zeros(len(calibrated))
         bag[0] |= not bag.any()
         for _ in range(STEPS_PER_BAG):
             losses = np.where(bag, -np.log(picked @ right + right).mean(axis=1), np.inf)
@@ -64,16 +92,3 @@ def select_weights(members: Sequence[TrialPredictions], labels: np.ndarray) -> n
         weights += picked / STEPS_PER_BAG / BAGS
     kept = weights >= min(LEAST_WEIGHT, weights.max())
     return np.where(kept, weights, 0.0) / weights[kept].sum()
-
-
-def average(members: Sequence[TrialPredictions], weights: Sequence[float], labels: np.ndarray) -> TrialPredictions:
-    """The mean of calibrated probabilities, (M, C) and (N, C); of a single member they are its own."""
-    if len(members) == 1:
-        return members[0]
-    parts = [_calibrated(member, labels) for member in members]
-    return TrialPredictions(*(np.average(rows, axis=0, weights=weights) for rows in zip(*parts, strict=True)))
-
-
-def _calibrated(member: TrialPredictions, labels: np.ndarray) -> TrialPredictions:
-    temperature = fit_temperature(member.choosing, labels)
-    return TrialPredictions(*(apply_temperature(part, temperature) for part in member))

@@ -28,7 +28,7 @@ from warmstart.finetuning.selection import SelectionSettings
 from warmstart.storage import atomic_write, sha256
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
-VERSION = {"baseline": 7, "frozen": 7, "adapted": 8, "scratch": 8, "stack": 9}
+VERSION = {"baseline": 7, "frozen": 7, "adapted": 8, "scratch": 8, "stack": 10}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 TRIALS = "trials"
 """folder of the results, in the folder of the run"""
@@ -97,8 +97,8 @@ def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
         trial = Trial.build(values.pop("trial"), str(file))
         lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes", "diverged_rates")}
         gain = tuple(values["gain"]) if values["gain"] else None
-        pairs = {name: tuple(map(tuple, values[name])) for name in ("tried", "members") if name in values}
-        return trial, TrialResult(**values | lists | pairs | {"gain": gain})
+        rows = {name: tuple(map(tuple, values[name])) for name in ("tried", "members") if name in values}
+        return trial, TrialResult(**values | lists | rows | {"gain": gain})
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
 

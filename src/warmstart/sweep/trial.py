@@ -101,8 +101,8 @@ class TrialResult:
     """(R,) the same on resamples of them"""
     gain: tuple[float, float] | None = None
     """nats per text that chooses over the label frequencies, and the standard error (``loss_gain``); None without probabilities"""
-    members: tuple[tuple[str, float], ...] = ()
-    """of a stack: the id of each method in it, and its weight"""
+    members: tuple[tuple[str, float, float], ...] = ()
+    """of a stack: the id of each method in it, its weight, and its temperature"""
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
     steps: int = 0

@@ -24,13 +24,12 @@ from warmstart.data.source import Document, Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.heads.detection import DetectionHead, DetectionHeadConfig
-from warmstart.heads.head import HeadConfig
+from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.generator import WithGenerator
+from warmstart.model.generator import pretraining_head, with_generator
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
@@ -230,8 +229,7 @@ def pretrain_on(
 ) -> PretrainResult:
     """Train on the first corpus, evaluate on the second; resumes the run in ``folder``. ``origin`` is a model to train further."""
     model = _make_model(tokenizer, config, origin)
-    detects = OBJECTIVES[config.objective.name].detects
-    trained = (WithGenerator(model, config.objective, config.seed) if detects else model).to(pick_device())
+    trained = with_generator(model, config.objective, config.seed).to(pick_device())
     training_text, held_out_text = stores
     rows = PretrainingRows(training_text, tokenizer.vocabulary(), config.objective, model.backbone.config.max_length)
     held_out_rows = replace(rows, store=held_out_text) if held_out_text else None
@@ -271,7 +269,7 @@ def pretrain_on(
 def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | None) -> Model:
     """A new model, or a saved one, which keeps its head if the objective trains such a head."""
     objective = OBJECTIVES[config.objective.name]
-    head: HeadConfig = DetectionHeadConfig() if objective.detects else config.head
+    head = pretraining_head(config.objective, config.head)
     if origin is None:
         seed_torch(config.seed, "backbone")
         backbone = Backbone(config.backbone, tokenizer.vocab_size)
