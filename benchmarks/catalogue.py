@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.few_labels import few_labels_table
+from benchmarks.objectives import objectives_table
 from benchmarks.render import (
     Row,
     costs,
@@ -33,6 +34,11 @@ FEW_LABELS = {
 """number of labels -> the labelled sets that were measured with it so far"""
 FINE_TUNED = {100: ("trec", "sst2", "ag_news", "mr", "emotion"), 50: ("trec", "sst2", "mr")}
 """those of them on which both backbones were fine-tuned, too"""
+OBJECTIVE_CASES = (
+    *((name, 100) for name in ("r8", "emotion", "20newsgroups-train", "imdb-train")),
+    *((name, 500) for name in ("r8", "emotion")),
+)
+"""the sets and numbers of labels on which models of several objectives are adapted"""
 TIMINGS = {
     "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 5, "finetuning": 5, "inference": 3,
     "scoring": 5, "generation": 2, "corpus": 5, "startup": 1, "fewshot": 45, "convergence": 30, "recipe": 30, "mask_rate": 10,
@@ -263,18 +269,7 @@ TABLES = (
         needs=("wikitext-2",),
         minutes=1,
     ),
-    Table(
-        "objectives",
-        (STUDIES,),
-        (
-            "warmstart study objectives $WARMSTART_DATA/wikitext-2/train.txt.gz --held-out $WARMSTART_DATA/wikitext-2/valid.txt.gz "
-            "--tokens 500000 --seeds 3 --tasks $WARMSTART_DATA/ud_probing/ "
-            "--words $WARMSTART_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz --pairs $WARMSTART_DATA/blimp/ --limit 20 "
-            "--out runs/tables/objectives",
-        ),
-        printed,
-        minutes=50,
-    ),
+    objectives_table(OBJECTIVE_CASES, STUDIES, minutes=150),
     *SIMULATIONS,
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

@@ -15,6 +15,7 @@ from helpers.models import SENTENCES
 from helpers.simulation import answers, seed_effects
 from warmstart.cli import main
 from warmstart.commands import COMMANDS
+from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.inspection.head_attention import RELATIONS
@@ -138,6 +139,7 @@ def test_passages_are_those_that_no_model_is_trained_on(text: Path) -> None:
     [
         (["--objectives", "causal", "masked", "causal"], "at least two different --objectives"),
         (["--depth", "0"], "at least one block"),
+        (["--equal", "time", "--minutes", "1"], "name --tokens"),
     ],
 )
 def test_settings_that_cannot_be_compared_are_refused_before_training(
@@ -202,6 +204,31 @@ def test_the_command_trains_measures_and_continues(
     assert "other settings" in capsys.readouterr().err
     assert main(words) == 0
     assert "pretraining: " not in capsys.readouterr().err
+
+
+def test_with_equal_time_an_objective_reads_as_many_tokens_as_its_speed_allows(
+    text: Path, tmp_path: Path, no_second_process: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first reads the tokens of the budget, and speeds are measured once: a study that goes on keeps its budgets."""
+    speeds = {"causal": 1000.0, "masked": 500.0}
+    calls = []
+
+    def measured(settings: dict[str, PretrainConfig], *rest: object) -> dict[str, float]:
+        calls.append([*settings])
+        return speeds
+
+    monkeypatch.setattr("warmstart.studies.objectives.command.measure_speeds", measured)
+    shape = {"width": "16", "heads": "2", "depth": "1", "feedforward": "16", "max-length": "32", "tokenizer.vocab-size": "320"}
+    size = [word for name, value in {**shape, "seeds": "1", "passages": "5"}.items() for word in (f"--{name}", value)]
+    words = ["study", "objectives", str(text), "--out", str(tmp_path / "out"), "--objectives", "causal", "masked", *size]
+    words += ["--equal", "time", "--tokens", "2560"]
+    assert main(words) == 0
+    table = pl.read_csv(tmp_path / "out" / "models.csv")
+    assert table["tokens"][0] == pytest.approx(2 * table["tokens"][1], rel=0.15)
+    (tmp_path / "out" / "report.html").unlink()
+    assert main(words) == 0
+    assert len(calls) == 1
+    assert "Each objective had the processor time that causal took for " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [name.removeprefix("study ") for name in COMMANDS if name.startswith("study ")])

@@ -86,6 +86,8 @@ class TrainOutput:
     steps: int = 0
     seconds: float = 0.0
     """seconds of training, without evaluations"""
+    processor_seconds: float = 0.0
+    """the same in seconds of all processor cores, of this process alone: not those before a resume"""
     tokens: int = 0
     """tokens read, without padding"""
     log: list[dict[str, Any]] = field(default_factory=list)
@@ -129,9 +131,10 @@ class _Run:
         target_count = 0
         with keep_freed_memory(self.device), ProgressBar(self.job.title, show=self.job.progress_bar) as bar:
             while not self.stopped and (progress := self._progress()) < 1:
-                started = time.perf_counter()
+                started, processor_started = time.perf_counter(), time.process_time()
                 loss, targets = self._step(progress)
                 self.output.seconds += time.perf_counter() - started
+                self.output.processor_seconds += time.process_time() - processor_started
                 loss_sum, target_count = loss_sum + loss, target_count + targets
                 finished = self._progress() >= 1
                 checkpoint = finished or self._due(self.config.checkpoint_every)

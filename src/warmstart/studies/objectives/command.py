@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, ClassVar
+from statistics import median
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from tyro.conf import Positional, arg
@@ -35,6 +37,7 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
+from warmstart.storage import atomic_write
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
@@ -43,6 +46,10 @@ from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.compiled import check_compiler
 
 MODELS_FOLDER = "models"
+SPEEDS = "speeds.json"
+"""the file of the objectives' tokens per processor second, in the folder of a study at equal time"""
+SPEED_ROUNDS, SPEED_STEPS = 5, 6
+"""how often the speed of each objective is measured, and over how many steps"""
 
 
 class StudyObjectivesConfig(ThreadsConfig):
@@ -60,6 +67,9 @@ class StudyObjectivesConfig(ThreadsConfig):
     """models of each objective"""
     objectives: tuple[str, ...] = ("causal", "masked", "span", "hybrid")
     """the pretraining objectives to compare"""
+    equal: Literal["tokens", "time"] = "tokens"
+    """what all models have alike: the tokens that they read, or the processor time that the first objective takes for --tokens,
+    measured when the study begins"""
     held_out: str = "0.02"
     """held-out text: a file or folder, or a fraction of the documents"""
     document: Advanced[Document] = "paragraph"
@@ -97,8 +107,10 @@ def study_objectives(config: StudyObjectivesConfig) -> StudyResult:
     stores = split_stores(settings[config.objectives[0]], sources, tokenizer, folder / "text")
     data = EvaluationData(tasks, pairs, held_out_passages(config, sources))
     _check_lengths(pairs, tokenizer, config.backbone.max_length)
-    objectives = [measure_objective(name, _models(name, config, stores, tokenizer), data) for name in config.objectives]
-    result = objectives_result(objectives)
+    if config.equal == "time":
+        settings = _of_equal_time(settings, stores, tokenizer, folder)
+    objectives = [measure_objective(name, _models(one, config, stores, tokenizer), data) for name, one in settings.items()]
+    result = objectives_result(objectives, equal=config.equal)
     finish_study(result, objectives_sections(objectives), config, folder)
     return result
 
@@ -111,6 +123,8 @@ def _check(config: StudyObjectivesConfig) -> None:
         raise ConfigError(f"attention is measured in at least one block, but --depth is {config.backbone.depth}")
     if config.train.compile:
         check_compiler(pick_device())
+    if config.equal == "time" and config.train.tokens is None:
+        raise ConfigError("equal time needs a budget in tokens, that of the first objective; name --tokens")
 
 
 def _check_lengths(pairs: Sequence[MinimalPair], tokenizer: Tokenizer, longest: int) -> None:
@@ -132,6 +146,37 @@ def _pretrain_config(config: StudyObjectivesConfig, objective: str, seed: int) -
     )  # fmt: skip
 
 
+def _of_equal_time(
+    settings: dict[str, PretrainConfig], stores: TokenStores, tokenizer: Tokenizer, folder: Path
+) -> dict[str, PretrainConfig]:
+    """The settings of each objective, with the tokens that take the processor time of the first one's; kept for a resume."""
+    kept = folder / SPEEDS
+    if kept.exists():
+        speeds = json.loads(kept.read_text(encoding="utf-8"))
+    else:
+        console.print("Measuring the speed of each objective.")
+        speeds = measure_speeds(settings, stores, tokenizer)
+        atomic_write(kept, json.dumps(speeds).encode())
+    first = next(iter(settings))
+    tokens = {name: (settings[first].train.tokens or 0) * speed / speeds[first] for name, speed in speeds.items()}
+    return {name: _with_training(one, {"tokens": round(tokens[name])}) for name, one in settings.items()}
+
+
+def measure_speeds(settings: dict[str, PretrainConfig], stores: TokenStores, tokenizer: Tokenizer) -> dict[str, float]:
+    """Tokens that each objective reads in a second of a processor core.
+
+    They are measured in turn, so that whatever else the machine does slows all of them alike.
+    """
+    short = [_with_training(one, {"tokens": None, "steps": SPEED_STEPS}) for one in settings.values()]
+    rounds = [[pretrain_on((stores[0], None), tokenizer, one, None).training for one in short] for _ in range(SPEED_ROUNDS)]
+    each = [[output.tokens / output.processor_seconds for output in outputs] for outputs in zip(*rounds, strict=True)]
+    return dict(zip(settings, map(median, each), strict=True))
+
+
+def _with_training(config: PretrainConfig, changes: dict[str, int | None]) -> PretrainConfig:
+    return config.model_copy(update={"train": config.train.model_copy(update=changes)})
+
+
 def _is_interrupted(config: StudyObjectivesConfig) -> bool:
     """Whether the folder holds models of this very study. Raises ``ConfigError`` if they are those of another."""
     folder = Path(config.out)
@@ -151,8 +196,11 @@ def held_out_passages(config: StudyObjectivesConfig, sources: list[Source]) -> l
     return list(islice(documents_of(own, DocumentSplit(fraction=fraction, held_out=True) if fraction else None), config.passages))
 
 
-def _models(name: str, config: StudyObjectivesConfig, stores: TokenStores, tokenizer: Tokenizer) -> Iterator[tuple[int, Bundle]]:
+def _models(
+    settings: PretrainConfig, config: StudyObjectivesConfig, stores: TokenStores, tokenizer: Tokenizer
+) -> Iterator[tuple[int, Bundle]]:
     """The models of one objective with their seeds, one after the other: trained, or loaded if they were trained before."""
+    name = settings.objective.name
     for seed in range(config.seed, config.seed + config.seeds):
         folder = Path(config.out) / MODELS_FOLDER / f"{name}-{seed}"
         if (folder / "bundle").is_dir():
@@ -160,7 +208,7 @@ def _models(name: str, config: StudyObjectivesConfig, stores: TokenStores, token
         else:
             folder.mkdir(parents=True, exist_ok=True)
             console.print(f"pretraining: {name}, seed {seed}", markup=False, highlight=False)
-            done = pretrain_on(stores, tokenizer, _pretrain_config(config, name, seed), folder)
+            done = pretrain_on(stores, tokenizer, settings.model_copy(update={"seed": seed}), folder)
             save(done.bundle, folder / "bundle")
             yield seed, done.bundle
         console.print(f"measured: {name}, seed {seed}", markup=False, highlight=False)

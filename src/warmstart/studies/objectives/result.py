@@ -47,13 +47,13 @@ class ModelFigure:
     is_percentage: bool = False
 
 
-def objectives_result(objectives: Sequence[ObjectiveMeasures]) -> StudyResult:
-    """All findings about the objectives."""
+def objectives_result(objectives: Sequence[ObjectiveMeasures], equal: str = "tokens") -> StudyResult:
+    """All findings about the objectives; ``equal`` is what their models had alike, tokens or time."""
     probes = [probe for one in objectives for probe in one.probes]
     accuracies = {f"minimal_pairs_{one.name}": one.interval.mean for one in pair_accuracies(objectives)}
     return StudyResult(
         "Objectives side by side",
-        objectives_findings(objectives),
+        [*([_tokens_of_equal_time(objectives)] if equal == "time" else []), *objectives_findings(objectives)],
         {"models": models_table(objectives)} | ({"probes": scores_table(probes)} if probes else {}),
         accuracies | {f"{probe.task.name}_{probe.model}": probe.best.accuracy.value for probe in probes},
         objectives_overview(objectives),
@@ -175,6 +175,13 @@ def objectives_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
     findings += coverage_findings([probe for one in objectives for probe in one.probes])
     findings += [sentence for one in objectives if (sentence := _heads_finding(one))]
     return findings or ["Nothing was measured that compares the objectives; give --tasks, --words or --pairs."]
+
+
+def _tokens_of_equal_time(objectives: Sequence[ObjectiveMeasures]) -> str:
+    """What each objective read in the same time."""
+    (first, tokens), *others = [(one.name, one.models[0].tokens) for one in objectives]
+    read = " and ".join(f"{name} read {count:,}" for name, count in others)
+    return f"Each objective had the processor time that {first} took for {tokens:,} tokens, in which {read}."
 
 
 def _pairs_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
