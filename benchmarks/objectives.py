@@ -29,7 +29,7 @@ def objectives_table(cases: Sequence[tuple[str, int]], page: str, minutes: float
     text = " ".join(f"runs/tasks/{name}/train.ndjson" for name in SETS)
     study = (
         f"warmstart study objectives {text} $WARMSTART_DATA/tweeteval/unlabeled_tweets.txt.xz --document line "
-        f"--objectives {' '.join(OBJECTIVES)} --equal time --tokens 1200000 --seeds {SEEDS} --tokenizer.vocab-size 8192 "
+        f"--objectives {' '.join(OBJECTIVES)} --equal time --tokens 600000 --seeds {SEEDS} --tokenizer.vocab-size 8192 "
         "--tasks $WARMSTART_DATA/ud_probing/ --pairs $WARMSTART_DATA/blimp/ --limit 20 --out runs/tables/objectives"
     )
     models = " ".join(f"runs/tables/objectives/models/{name}-{seed}/bundle" for name in OBJECTIVES for seed in range(SEEDS))
