@@ -270,6 +270,14 @@ TABLES = (
         minutes=1,
     ),
     objectives_table(OBJECTIVE_CASES, STUDIES, minutes=150),
+    Table(
+        "label-names",
+        ("docs/baselines.md",),
+        ("python -m benchmarks.label_names",),
+        timing,
+        needs=("minilm",),
+        minutes=10,
+    ),
     *SIMULATIONS,
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

@@ -11,6 +11,7 @@ from warmstart.baselines.frozen_vectors import (
     nearest_texts,
     standardised,
 )
+from warmstart.baselines.label_names import NAME_WEIGHTS, nearest_mean, nearest_name, with_label_names
 from warmstart.baselines.linear import (
     MARGINS,
     PENALTIES,
@@ -71,6 +72,24 @@ BASELINES: Registry[Baseline] = Registry(
         "frozen vectors + nearest neighbours": Baseline(
             standardised, nearest_texts, _LABELS, "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
         ),
+        "label names": Baseline(
+            with_label_names,
+            nearest_name,
+            ("classification",),
+            note="the label whose name is nearest; no label is used",
+            race_only=True,
+            needs_vectors=True,
+            needs_names=True,
+        ),
+        "class means + label names": Baseline(
+            with_label_names,
+            nearest_mean,
+            ("classification",),
+            "name weight",
+            NAME_WEIGHTS,
+            race_only=True,
+            needs_vectors=True,
+        ),
         "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES),
         "LSA + ridge regression": Baseline(
             latent_semantic_analysis, ridge_regression, ("regression",), "alpha", PENALTIES, race_only=True, reads_pool=True
@@ -100,4 +119,5 @@ def baselines_for(task: Task, *, pool: bool = False, vectors: bool = False) -> d
         if (baseline.types is None or task.type in baseline.types)
         and baseline.reads_pool <= pool
         and baseline.needs_vectors <= vectors
+        and baseline.needs_names <= all(task.label_meanings)
     }

@@ -63,6 +63,8 @@ class Reading:
     """(M, ·) the rows of the pool; None if the baseline does not read it, or if it is empty"""
     saved: Any = None
     """how inputs become rows, in a form that can be saved (``baselines/saving.py``); None: inputs are no rows of numbers"""
+    names: Any = None
+    """(C, ·) rows of what the labels mean; None if the baseline does not read that"""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Sample:
     task: Task
     """for its type and the names of its labels"""
     seed: int
+    names: Any = None
+    """(C, ·) rows of what the labels mean, or None"""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class Baseline:
     """why no more"""
     needs_vectors: bool = False
     """it reads vectors of a frozen backbone"""
+    needs_names: bool = False
+    """it serves tasks whose labels all have names or descriptions in words"""
 
 
 def inputs_themselves(readable: Readable) -> Reading:

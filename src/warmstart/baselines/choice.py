@@ -86,7 +86,8 @@ class _Learner:
     def fit(self, indices: np.ndarray, setting: float) -> Predict:
         """Learn from the texts at ``indices`` of those of the budget that learn."""
         labels, pool = self.train.labels[indices], self.reading.pool
-        return self.baseline.fit(Sample(self.rows[indices], labels, pool, self.budget.whole, self.budget.seed), setting)
+        rows, names = self.rows[indices], self.reading.names
+        return self.baseline.fit(Sample(rows, labels, pool, self.budget.whole, self.budget.seed, names), setting)
 
     def choose(self, setting: float) -> tuple[Any, Predict]:
         """Predictions for the texts that choose, and the model of the last fold."""

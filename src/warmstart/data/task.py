@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,15 @@ class Task:
     """the file that it was read from; the ledger of its test split lies beside it"""
     sealed: bool = False
     """the manifest allows one run to score the test split"""
+    label_descriptions: Mapping[str, str] = field(default_factory=dict)
+    """label name -> what it means, in words, for those that are described"""
+
+    @property
+    def label_meanings(self) -> tuple[str, ...]:
+        """What each label means: its description, or the words of its name; empty for a name without any letter."""
+        words = [" ".join(re.findall(r"[^\W_]+", name)) for name in self.labels]
+        named = [word if re.search(r"[^\W\d_]", word) else "" for word in words]
+        return tuple(self.label_descriptions.get(name, word) for name, word in zip(self.labels, named, strict=True))
 
     @property
     def single_label(self) -> bool:
@@ -121,8 +131,9 @@ class Task:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the texts, the labels, the groups, the metric and the type."""
-        found = hashlib.sha256(json.dumps([self.labels, self.metric, self.type]).encode())
+        """A hash of the texts, the labels and their descriptions, the groups, the metric and the type."""
+        described = [dict(self.label_descriptions)] if self.label_descriptions else []
+        found = hashlib.sha256(json.dumps([self.labels, self.metric, self.type, *described]).encode())
         for split in self.splits().values():
             groups = [] if split.groups is None else [split.groups.tolist()]
             found.update(json.dumps([split.texts, split.labels.tolist(), *groups], default=np.ndarray.tolist).encode())

@@ -8,6 +8,7 @@ r"""A labelled task from its manifest, a small YAML file.
                                              # none: with --labels, cross-validation chooses, and nothing needs texts set apart
     test: TREC_10.label                      # the same
     unlabelled: [wiki.txt]                   # more text like that of the task, for continued pretraining
+    label_descriptions: {LOC: a place}       # what labels mean, for methods that read their names
 
 The same files and the same seed give the same splits everywhere. Nothing is cleaned here: ``data/audit.py`` reports what is wrong
 with a task, and ``drop_leaks`` removes leaks.
@@ -66,6 +67,8 @@ class TaskSpec(Config):
     """more text like that of the task"""
     labels: tuple[str, ...] | None = None
     """label names in the order wanted; else they are sorted"""
+    label_descriptions: dict[str, str] = Field(default_factory=dict)
+    """label name -> what it means in words, for methods that read the names of labels; default: the name itself"""
     metric: str | None = None
     """what a score means; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
     limit: int | None = Field(default=None, gt=1)
@@ -167,9 +170,24 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
             train, splits[name] = train.hold_out(held_out_count(given, wanted), seed)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
     metric = spec.metric or task_type.metrics[0]
-    task = Task(spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type)
+    task = Task(
+        spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type,
+        label_descriptions=_descriptions(spec, labels),
+    )  # fmt: skip
     _check_train_covers(task)
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
+
+
+def _descriptions(spec: TaskSpec, labels: Sequence[str]) -> dict[str, str]:
+    """The descriptions of labels. Raises ``ConfigError`` for one of no label, or one without words."""
+    found = spec.label_descriptions
+    if unknown := sorted(found.keys() - {*labels}):
+        raise ConfigError(
+            f"'label_descriptions' must describe labels of the task, but '{unknown[0]}' is not one of {', '.join(labels)}"
+        )
+    if blank := sorted(name for name, words in found.items() if not words.strip()):
+        raise ConfigError(f"each of 'label_descriptions' must have words, but that of '{blank[0]}' is empty; remove it")
+    return found
 
 
 def save_task(task: Task, folder: str | Path) -> Path:
@@ -187,6 +205,7 @@ def save_task(task: Task, folder: str | Path) -> Path:
         **{name: f"{name}.ndjson" for name in written},
         "unlabelled": [_at(source, Path.cwd()).to_dict() for source in task.unlabelled],
         "labels": list(task.labels),
+        **({"label_descriptions": dict(task.label_descriptions)} if task.label_descriptions else {}),
         "metric": task.metric,
         **({"sealed": True} if task.sealed else {}),
     }

@@ -1,0 +1,122 @@
+"""Methods that read what labels are called, and the descriptions of labels in a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from scipy.special import softmax
+from sklearn.neighbors import NearestCentroid
+from sklearn.preprocessing import normalize
+
+from warmstart.baselines import BASELINES, baselines_for
+from warmstart.baselines.baseline import Sample
+from warmstart.baselines.choice import run_baseline
+from warmstart.baselines.label_names import SCALE, nearest_mean, nearest_name
+from warmstart.cli import main
+from warmstart.data.budget import label_budget
+from warmstart.data.task import Split, Task
+from warmstart.tasks.load import load_task, save_task
+
+WORDS = ("grain", "wheat", "oil", "crude")
+
+
+def vectors(inputs: Sequence[Any]) -> np.ndarray:
+    """How often each word occurs, and a dimension that all texts and names have in common."""
+    return np.array([[text.count(word) for word in WORDS] + [1.0] for text in inputs])
+
+
+def task_of(labels: tuple[str, ...] = ("grain", "oil"), **described: str) -> Task:
+    """Texts about wheat and crude oil; half of them have the name of their label."""
+    texts = ("wheat", "crude", "wheat grain", "crude oil") * 5
+    split = Split(texts, np.array([0, 1, 0, 1] * 5))
+    return Task("t", labels, split, split, split, label_descriptions=described)
+
+
+def test_names_alone_tell_classes_apart_where_texts_have_their_words() -> None:
+    """No label is learned from: shuffled ones change nothing."""
+    task = task_of()
+    shuffled = replace(task, train=Split(task.train.texts, 1 - task.train.labels))
+    found, same = (
+        run_baseline(BASELINES["label names"], label_budget(one, None, "none", 0), (), vectors) for one in (task, shuffled)
+    )
+    assert found.note == "the label whose name is nearest; no label is used"
+    np.testing.assert_array_equal(found.test, same.test)
+    right = found.test.argmax(axis=1) == task.test.labels
+    assert right[2:4].all()
+    np.testing.assert_allclose(found.test[0], 0.5)  # "wheat" alone is no name
+
+
+def test_a_description_takes_the_place_of_a_name() -> None:
+    """And then the texts that have its words are told apart too."""
+    task = task_of(("a1", "b2"), a1="wheat and grain", b2="crude oil")
+    found = run_baseline(BASELINES["label names"], label_budget(task, None, "none", 0), (), vectors)
+    assert (found.test.argmax(axis=1) == task.test.labels).all()
+
+
+def test_class_means_without_names_are_nearest_centroids_by_cosine() -> None:
+    """scikit-learn's on vectors of length 1, whose centroids are scaled to length 1 too."""
+    chance = np.random.default_rng(0)
+    rows, new = chance.normal(size=(60, 5)) + 1, chance.normal(size=(200, 5)) + 1
+    labels = np.arange(60) % 3
+    sample = Sample(rows, labels, None, task_of(), 0, np.zeros((3, 5)))
+    model = NearestCentroid().fit(normalize(rows), labels)
+    model.centroids_ = normalize(model.centroids_)
+    np.testing.assert_array_equal(nearest_mean(sample, 3.0)(new).argmax(axis=1), model.predict(normalize(new)))
+
+
+def test_a_name_counts_as_many_texts() -> None:
+    """The prototype is the mean of the texts and of copies of the name; a class without texts has its name alone."""
+    chance = np.random.default_rng(1)
+    rows, names, new = (normalize(chance.normal(size=(count, 4))) for count in (6, 3, 50))
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    copies = np.concatenate([rows, np.repeat(names, 2, axis=0)])
+    means = np.stack([copies[np.concatenate([labels, np.repeat(np.arange(3), 2)]) == one].mean(axis=0) for one in range(3)])
+    sample = Sample(rows, labels, None, task_of(), 0, names)
+    np.testing.assert_allclose(nearest_mean(sample, 2.0)(new), softmax(SCALE * new @ normalize(means).T, axis=1))
+    np.testing.assert_allclose(nearest_name(sample, 0.0)(new), softmax(SCALE * new @ names.T, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [("talk.politics_misc", "talk politics misc"), ("Sci/Tech", "Sci Tech"), ("été-2", "été 2"), ("0", ""), ("_1.5", "")],
+)
+def test_the_words_of_a_name_are_what_a_label_means(name: str, meaning: str) -> None:
+    """A number says nothing about a class."""
+    assert task_of((name, "oil")).label_meanings == (meaning, "oil")
+
+
+def test_numbers_need_descriptions() -> None:
+    """Without them no method reads names alone, and class means do without."""
+    numbered, described = task_of(("0", "1")), task_of(("0", "1"), **{"0": "grain", "1": "oil"})
+    assert "label names" not in baselines_for(numbered, vectors=True)
+    assert "label names" in baselines_for(described, vectors=True)
+    run = run_baseline(
+        baselines_for(numbered, vectors=True)["class means + label names"], label_budget(numbered, 8, "none", 0), (), vectors
+    )
+    assert (run.test.argmax(axis=1) == numbered.test.labels).all()
+
+
+def test_descriptions_are_part_of_a_task(tmp_path: Path) -> None:
+    """Saved and read back; they change what methods read, so they change the digest."""
+    task = task_of(grain="wheat, maize and barley")
+    read = load_task(save_task(task, tmp_path / "t"))
+    assert read.label_descriptions == {"grain": "wheat, maize and barley"}
+    assert read.digest == task.digest != task_of().digest
+
+
+@pytest.mark.parametrize(
+    ("described", "why"), [({"gold": "a metal"}, "'gold' is not one of grain, oil"), ({"oil": " "}, "that of 'oil' is empty")]
+)
+def test_descriptions_of_no_label_or_without_words_are_refused(
+    described: dict[str, str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = save_task(task_of(), tmp_path / "t")
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "label_descriptions": described}))
+    assert main(["audit", str(file)]) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
