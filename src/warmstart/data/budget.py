@@ -55,6 +55,8 @@ class LabelBudget:
     validation: np.ndarray
     """ascending indices into its validation split: texts that choose and do not learn"""
     seed: int
+    fold_seed: int | None = None
+    """draws the folds; None: ``seed`` does"""
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation)
@@ -75,8 +77,14 @@ class LabelBudget:
         if not self.cross_validated:
             return (Fold(self.train, self.validation, "validation"),)
         split = self.whole.train.take(self.train)
-        chosen = cross_validation_folds(strata(split.labels), split.units, FOLDS, self.seed)
+        chosen = cross_validation_folds(
+            strata(split.labels), split.units, FOLDS, self.seed if self.fold_seed is None else self.fold_seed
+        )
         return tuple(Fold(np.delete(self.train, part), self.train[part], "train") for part in chosen)
+
+    def for_seed(self, seed: int) -> LabelBudget:
+        """The same texts and folds, for networks of another seed."""
+        return replace(self, seed=seed, fold_seed=self.seed if self.fold_seed is None else self.fold_seed)
 
     @property
     def task(self) -> Task:

@@ -18,12 +18,11 @@ from warmstart.data.splits import calibration_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.model import Model
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval
 from warmstart.tasks import task_type_of
-from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tasks.predict import uncalibrated_predictions
 
 
 def split_calibration_texts(task: Task, fraction: float, labels: int | None = None) -> tuple[Task, Split | None]:
@@ -52,9 +51,7 @@ def split_calibration_texts(task: Task, fraction: float, labels: int | None = No
     return task.with_train(task.train.take(kept)), task.train.take(calibration)
 
 
-def calibrate(
-    model: Model, tokenizer: Tokenizer, budget: LabelBudget, choosing: Any, calibration_texts: Split | None
-) -> Calibration:
+def calibrate(model: Bundle | Stack, budget: LabelBudget, choosing: Any, calibration_texts: Split | None) -> Calibration:
     """The temperature from the predictions ``choosing``, with its interval, and confidences on the calibration texts.
 
     ``choosing`` (N, C) are probabilities for ``budget.choosing`` by models that did not learn from those texts; without them no
@@ -63,9 +60,7 @@ def calibrate(
     fitted = fitted_calibration(budget, choosing)
     if calibration_texts is None:
         return fitted
-    task_type = task_type_of(budget.whole)
-    encoded = task_type.encode(model, tokenizer, calibration_texts.texts)
-    calibrated = apply_temperature(task_type.predict(model, encoded, tokenizer.specials.pad), fitted.temperature)
+    calibrated = apply_temperature(uncalibrated_predictions(model, calibration_texts.texts), fitted.temperature)
     confidence, correct = confidence_and_correct(calibrated, calibration_texts.labels)
     pairs = tuple((float(one), bool(right)) for one, right in zip(confidence, correct, strict=True))
     return fitted.model_copy(update={"held_out": pairs})

@@ -30,9 +30,9 @@ Runs = Mapping[str, tuple[R, ...]]
 """the runs of each trained method, one per seed"""
 
 
-def best_run(runs: Runs[R]) -> R:
-    """The pretrained run with the best validation score, or the first if there are none; the test split has no influence."""
-    return max(runs[PRETRAINED], key=lambda run: run.validation_score)
+def best_run(runs: Runs[R], name: str = PRETRAINED) -> R:
+    """The run of a method with the best validation score, or the first if there are none; the test split has no influence."""
+    return max(runs[name], key=lambda run: run.validation_score)
 
 
 def curve_rows(runs: Runs[R]) -> list[tuple[str, int, float, int]]:

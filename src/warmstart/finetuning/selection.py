@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import FineTuneResult, check_patience, fine_tune, predict_test, run_length, task_model
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model
 from warmstart.tasks import task_type_of
 from warmstart.training.config import TrainConfig
 
@@ -46,6 +47,8 @@ class SelectionSettings:
     """with ``none``: the texts are predicted out of fold all the same, to choose between methods"""
     title: str = ""
     """of the progress bars; empty: there are none"""
+    watch: Callable[[int, Model], object] | None = None
+    """is given the number of each fold, from 0, and the network that was trained for it"""
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,8 @@ class _Selection:
         for number, fold in enumerate(folds, 1):
             name = f", learning rate {rate:g}" * (len(self._rates()) > 1) + f", fold {number} of {len(folds)}" * (len(folds) > 1)
             last = self._fit(self.encoded.fold(fold), config, name)
+            if self.choice.watch:
+                self.choice.watch(number - 1, last.model)
             predictions.append(last.validation_predictions)
             curves.append(last.curve)
         task, choosing = self.budget.task, self.budget.joined(predictions)

@@ -32,6 +32,7 @@ from warmstart.model.files import (
     free_for_model,
     load_bundle,
     manifest_digest,
+    save,
     verify_in_fresh_process,
     warn_unchecked,
     write_files,
@@ -109,6 +110,11 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
     if unchecked:
         warn_unchecked(target, unchecked)
     return target
+
+
+def save_model(model: Bundle | Stack, folder: str | Path) -> Path:
+    """Write a bundle or a stack, whichever it is, and check it; returns the folder."""
+    return save(model, folder) if isinstance(model, Bundle) else save_stack(model, folder)
 
 
 def load_stack(folder: str | Path, *, selftest: bool = False) -> Stack:

@@ -57,6 +57,11 @@ class Stack:
                 )
 
     @property
+    def networks(self) -> tuple[Bundle, ...]:
+        """The members that are fine-tuned networks."""
+        return tuple(one.model for one in self.members if isinstance(one.model, Bundle))
+
+    @property
     def names(self) -> str:
         """What it consists of: ``"full, naive Bayes"``."""
         return ", ".join(member.name for member in self.members)

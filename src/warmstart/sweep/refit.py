@@ -22,11 +22,10 @@ from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
 from warmstart.model.history import AdaptRecord, ScoresRecord, TaskRecord
 from warmstart.model.model import swap_head
 from warmstart.run import provenance
-from warmstart.stack.files import save_stack
+from warmstart.stack.files import save_model
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Member, Stack
 from warmstart.sweep.execution import baseline_within, constant_of
@@ -64,7 +63,7 @@ class Refit:
 
     def save(self, folder: Path) -> Path:
         """Write it as a bundle or as a stack; warns with ``UncheckedWarning`` if it does not predict what was scored."""
-        saved = save(self.model, folder) if isinstance(self.model, Bundle) else save_stack(self.model, folder)
+        saved = save_model(self.model, folder)
         if not self.difference <= PARITY:
             warnings.warn(
                 f"{saved} is saved, but its predictions differ by up to {self.difference:.2g} from those that were scored: "

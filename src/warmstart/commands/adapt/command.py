@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +14,7 @@ from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
-from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, head_swap_lines
+from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, head_swap_lines
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
@@ -28,16 +28,27 @@ from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.ensemble import (
+    STACKABLE,
+    FoldSoups,
+    average_probabilities,
+    average_weights,
+    check_ensemble,
+    parameter_count,
+    seconds_per_text,
+)
 from warmstart.finetuning.estimate import Estimator, cost_sentence
 from warmstart.finetuning.finetune import check_patience, check_scheme, head_config_for
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import model_digest, save
+from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord, seen_labels
 from warmstart.model.model import Model, swap_head
 from warmstart.run import open_run, provenance
+from warmstart.stack.files import save_model
+from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.formatting import percent
 from warmstart.tasks import task_type_of
@@ -74,12 +85,20 @@ class AdaptConfig(Config):
     calibration_fraction: float = Field(0.0, ge=0, lt=1)
     """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
     give a guarantee"""
+    ensemble: Advanced[Literal["none", "mean", "soup"]] = "none"
+    """all seeds as one model, saved if it is no worse than a single seed on the texts that choose: the mean of their probabilities
+    (a stack), or one network with the mean of their weights (a soup); with --labels all seeds then learn from those of the first"""
     drop_leaks: bool = False
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
     sealed: bool = False
     """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
+
+    @property
+    def one_draw(self) -> bool:
+        """Whether all seeds learn from the same labels, even if ``labels`` are drawn."""
+        return self.ensemble != "none"
 
     @property
     def chosen_selection(self) -> SelectionName:
@@ -106,16 +125,17 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     result = replace(compare_methods(bundle, budgets, config, scoring), set_apart=set_apart)
     scoring.finish([task])
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
-    for sentence in (*result.one_split_caution, *result.label_findings, *result.ledger.findings):
+    for sentence in (*result.one_split_caution, *result.label_findings, *result.ensemble_findings, *result.ledger.findings):
         console.print(sentence, markup=False)
     adapted = adapted_bundle(bundle, result, config, calibration_texts)
-    save(adapted, folder / "bundle")
+    save_model(adapted, folder / "bundle")
     confidence = None
     if adapted.calibration:
-        predictions = result.best.final.test_predictions
-        confidence = ConfidenceResult(adapted.calibration, predictions, task.test.labels, task.test.units, config.chosen_selection)
+        texts = task.test.labels, task.test.units
+        confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
         result = replace(result, confidence=confidence)
-    page = write_adapt_page(result, confidence, adapted, config, folder)
+    network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
+    page = write_adapt_page(result, confidence, network, config, folder)
     console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {page}")
     return result
 
@@ -123,11 +143,17 @@ def adapt(config: AdaptConfig) -> AdaptResult:
 def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:
     """The labels that each seed may look at, beside those ``set_apart``; with ``--labels`` each draws its own.
 
-    So the intervals also cover other choices of texts. Raises ``ConfigError`` or ``DataError`` if the labels cannot choose.
+    So the intervals also cover other choices of texts. With ``one_draw`` all have the labels and the folds of the first. Raises
+    ``ConfigError`` or ``DataError`` if the labels cannot choose.
     """
     labels, seeds = config.labels and config.labels - set_apart, range(config.seed, config.seed + config.seeds)
+    if config.ensemble != "none":
+        check_ensemble(config.ensemble, task.type, config.seeds, chooses=config.chosen_selection != "none")
     try:
-        budgets = {seed: label_budget(task, labels, config.chosen_selection, seed) for seed in seeds}
+        draws = {seed: config.seed if config.one_draw else seed for seed in seeds}
+        budgets = {seed: label_budget(task, labels, config.chosen_selection, draw) for seed, draw in draws.items()}
+        if config.one_draw:
+            budgets = {seed: budget.for_seed(seed) for seed, budget in budgets.items()}
         if config.chosen_selection != "none" or config.baselines:
             for budget in budgets.values():
                 budget.folds  # noqa: B018  too few labels are refused before training, not after
@@ -156,15 +182,23 @@ def compare_methods(bundle: Bundle, budgets: Mapping[int, LabelBudget], config: 
         sentence = cost_sentence(f"{len(costs) * len(budgets)} runs", seconds, max(cost.memory for cost in costs))
         console.print(sentence, markup=False)
     families, origin = {PRETRAINED: "adapted", SCRATCH: "scratch"}, model_digest(config.model)  # the words of a race
-    runs, scored = dict[str, tuple[BudgetedRun, ...]](), dict[str, tuple[ScoredPredictions, ...]]()
+    runs, scored, folds = dict[str, tuple[BudgetedRun, ...]](), dict[str, tuple[ScoredPredictions, ...]](), FoldSoups()
     for name, tune in settings.items():
         short, rate = tune.scheme if name == PRETRAINED else name, tune.train.learning_rate
         described = described_settings(short, rate, config.labels, config.chosen_selection)
         method = scoring.method(described, [families[name], origin, tune.to_dict(), *_budget_key(config)])
         learner = _Learner(name, bundle, encoded, tune, method)
-        runs[name], scored[name] = zip(*(learner.run(budget, config.chosen_selection) for budget in budgets.values()), strict=True)
+        choice = SelectionSettings(config.chosen_selection, watch=folds.add if name == PRETRAINED and config.one_draw else None)
+        runs[name], scored[name] = zip(*(learner.run(budget, choice) for budget in budgets.values()), strict=True)
+    ensemble = _ensemble(bundle, encoded, budgets, config, (runs, folds)) if config.ensemble != "none" else None
+    for one in ensemble.models if ensemble else ():
+        described = described_settings(one.name, config.tune.train.learning_rate, config.labels, config.chosen_selection)
+        method = scoring.method(described, ["ensemble", one.name, origin, config.tune.to_dict(), *_budget_key(config)])
+        scored[one.name] = (score_test(task, one.test_predictions, method, None),)
     rows = [_trained_row(name, results, scored[name], task) for name, results in runs.items()]
-    for name, predicted in _baselines(budgets, drawn=config.labels is not None).items() if config.baselines else ():
+    rows += [_row(one.name, scored[one.name], task) for one in (ensemble.models if ensemble else ())]
+    drawn = config.labels is not None and not config.one_draw
+    for name, predicted in _baselines(budgets, drawn=drawn).items() if config.baselines else ():
         described = described_settings(name, 0.0, config.labels, config.chosen_selection)
         method = scoring.method(described, ["baseline", name, *_budget_key(config)])
         scored[name] = tuple(score_test(task, one.test, method, seed) for seed, one in predicted.items())
@@ -179,11 +213,14 @@ def compare_methods(bundle: Bundle, budgets: Mapping[int, LabelBudget], config: 
         budgets=budgets,
         selection=config.chosen_selection,
         ledger=Ledger.of(task).read(),
+        ensemble=ensemble,
     )
 
 
-def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, calibration_texts: Split | None = None) -> Bundle:
-    """The best run as a bundle, with its history; its confidence is calibrated."""
+def adapted_bundle(
+    origin: Bundle, result: AdaptResult, config: AdaptConfig, calibration_texts: Split | None = None
+) -> Bundle | Stack:
+    """The best run, or what was averaged over all, with its history; its confidence is calibrated."""
     best, task = result.best, result.task
     record = AdaptRecord(
         task=TaskRecord.of(task),
@@ -193,14 +230,41 @@ def adapted_bundle(origin: Bundle, result: AdaptResult, config: AdaptConfig, cal
         test=ScoresRecord.of(result.best_scores.to_dict()),
         validation=result.validation_scores,
         chosen=bool(result.flattery),
-        budget=tuple(result.label_findings),
+        budget=(*result.label_findings, *result.ensemble_findings),
         comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
         provenance=provenance(),
     )
-    model, calibration = best.final.model, None
-    if task_type_of(task).one_label:
-        calibration = calibrate(model, origin.tokenizer, result.budgets[best.seed], best.choosing, calibration_texts)
-    return Bundle(model, origin.tokenizer, task.labels, (*origin.history, record), calibration)
+    kept = result.averaged
+    model = kept.model if kept else Bundle(best.final.model, origin.tokenizer, task.labels)
+    history = (record,) if isinstance(model, Stack) else (*origin.history, record)
+    model = replace(model, history=history)
+    if not task_type_of(task).one_label:
+        return model
+    choosing = kept.choosing if kept else best.choosing
+    return replace(model, calibration=calibrate(model, result.budgets[best.seed], choosing, calibration_texts))
+
+
+def _ensemble(
+    origin: Bundle,
+    encoded: EncodedTask,
+    budgets: Mapping[int, LabelBudget],
+    config: AdaptConfig,
+    trained: tuple[Mapping[str, Sequence[BudgetedRun]], FoldSoups],
+) -> EnsembleResult:
+    """What all seeds of the pretrained network predict together; ``trained`` are the runs, and those of folds averaged."""
+    (runs, folds), budget = trained, budgets[config.seed]
+    networks = [_network(origin, run, budget, config) for run in runs[PRETRAINED]]
+    models = [average_weights(encoded, budget, networks, folds)]
+    if encoded.task.type in STACKABLE:
+        models.insert(0, average_probabilities(encoded, budget, runs[PRETRAINED], networks))
+    seconds = seconds_per_text(networks[0], encoded.task.test.texts)
+    return EnsembleResult(config.ensemble, tuple(models), parameter_count(networks[0].model), seconds)
+
+
+def _network(origin: Bundle, run: BudgetedRun, budget: LabelBudget, config: AdaptConfig) -> Bundle:
+    """The network of one seed, as a member of a stack."""
+    record = AdaptRecord(task=TaskRecord.of(budget.task), settings=config.tune.to_dict(), seed=run.seed, provenance=provenance())
+    return Bundle(run.final.model, origin.tokenizer, budget.whole.labels, (*origin.history, record))
 
 
 def _audit(task: Task, bundle: Bundle, model: str) -> Audit:
@@ -231,10 +295,10 @@ class _Learner:
     method: ScoredMethod
     """what the ledger calls it"""
 
-    def run(self, budget: LabelBudget, selection: SelectionName) -> tuple[BudgetedRun, ScoredPredictions]:
+    def run(self, budget: LabelBudget, choice: SelectionSettings) -> tuple[BudgetedRun, ScoredPredictions]:
         """One run and its test scores."""
         task, seed = self.encoded.task, budget.seed
-        choice = SelectionSettings(selection, title=f"{self.name}, seed {seed}")
+        choice = replace(choice, title=f"{self.name}, seed {seed}")
         found = fine_tune_within(self.bundle, self.encoded, budget, self.config, choice, scratch=self.name == SCRATCH)
         test = score_test(task, found.final.test_predictions, self.method, seed)
         console.print(f"{self.name}, seed {seed}: {task.metric} {percent(test.score)} in {found.seconds:.0f} s")
@@ -266,4 +330,5 @@ def _row(name: str, scored: Sequence[ScoredPredictions], task: Task) -> MethodRe
 
 def _budget_key(config: AdaptConfig) -> list[int | str | None]:
     """What tells budgets apart in the ledger; the whole validation split as a holdout is that of older versions."""
-    return [config.labels, *([config.chosen_selection] if config.labels or config.chosen_selection != "holdout" else [])]
+    selection = [config.chosen_selection] if config.labels or config.chosen_selection != "holdout" else []
+    return [config.labels, *selection, *(["one draw"] if config.one_draw else [])]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warmstart.commands.adapt.result import THRESHOLD_HEADER, AdaptResult, ConfidenceResult
+from warmstart.commands.adapt.result import ENSEMBLE_HEADER, THRESHOLD_HEADER, AdaptResult, ConfidenceResult
 from warmstart.config import Config
 from warmstart.finetuning.runs import curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def write_adapt_page(
     result: AdaptResult, confidence: ConfidenceResult | None, bundle: Bundle, config: Config, folder: Path
 ) -> Path:
-    """Write the report of an adaptation run; returns its path. ``bundle`` is the model that is saved."""
+    """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
     first, task = result.comparison.rows[0], result.task
     report = Report(
         f"Adaptation: {task.name}",
@@ -38,6 +38,7 @@ def write_adapt_page(
         ),
         (
             *comparison_sections(result),
+            *([_ensemble_section(result)] if result.ensemble else []),
             *([_confidence_section(confidence, result.flattery)] if confidence else []),
             *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
             audit_section(result.audit),
@@ -78,6 +79,11 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
             Figure("confusion", "Rows: true label; columns: predicted label.", confusion_chart(best.confusion, task.labels)),
         ),
     )
+
+
+def _ensemble_section(result: AdaptResult) -> Section:
+    """Single seeds, their mean and their soup side by side."""
+    return Section("All seeds as one model", tuple(result.ensemble_findings), (Table(ENSEMBLE_HEADER, result.ensemble_rows),))
 
 
 def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -> Section:

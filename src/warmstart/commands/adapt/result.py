@@ -32,6 +32,7 @@ from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Task
+    from warmstart.finetuning.ensemble import Averaged
     from warmstart.finetuning.selection import BudgetedRun
     from warmstart.model.bundle import Calibration
     from warmstart.stats.calibration import ReliabilityBin
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 TARGET_ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """error rates for which the report finds thresholds"""
 CONFIDENCE_LEVEL = 0.95
+ENSEMBLE_HEADER = ("model", "on the texts that choose", "on the test texts", "parameters", "milliseconds per text")
 THRESHOLD_HEADER = ("guaranteed error rate", "confidence threshold", "test texts labelled", "errors among them")
 
 
@@ -68,6 +70,8 @@ class AdaptResult:
     """of the saved run; None before it is saved, and for tasks without one label per text"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     """how often the test split was scored"""
+    ensemble: EnsembleResult | None = None
+    """all seeds as one model, if that was wanted"""
 
     @property
     def best(self) -> BudgetedRun:
@@ -78,6 +82,16 @@ class AdaptResult:
         return self.runs[PRETRAINED][0] if self.drawn else best_run(self.runs)
 
     @property
+    def averaged(self) -> Averaged | None:
+        """The model of all seeds, if that is saved."""
+        return self.ensemble.kept(self.validation_scores.get(PRETRAINED, ())) if self.ensemble else None
+
+    @property
+    def test_predictions(self) -> Any:
+        """What the saved model predicts for the test texts, before calibration."""
+        return self.averaged.test_predictions if self.averaged else self.best.final.test_predictions
+
+    @property
     def drawn(self) -> bool:
         """Whether every seed drew its own labels."""
         return len({budget.train.tobytes() for budget in self.budgets.values()}) > 1
@@ -85,6 +99,8 @@ class AdaptResult:
     @property
     def saved(self) -> str:
         """Which run is saved, and why."""
+        if self.averaged:
+            return f"The saved model is the {self.averaged.name}."
         why = {
             "cross-validation": "the best one out of fold",
             "holdout": "the best one on validation",
@@ -97,7 +113,7 @@ class AdaptResult:
     @property
     def flattery(self) -> list[str]:
         """What being chosen among several runs does to the saved model's own test figures."""
-        if self.drawn or self.selection == "none" or len(self.runs[PRETRAINED]) < 2:
+        if self.drawn or self.averaged or self.selection == "none" or len(self.runs[PRETRAINED]) < 2:
             return []
         return ["The saved model was chosen for its validation score, which flatters these figures of its own."]
 
@@ -128,8 +144,15 @@ class AdaptResult:
         return found
 
     @property
+    def ensemble_findings(self) -> list[str]:
+        """What the texts that choose say of all seeds as one model."""
+        return [self.ensemble.sentence(self.validation_scores.get(PRETRAINED, ()), self.task.metric)] if self.ensemble else []
+
+    @property
     def best_scores(self) -> Scores:
-        """The test scores of that run."""
+        """The test scores of the saved model."""
+        if self.averaged:
+            return self.scores[self.averaged.name][0]
         pairs = zip(self.runs[PRETRAINED], self.scores[PRETRAINED], strict=True)
         return next(scores for run, scores in pairs if run is self.best)
 
@@ -143,7 +166,8 @@ class AdaptResult:
     @property
     def one_split(self) -> bool:
         """Whether the intervals hold for one split only, because seeds share too many training texts."""
-        return share_training_texts(len(self.task.train), self.available, len(next(iter(self.runs.values()))))
+        seeds = len(self.runs[PRETRAINED])
+        return (seeds > 1 and not self.drawn) or share_training_texts(len(self.task.train), self.available, seeds)
 
     @property
     def one_split_caution(self) -> list[str]:
@@ -152,8 +176,28 @@ class AdaptResult:
 
     @property
     def findings(self) -> list[str]:
-        """The comparison, what the labels were for, and how often the test split was scored."""
-        return [*self.comparison_findings, *self.label_findings, *self.ledger.findings]
+        """The comparison, what the labels were for, what all seeds give as one model, and how often the test split was scored."""
+        return [*self.comparison_findings, *self.label_findings, *self.ensemble_findings, *self.ledger.findings]
+
+    @property
+    def ensemble_rows(self) -> list[tuple[str, ...]]:
+        """Single seeds and all seeds as one model, side by side, under ``ENSEMBLE_HEADER``; empty if that was not wanted."""
+        if self.ensemble is None:
+            return []
+        test = self.comparison.rows
+        single = ("single seeds, mean", self.validation_scores.get(PRETRAINED, ()), self.ensemble.parameters, self.ensemble.seconds)
+        rows = [single] + [(one.name, (one.score,), one.parameters, one.seconds) for one in self.ensemble.models]
+        tested = {row.name: percent(row.interval.mean) for row in test}
+        return [
+            (
+                name,
+                percent(float(np.mean(chosen))) if len(chosen) and not np.isnan(chosen).any() else "-",
+                tested[PRETRAINED if name == single[0] else name],
+                f"{parameters:,}",
+                f"{1000 * seconds:.2f}",
+            )
+            for name, chosen, parameters, seconds in rows
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""
@@ -165,10 +209,43 @@ class AdaptResult:
             "selection_seconds": {name: [run.selection_seconds for run in runs] for name, runs in self.runs.items()},
             "validation": {name: [*scores] for name, scores in self.validation_scores.items()},
             "best_seed": self.best.seed,
+            "ensemble": self.ensemble_rows,
             "test_split": self.ledger.to_dict(),
             "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
             "confidence": self.confidence.to_dict() if self.confidence else None,
         }
+
+
+@dataclass(frozen=True)
+class EnsembleResult:
+    """All seeds as one model, and what a single seed costs beside it."""
+
+    wanted: str
+    models: tuple[Averaged, ...]
+    parameters: int
+    """of a single seed"""
+    seconds: float
+    """of a single seed for a text"""
+
+    @property
+    def asked(self) -> Averaged:
+        """The one to save, if it is no worse."""
+        return next(one for one in self.models if one.kind == self.wanted)
+
+    def kept(self, singles: Sequence[float]) -> Averaged | None:
+        """The one to save; None if it scores below the mean of ``singles``, the scores of single seeds on the texts that choose."""
+        return None if len(singles) and self.asked.score < float(np.mean(singles)) else self.asked
+
+    def sentence(self, singles: Sequence[float], metric: str) -> str:
+        """What was found on the texts that choose, and whether it is saved."""
+        name = self.asked.name
+        if not len(singles):
+            return f"The {name} is saved: no label chooses."
+        single, kept = percent(float(np.mean(singles))), "saved" if self.kept(singles) else "not saved"
+        return (
+            f"On the texts that choose, the {name} scores {percent(self.asked.score)} {metric}, and single seeds {single} on "
+            f"average; it is {kept}."
+        )
 
 
 @dataclass(frozen=True)

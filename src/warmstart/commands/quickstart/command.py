@@ -33,6 +33,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.run import ThreadsConfig, open_run
+from warmstart.stack.files import save_model
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write
 from warmstart.tasks.load import save_task
@@ -76,7 +77,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     adaptations = tuple(_adapt(pretraining.bundle, budgets[count], one, scoring) for count, one in adapting.items())
     result = QuickstartResult(pretraining, adaptations)
     adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting[config.labels[-1]])
-    save(adapted, folder / "bundle")
+    save_model(adapted, folder / "bundle")
     page = write_quickstart_page(result, config, folder)
     text = task.test.texts[0]
     probabilities = predict(adapted, [text]).probabilities
