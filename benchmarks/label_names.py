@@ -57,7 +57,7 @@ def run(runs: Path = Path("runs")) -> str:
         budgets = {
             count: [label_budget(few, count, "cross-validation", seed) for seed in range(DRAWS)]
             for count in LABELS
-            if count >= len(task.labels)
+            if count >= 2 * len(task.labels)
         }
         alone = run_baseline(BASELINES["label names"], budgets[LABELS[-1]][0], (), vectors)
         rows.append((f"{name}, 0 labels", percent(_accuracy(alone.test, few)), *["-"] * (len(VECTORS) + len(WORDS) - 1)))
