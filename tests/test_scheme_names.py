@@ -32,6 +32,7 @@ REFUSED = {
     "probe+lora": "probe freezes the backbone, but lora trains only a part of the backbone; name only one of them",
     "probe+gradual": "gradual needs at least a part of the backbone to train, but probe freezes the backbone",
     "lm-loss+probe": "lm-loss needs at least a part of the backbone to train, but probe freezes the backbone",
+    "contrast+probe": "contrast needs at least a part of the backbone to train, but probe freezes the backbone",
     "gradual+lp-ft": "gradual and lp-ft both decide when parameters are unfrozen; name only one of them",
     "houlsby+pfeiffer": "houlsby and pfeiffer both decide where bottleneck adapters are inserted; name only one of them",
     "lora+l2-sp": "l2-sp needs the whole backbone to train, but lora trains only a part of the backbone",

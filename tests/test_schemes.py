@@ -29,7 +29,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import TrainingJob, train
 
-EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "l2-sp", "dapt"}
+EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast", "l2-sp", "dapt"}
 MOVES = {
     "bitfit": "bias$",
     "houlsby": r"\.norm(_1|_2)?\.|\.adapter\.",

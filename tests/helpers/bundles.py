@@ -22,6 +22,8 @@ COMPOSITIONS = [
     "full+scalar-mix",
     "lora+scalar-mix",
     "houlsby+lm-loss",
+    "lora+contrast",
+    "contrast+lp-ft",
     "gradual+discriminative",
     "lora+bitfit",
     "lp-ft+l2-sp",

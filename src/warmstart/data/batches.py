@@ -59,6 +59,35 @@ def length_buckets(lengths: np.ndarray, batch: int, seed: int) -> Callable[[int]
     return lambda number: order(number // per_epoch)[number % per_epoch]
 
 
+def paired_batches(
+    encoded: Encoded, labels: np.ndarray, size: tuple[int, int], seed: int, pad_id: int, *, causal: bool
+) -> Callable[[int], list[Batch]]:
+    """``batches(step)`` for a loss that compares texts of one class: as ``labelled_batches``, in pairs, whatever their length."""
+    batch, accumulate = size
+    per_epoch = -(-len(encoded) // batch)
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> np.ndarray:
+        return class_pairs(labels, rng(seed, "pairs", epoch))
+
+    def chosen(number: int) -> Batch:
+        start = number % per_epoch * batch
+        indices = order(number // per_epoch)[start : start + batch]
+        return encoded.batch(indices, labels[indices], pad_id, causal=causal)
+
+    return lambda step: [chosen(number) for number in range(step * accumulate, (step + 1) * accumulate)]
+
+
+def class_pairs(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """(N,) an order of all examples with labels (N,): in pairs of one class; the odd one of each class comes at the end."""
+    shuffled = draw.permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    _, starts, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
+    odd = starts[counts % 2 == 1]
+    pairs = np.delete(by_class, odd).reshape(-1, 2)
+    return np.concatenate([draw.permutation(pairs).ravel(), draw.permutation(by_class[odd])])
+
+
 def sorted_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) -> Iterator[tuple[np.ndarray, Batch]]:
     """Every example once, shortest first, in batches of at most ``tokens`` tokens with padding: (indices, batch)."""
     lengths = encoded.lengths

@@ -21,7 +21,7 @@ class FineTuneConfig(Config):
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
     """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss,
-    l2-sp, dapt; a+b combines two"""
+    contrast, l2-sp, dapt; a+b combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
     pooling: Advanced[Annotated[str, AfterValidator(POOLINGS.known)]] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""

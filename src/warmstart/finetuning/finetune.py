@@ -74,9 +74,10 @@ def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *,
     return Model(backbone, head, causal=bundle.model.causal if direction == "as-pretrained" else direction == "causal")
 
 
-def check_scheme(bundle: Bundle, config: FineTuneConfig) -> None:
-    """Check that the scheme fits the model, before anything is written or trained; raises what ``fine_tune`` would raise."""
+def check_scheme(bundle: Bundle, task: Task, config: FineTuneConfig) -> None:
+    """Check that the scheme fits model and task, before anything is written or trained; raises what ``fine_tune`` would raise."""
     scheme = make_scheme(config.scheme, config.options)
+    _check_one_label(task, config)
     if scheme.language_weight or scheme.continued_pretraining:
         LanguageTask.required(bundle)
     apply_scheme(copy.deepcopy(bundle.model), scheme)
@@ -118,6 +119,7 @@ def fine_tune(
         evaluate=validation.evaluate if len(encoded.validation) else None,
         groups=rows.groups,
         loss=inputs.loss,
+        prepare=inputs.prepare,
         penalty=scheme.penalty(model) if scheme.penalty else None,
         should_stop=early_stopping.should_stop,
         callbacks=[validation.update],
@@ -187,6 +189,8 @@ def training_inputs(
     seed, language = rest
     make = TrainingInputs.from_features if reads_features(encoded.task, config) else TrainingInputs.from_texts
     inputs = make(model, encoded, config, seed)
+    if scheme.contrast:
+        inputs = inputs.with_contrast(model, encoded, config, scheme.contrast, seed)
     if scheme.language_weight:
         return inputs.with_language_loss(model, encoded, require_language_head(language), scheme.language_weight, seed)
     return inputs
@@ -210,12 +214,20 @@ def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tup
 def _check_settings(task: Task, config: FineTuneConfig) -> None:
     """Raise ``ConfigError`` for settings that need validation texts or one label per text, if the task has not."""
     check_patience(task, config)
-    if not task_type_of(task).one_label and (
-        config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none"
-    ):
+    _check_one_label(task, config)
+
+
+def _check_one_label(task: Task, config: FineTuneConfig) -> None:
+    if task_type_of(task).one_label:
+        return
+    if config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none":
         raise ConfigError(
             "--class-weights, --label-smoothing and --head-hidden are for tasks with one label per text, "
             f"but '{task.name}' is a {task.type} task; remove them"
+        )
+    if make_scheme(config.scheme, config.options).contrast:
+        raise ConfigError(
+            f"contrast compares texts that have one label each, but '{task.name}' is a {task.type} task; choose another scheme"
         )
 
 

@@ -5,7 +5,7 @@ Letters: B batch, N texts, L layers, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warmstart.data.batches import labelled_batches
+from warmstart.data.batches import labelled_batches, paired_batches
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.contrast import Contrast, ContrastiveLoss
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import logits_from_features, predict_from_features
 from warmstart.finetuning.language_loss import (
@@ -42,6 +43,8 @@ class TrainingInputs:
     """the summed loss of a batch's targets"""
     predict_validation: Callable[[], Any]
     """predictions for the validation split, by the present weights"""
+    prepare: Callable[[Sequence[Batch]], Sequence[Batch]] | None = None
+    """what reads all batches of a step before the loss of each is computed"""
 
     @classmethod
     def from_texts(cls, model: Model, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> TrainingInputs:
@@ -75,6 +78,15 @@ class TrainingInputs:
         size, indices = (config.train.batch, config.train.accumulate), np.arange(len(encoded.train))
         batches = labelled_batches(encoded.train, indices, size, seed, encoded.pad_id, causal=model.causal)
         return cls(batches, loss, partial(predict_from_features, model, validation))
+
+    def with_contrast(
+        self, model: Model, encoded: EncodedTask, config: FineTuneConfig, contrast: Contrast, seed: int
+    ) -> TrainingInputs:
+        """The same texts, in batches with two of each of their classes, with the contrastive loss beside the head's."""
+        both = ContrastiveLoss(model, contrast, _task_loss(encoded, config, model))
+        size = (config.train.batch, config.train.accumulate)
+        batches = paired_batches(encoded.train, encoded.task.train.labels, size, seed, encoded.pad_id, causal=model.causal)
+        return replace(self, batches=batches, loss=both.loss, prepare=both.prepare)
 
     def with_language_loss(
         self, model: Model, encoded: EncodedTask, language: LanguageTask, weight: float, seed: int

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from warmstart.adapters import AdapterConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.finetuning.contrast import Contrast
 from warmstart.finetuning.unfreezing import ALL_AT_ONCE, Unfreezing
 from warmstart.model.model import Model
 
@@ -45,6 +46,8 @@ class Scheme:
     """a regulariser; it is given the model before training"""
     language_weight: float = 0.0
     """weight of the language-model loss of the same texts"""
+    contrast: Contrast | None = None
+    """a contrastive loss beside the head's; for tasks with one label per text"""
     continued_pretraining: bool = False
     """pretraining continues on the task's own text first"""
 

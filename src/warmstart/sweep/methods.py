@@ -48,7 +48,7 @@ def list_methods(
         for name in (name for name, baseline in baselines.items() if baseline.needs_vectors):
             methods.append(Method(name=f"{name}{suffix}", family="frozen", scheme=name, **own))
         for scheme in dict.fromkeys(schemes):
-            check_scheme(bundle, tune.model_copy(update={"scheme": scheme}))
+            check_scheme(bundle, task, tune.model_copy(update={"scheme": scheme}))
             methods.append(Method(name=f"{scheme}{suffix}", family="adapted", scheme=scheme, **own))
         if scratch:
             methods.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))

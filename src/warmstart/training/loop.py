@@ -68,6 +68,8 @@ class TrainingJob:
     """the parameters to train; None: all"""
     loss: Callable[[Batch], Tensor] | None = None
     """the summed loss of a batch's targets; None: the model's own"""
+    prepare: Callable[[Sequence[Batch]], Sequence[Batch]] | None = None
+    """reads all batches of a step before the loss of each is computed, for losses that compare their rows; None: nothing does"""
     penalty: Callable[[], Tensor] | None = None
     """added to the mean loss once a step, whatever the batch: a regulariser of the weights"""
     compile: Sequence[nn.Module] = ()
@@ -158,6 +160,9 @@ class _Run:
             self.model.train()  # walks through all modules: only when an evaluation came between, or other parts train
         seed_torch(self.job.seed, "step", self.output.steps)
         batches = self.job.batches(self.output.steps)
+        if self.job.prepare is not None:
+            with self.arithmetic.use(self.device):
+                batches = self.job.prepare([batch.to(self.device) for batch in batches])
         count = sum(batch.count for batch in batches)
         total = torch.zeros((), device=self.device)
         for batch in batches:

@@ -109,8 +109,8 @@ class AdaptConfig(Config):
 def adapt(config: AdaptConfig) -> AdaptResult:
     """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command."""
     bundle = load_model(config.model)
-    check_scheme(bundle, config.tune)
     task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
+    check_scheme(bundle, task, config.tune)
     scoring = ScoringRun.begin([task], config)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from warmstart.finetuning.scheme import NamedScheme
 from warmstart.finetuning.schemes.bitfit import bitfit
 from warmstart.finetuning.schemes.bottleneck import BottleneckOptions, houlsby, pfeiffer
+from warmstart.finetuning.schemes.contrast import ContrastOptions, contrast
 from warmstart.finetuning.schemes.dapt import DaptOptions, dapt
 from warmstart.finetuning.schemes.discriminative import DiscriminativeOptions, discriminative
 from warmstart.finetuning.schemes.full import full
@@ -34,6 +35,7 @@ SCHEMES: Registry[NamedScheme] = Registry(
         "bitfit": NamedScheme("the training of biases", bitfit, backbone="part"),
         "dapt": NamedScheme("continued pretraining", dapt),
         "lm-loss": NamedScheme("the language-model loss", lm_loss, needs="part"),
+        "contrast": NamedScheme("the contrastive loss", contrast, needs="part"),
         "l2-sp": NamedScheme("the penalty on the weights", l2_sp, needs="all"),
     },
 )
@@ -41,7 +43,14 @@ SCHEMES: Registry[NamedScheme] = Registry(
 
 
 class SchemeOptions(
-    BottleneckOptions, LoraOptions, LanguageLossOptions, DaptOptions, LpFtOptions, DiscriminativeOptions, L2SPOptions
+    BottleneckOptions,
+    LoraOptions,
+    LanguageLossOptions,
+    ContrastOptions,
+    DaptOptions,
+    LpFtOptions,
+    DiscriminativeOptions,
+    L2SPOptions,
 ):
     """Options of single schemes; each help names the schemes that read it. The defaults are those of docs/schemes.md."""
 
