@@ -45,6 +45,7 @@ _HOMES = {
     "TokenizerConfig": "tokenizer.train",
     "TrainConfig": "training.config",
     "WarmstartError": "errors",
+    "WindowSettings": "data.windows",
     "adapt": "commands.adapt.command",
     "audit": "data.audit",
     "continual": "commands.continual.command",
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from warmstart.data.audit import audit as audit
     from warmstart.data.source import Source as Source
     from warmstart.data.task import Task as Task
+    from warmstart.data.windows import WindowSettings as WindowSettings
     from warmstart.errors import WarmstartError as WarmstartError
     from warmstart.estimators.classifier import TextClassifier as TextClassifier
     from warmstart.estimators.encoder import TextEncoder as TextEncoder

@@ -86,6 +86,8 @@ class Batch:
     """(B, T) int64: 1 in the second text of a pair, for backbones with token types; None: all are 0"""
     draws: torch.Tensor | None = None
     """(B, T) float32, uniform in [0, 1): decide what is sampled at the targets; None: nothing is sampled"""
+    windows: torch.Tensor | None = None
+    """(N,) int64: the number of adjacent rows that are windows of each of N texts; None: every row is a text"""
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -117,4 +119,5 @@ class Batch:
             attention_mask=move(self.attention_mask),
             token_type_ids=move(self.token_type_ids),
             draws=move(self.draws),
+            windows=move(self.windows),
         )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from tyro.conf import Positional
 
-from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.source import Source
+from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger
 from warmstart.data.token_store import documents_of
+from warmstart.data.windows import WindowSettings
+from warmstart.errors import ConfigError
 from warmstart.interop.load import load_model
+from warmstart.model.bundle import Bundle
 from warmstart.stats.formatting import percent
+from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
 
-class AuditConfig(Config):
+class AuditConfig(WindowSettings):
     """Check a task's data: leaks between splits, duplicates, conflicting labels, empty texts, and how often test was scored."""
 
     task: Positional[str]
@@ -38,7 +42,8 @@ def audit_task(config: AuditConfig) -> None:
     pretraining = documents_of([Source(path=path) for path in config.text]) if config.text else None
     bundle = load_model(config.model) if config.model else None
     tokenizer, max_length = (bundle.tokenizer, bundle.model.backbone.config.max_length) if bundle else (None, None)
-    result = audit(task, tokenizer, max_length, pretraining)
+    windows = _windows(config, task, bundle)
+    result = audit(task, tokenizer, max_length, pretraining, windows)
     rows = [(row["split"], row["label"], row["count"], percent(float(row["fraction"]))) for row in result.balance()]
     print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "percent"))
     for finding in result.findings():
@@ -50,3 +55,12 @@ def audit_task(config: AuditConfig) -> None:
         console.print(sentence, markup=False)
     if ledger.files:
         console.print(f"ledger: {', '.join(map(str, ledger.files))}", markup=False)
+
+
+def _windows(config: AuditConfig, task: Task, bundle: Bundle | None) -> WindowSettings | None:
+    """What becomes of texts that are too long: as the flags say, or as the model was adapted; None: they can only be cut."""
+    if config.windows != "none" and not (bundle and task_type_of(task).pooled):
+        raise ConfigError("--windows needs --model, and a task with one prediction for a text or a pair; remove it")
+    if config.windows != "none" or bundle is None or bundle.model.head.config.window_settings.windows == "none":
+        return config.window_settings if task_type_of(task).pooled else None
+    return bundle.model.head.config.window_settings

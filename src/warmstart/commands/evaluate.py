@@ -31,7 +31,7 @@ from warmstart.stats.scores import ClassificationScores, Scores
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import answer_questions, load_answer_task
 from warmstart.tasks.load import load_task
-from warmstart.tasks.predict import raw_predictions
+from warmstart.tasks.predict import cut_texts, raw_predictions
 from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.training.held_out import held_out_metrics
 
@@ -117,6 +117,8 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig) -> Scores:
     else:
         low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
+    if cut := cut_texts(bundle, test.texts):
+        console.print(cut, markup=False)
     _finish(method, task)
     return scores
 

@@ -24,6 +24,7 @@ from warmstart.stack.stack import Stack
 from warmstart.storage import atomic_write
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
+from warmstart.tasks.predict import cut_texts
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.proper_names import unseen_names
 
@@ -86,6 +87,8 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     if threshold:
         console.print(threshold.sentence(), markup=False)
     predictions = predictions_of(bundle, texts, top=config.top)
+    if cut := cut_texts(bundle, texts):
+        console.print(cut, markup=False)
     probabilities = predictions.probabilities
     confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
     for text, row, confidence in zip(texts, predictions, confidences, strict=True):

@@ -21,6 +21,7 @@ from warmstart.data.near_duplicates import near_duplicates
 from warmstart.data.task import Split, Task, plain_text
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
+from warmstart.data.windows import CUT, READ_WHOLE, WindowSettings, window_starts
 from warmstart.errors import DataError
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -50,11 +51,13 @@ class TokenCounts:
     longest: int
     """tokens of the longest text"""
     cut: float | None
-    """fraction of texts longer than the model reads; None if that length is unknown"""
+    """fraction of texts that lose tokens; None if the length that the model reads is unknown"""
     lost: float | None
     """fraction of all tokens that are cut off"""
     unknown: float
     """fraction of all tokens that are unknown"""
+    windowed: float = 0.0
+    """fraction of texts that are read in several windows"""
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class Audit:
 
     task: str
     max_length: int | None
+    """the most tokens that the model reads at once, ends included; None if that is unknown"""
     splits: tuple[SplitAudit, ...]
     leaks: tuple[Leak, ...]
     """pairs of splits without a common text are left out"""
@@ -157,10 +161,15 @@ class Audit:
     """None if no plain text was given"""
     already_trained: tuple[str, ...] = ()
     """models to adapt that were already trained on labels of this task"""
+    windows: WindowSettings | None = None
+    """what becomes of texts that are too long; None: models for this type of task cut them"""
+    cut: tuple[str, ...] = ()
+    """how much each of several models cuts off, as complete sentences"""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON, with the findings."""
-        return {**asdict(self), "findings": [asdict(finding) for finding in self.findings()]}
+        windows = self.windows and self.windows.to_dict()
+        return {**asdict(self), "windows": windows, "findings": [asdict(finding) for finding in self.findings()]}
 
     def balance(self) -> list[dict[str, str | int | float]]:
         """One row per split and label: split, label, count, fraction of the split."""
@@ -172,7 +181,7 @@ class Audit:
 
     def findings(self) -> list[Finding]:
         """What a user should know, the most severe first; empty if nothing is wrong."""
-        findings = [*self._across_splits(), *(finding for split in self.splits for finding in _in_split(split, self.max_length))]
+        findings = [*self._across_splits(), *(finding for split in self.splits for finding in self._in_split(split))]
         return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
     def _across_splits(self) -> Iterator[Finding]:
@@ -213,6 +222,12 @@ class Audit:
                 f"{_number_of(count, 'text')} {'has' if count == 1 else 'have'} more than one label, such as {_short(first.text)} "
                 f"({', '.join(first.labels)}).",
             )
+        yield from (Finding("note", sentence) for sentence in self.cut)
+
+    def _in_split(self, split: SplitAudit) -> Iterator[Finding]:
+        yield from _in_texts(split)
+        if split.tokens is not None:
+            yield from _in_tokens(split.name, split.tokens, self.max_length, self.windows)
 
 
 def _in_pretraining(found: PretrainingOverlap) -> Finding:
@@ -231,7 +246,7 @@ def _in_pretraining(found: PretrainingOverlap) -> Finding:
     )
 
 
-def _in_split(split: SplitAudit, max_length: int | None) -> Iterator[Finding]:
+def _in_texts(split: SplitAudit) -> Iterator[Finding]:
     if split.empty:
         verb = "is" if split.empty == 1 else "are"
         yield Finding("warning", f"{_number_of(split.empty, 'text')} of {split.examples:,} in {split.name} {verb} empty.")
@@ -245,16 +260,23 @@ def _in_split(split: SplitAudit, max_length: int | None) -> Iterator[Finding]:
     if rare := [f"{label!r} ({count})" for label, count in split.classes.items() if count < needed]:
         problem = f"Labels with fewer than {FEW_EXAMPLES} examples" if split.name == "train" else "Labels without an example"
         yield Finding("warning", f"{problem} in {split.name}: {', '.join(rare)}.")
-    if split.tokens is not None:
-        yield from _in_tokens(split.name, split.tokens, max_length)
 
 
-def _in_tokens(name: str, tokens: TokenCounts, max_length: int | None) -> Iterator[Finding]:
+def _in_tokens(name: str, tokens: TokenCounts, max_length: int | None, windows: WindowSettings | None) -> Iterator[Finding]:
+    if tokens.windowed:
+        yield Finding(
+            "note",
+            f"{percent(tokens.windowed)} of the texts in {name} are longer than {max_length} tokens (up to {tokens.longest:,}); "
+            "they are read in windows that overlap.",
+        )
     if tokens.cut and tokens.lost is not None:
+        longer = f"longer than {max_length} tokens (up to {tokens.longest:,})"
+        if tokens.windowed and windows:
+            longer = f"longer than {windows.max_windows} windows of {max_length} tokens"
+        advice = f" {READ_WHOLE}" if windows and windows.windows == "none" else ""
         yield Finding(
             "warning" if tokens.cut > MANY_CUT else "note",
-            f"{percent(tokens.cut)} of the texts in {name} are longer than {max_length} tokens (up to {tokens.longest:,}); "
-            f"{percent(tokens.lost)} of all tokens are cut off.",
+            f"{percent(tokens.cut)} of the texts in {name} are {longer}; {percent(tokens.lost)} of all tokens are cut off.{advice}",
         )
     if tokens.unknown:
         severity: Severity = "warning" if tokens.unknown > MANY_CUT else "note"
@@ -273,17 +295,21 @@ def _short(text: str) -> str:
 
 
 def audit(
-    task: Task, tokenizer: Tokenizer | None = None, max_length: int | None = None, pretraining: Iterable[str] | None = None
+    task: Task,
+    tokenizer: Tokenizer | None = None,
+    max_length: int | None = None,
+    pretraining: Iterable[str] | None = None,
+    windows: WindowSettings | None = None,
 ) -> Audit:
     """Count what may be wrong with a task.
 
-    ``max_length`` is the most tokens that the model reads of a text, ends included. Test texts are looked for in ``pretraining``,
-    the documents of a plain text.
+    ``max_length`` is the most tokens that the model reads of a text, ends included, or in one window. Test texts are looked for in
+    ``pretraining``, the documents of a plain text.
     """
     task = task.as_texts()
     keys = {name: [text_key(text) for text in split.texts] for name, split in task.splits().items()}
     splits = tuple(
-        _split_audit(name, split, keys[name], task.labels, _token_counts(split, tokenizer, max_length))
+        _split_audit(name, split, keys[name], task.labels, _token_counts(split, tokenizer, max_length, windows or CUT))
         for name, split in task.splits().items()
         if len(split)  # a budget of labels may have no validation texts
     )
@@ -298,6 +324,7 @@ def audit(
         near_leaks=tuple(leak for leak in near if leak.count),
         group_leaks=tuple(leak for other, scored in combinations(keys, 2) if (leak := _group_leak(task, scored, other))),
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
+        windows=windows,
     )
 
 
@@ -322,18 +349,21 @@ def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ..
     )
 
 
-def _token_counts(split: Split, tokenizer: Tokenizer | None, max_length: int | None) -> TokenCounts | None:
+def _token_counts(split: Split, tokenizer: Tokenizer | None, max_length: int | None, windows: WindowSettings) -> TokenCounts | None:
     if tokenizer is None:
         return None
     rows = encode(tokenizer, split.texts, max_length=1 << 40).rows  # whole texts, to count what would be cut
     lengths = np.array([len(row) for row in rows])
     unknown = sum(int((row == tokenizer.specials.unk).sum()) for row in rows)
-    over = None if max_length is None else np.maximum(lengths - max_length, 0)
+    over = None
+    if max_length is not None:  # a row has two tokens beside its text
+        over = np.array([window_starts(length, max_length - 2, windows)[1] for length in (lengths - 2).tolist()])
     return TokenCounts(
         longest=int(lengths.max()),
         cut=None if over is None else float((over > 0).mean()),
         lost=None if over is None else float(over.sum() / lengths.sum()),
         unknown=float(unknown / lengths.sum()),
+        windowed=0.0 if max_length is None or windows.windows == "none" else float((lengths > max_length).mean()),
     )
 
 

@@ -25,7 +25,8 @@ def labelled_batches(
 ) -> Callable[[int], list[Batch]]:
     """``batches(step)`` for fine-tuning: an epoch reads every example once, in batches of similar length, in its own order.
 
-    ``size`` is (examples per batch, batches per step).
+    ``size`` is (examples per batch, batches per step). A batch of texts in windows comes in parts of at most as many rows as it
+    has examples, or of one text: a step then needs no more memory than one without windows, and its loss is the same sum.
     """
     return bucketed_batches(encoded, lambda indices: encoded.batch(indices, labels[indices], pad_id, causal=causal), size, seed)
 
@@ -36,7 +37,26 @@ def bucketed_batches(
     """The same; ``make(indices)`` makes the batch of the examples at these indices."""
     batch, accumulate = size
     chosen = length_buckets(encoded.lengths, batch, seed)
-    return lambda step: [make(chosen(number)) for number in range(step * accumulate, (step + 1) * accumulate)]
+
+    def batches(step: int) -> list[Batch]:
+        numbers = range(step * accumulate, (step + 1) * accumulate)
+        return [make(part) for number in numbers for part in _parts(encoded, chosen(number), batch)]
+
+    return batches
+
+
+def _parts(encoded: Encoded, indices: np.ndarray, rows: int) -> list[np.ndarray]:
+    """The examples in groups of at most ``rows`` windows, or of one example; without windows in one group."""
+    if encoded.windows is None:
+        return [indices]
+    parts, filled = [list[int]()], 0
+    for index, count in zip(indices.tolist(), encoded.windows[indices].tolist(), strict=True):
+        if parts[-1] and filled + count > rows:
+            parts.append([])
+            filled = 0
+        parts[-1].append(index)
+        filled += count
+    return [np.array(part) for part in parts]
 
 
 def length_buckets(lengths: np.ndarray, batch: int, seed: int) -> Callable[[int], np.ndarray]:
@@ -70,12 +90,12 @@ def paired_batches(
     def order(epoch: int) -> np.ndarray:
         return class_pairs(labels, rng(seed, "pairs", epoch))
 
-    def chosen(number: int) -> Batch:
+    def chosen(number: int) -> list[Batch]:
         start = number % per_epoch * batch
-        indices = order(number // per_epoch)[start : start + batch]
-        return encoded.batch(indices, labels[indices], pad_id, causal=causal)
+        parts = _parts(encoded, order(number // per_epoch)[start : start + batch], batch)
+        return [encoded.batch(indices, labels[indices], pad_id, causal=causal) for indices in parts]
 
-    return lambda step: [chosen(number) for number in range(step * accumulate, (step + 1) * accumulate)]
+    return lambda step: [part for number in range(step * accumulate, (step + 1) * accumulate) for part in chosen(number)]
 
 
 def class_pairs(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
@@ -90,12 +110,13 @@ def class_pairs(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
 
 def sorted_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) -> Iterator[tuple[np.ndarray, Batch]]:
     """Every example once, shortest first, in batches of at most ``tokens`` tokens with padding: (indices, batch)."""
-    lengths = encoded.lengths
+    lengths, rows = encoded.lengths, encoded.rows_per_example
     ranked = np.argsort(lengths, kind="stable")
     start = 0
     while start < len(ranked):
-        end = start + 1
-        while end < len(ranked) and (end + 1 - start) * encoded.group * lengths[ranked[end]] <= tokens:
+        end, filled = start + 1, rows[ranked[start]]
+        while end < len(ranked) and (filled + rows[ranked[end]]) * lengths[ranked[end]] <= tokens:
+            filled += rows[ranked[end]]
             end += 1
         indices = ranked[start:end]
         yield indices, encoded.batch(indices, None, pad_id, causal=causal)

@@ -1,4 +1,4 @@
-"""Texts, pairs of texts and lists of words as token ids, cut to the longest row that a model reads.
+"""Texts, pairs of texts and lists of words as token ids, cut to the longest row that a model reads, or read in windows.
 
     "I rub"           ->  [EOS] I rub [EOS]                 as documents are in the token store
     ("I rub", "dog")  ->  [EOS] I rub [EOS] dog [EOS]
@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 
 import numpy as np
 import torch
 
+from warmstart.data.windows import CUT, READ_WHOLE, WindowSettings, window_starts
+from warmstart.stats.formatting import percent
 from warmstart.tokenizer.pieces import WORD_MARK
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
@@ -26,30 +30,35 @@ class Encoded:
     rows: tuple[np.ndarray, ...]
     """each (T,) int64; every row holds at least its end-of-text token"""
     cut: np.ndarray
-    """number of tokens (or pieces) of each row that did not fit"""
+    """number of tokens (or pieces) of each row that did not fit; of a text in windows, noted at its first row"""
     group: int = 1
     """rows per example; the rows of an example are adjacent"""
     piece_starts: tuple[np.ndarray, ...] = ()
     """for each row, the index of the first token of every piece that fits; empty unless the texts were given in pieces"""
     second_starts: np.ndarray | None = None
     """for each row of a pair, the index at which its second text begins; None for models without token types"""
+    windows: np.ndarray | None = None
+    """(N,) rows of each example, if some are windows of longer texts; None: every example has ``group`` rows"""
 
     def __len__(self) -> int:
-        return len(self.rows) // self.group
+        return len(self.rows) // self.group if self.windows is None else len(self.windows)
 
     def take(self, indices: np.ndarray) -> Encoded:
         """The examples at ``indices``, in that order."""
         rows = self.rows_of(indices)
         piece_starts = tuple(self.piece_starts[row] for row in rows) if self.piece_starts else ()
         second_starts = None if self.second_starts is None else self.second_starts[rows]
-        return Encoded(tuple(self.rows[row] for row in rows), self.cut[rows], self.group, piece_starts, second_starts)
+        taken = tuple(self.rows[row] for row in rows)
+        return Encoded(taken, self.cut[rows], self.group, piece_starts, second_starts, self.windows_of(indices))
 
     def batch(self, indices: np.ndarray, labels: np.ndarray | None, pad_id: int, *, causal: bool) -> Batch:
         """The examples at ``indices`` in one batch; ``labels`` (B,) are their targets."""
         rows = self.rows_of(indices)
         batch = collate([self.rows[row] for row in rows], labels, pad_id, causal=causal)
-        if self.group > 1:
+        if len(rows) != len(indices):
             batch = replace(batch, count=len(indices))
+        if (windows := self.windows_of(indices)) is not None:
+            batch = replace(batch, windows=torch.from_numpy(windows))
         if self.second_starts is not None:
             second = torch.arange(batch.ids.shape[1]) >= torch.from_numpy(self.second_starts[rows])[:, None]
             batch = replace(batch, token_type_ids=second.long())
@@ -57,12 +66,34 @@ class Encoded:
 
     def rows_of(self, indices: np.ndarray) -> np.ndarray:
         """The indices of the rows of the examples at ``indices``."""
-        return (np.asarray(indices)[:, None] * self.group + np.arange(self.group)).ravel()
+        firsts, counts = self.firsts[indices], self.rows_per_example[indices]
+        return np.repeat(firsts - (counts.cumsum() - counts), counts) + np.arange(counts.sum())
+
+    def windows_of(self, indices: np.ndarray) -> np.ndarray | None:
+        """(B,) the rows of each of the examples at ``indices``, if texts are read in windows."""
+        return None if self.windows is None or not len(indices) else self.windows[indices]
+
+    @property
+    def by_row(self) -> Encoded:
+        """Every row as an example of its own."""
+        return replace(self, group=1, windows=None)
+
+    @cached_property
+    def rows_per_example(self) -> np.ndarray:
+        """(N,) int64."""
+        return np.full(len(self), self.group) if self.windows is None else self.windows
+
+    @cached_property
+    def firsts(self) -> np.ndarray:
+        """(N,) the first row of each example."""
+        counts = self.rows_per_example
+        return np.asarray(counts.cumsum() - counts)
 
     @property
     def lengths(self) -> np.ndarray:
         """(N,) tokens of the longest row of each example."""
-        return np.array([len(row) for row in self.rows]).reshape(-1, self.group).max(axis=1)
+        rows = np.array([len(row) for row in self.rows], dtype=np.int64)
+        return np.asarray(np.maximum.reduceat(rows, self.firsts)) if len(rows) else rows
 
 
 def encode(
@@ -72,36 +103,69 @@ def encode(
     *,
     appended: bool = False,
     typed: bool = False,
+    windows: WindowSettings = CUT,
 ) -> Encoded:
     """Each text between two end-of-text tokens, ``[EOS] text [EOS]``; a pair as ``[EOS] first [EOS] second [EOS]``.
 
     A tokenizer with a token for the beginning uses it: ``[CLS] text [SEP]``, ``<s> text </s>``. With ``appended`` the last token is
-    ``[CLS]``. A text that is too long loses its end, but not these tokens; of a pair the longer text is cut first. With ``typed``
-    the result says where second texts begin.
+    ``[CLS]``. A text that is too long loses its end, but not these tokens; of a pair the longer text is cut first. With ``windows``
+    nothing is cut: a row for each window; of a pair, for each window of the first with each of the second, and a text that would
+    not be cut is one window. With ``typed`` the result says where second texts begin.
     """
     if texts and not isinstance(texts[0], str):
-        pairs = _encode_pairs(tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_length, appended=appended)
+        pairs = _encode_pairs(
+            tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_length - 3, appended=appended, windows=windows
+        )
         return pairs if typed else replace(pairs, second_starts=None)
     specials, free = tokenizer.specials, max_length - 2
     last = specials.cls if appended else specials.eos
-    ids_of = tokenizer.encode([text for text in texts if isinstance(text, str)])
-    rows = tuple(np.array([specials.begin, *ids[:free], last], dtype=np.int64) for ids in ids_of)
-    return Encoded(rows, np.array([max(0, len(ids) - free) for ids in ids_of], dtype=np.int64))
+    rows, cut, counts = list[np.ndarray](), list[int](), list[int]()
+    for ids in tokenizer.encode([text for text in texts if isinstance(text, str)]):
+        starts, lost = window_starts(len(ids), free, windows)
+        rows += [np.array([specials.begin, *ids[start : start + free], last], dtype=np.int64) for start in starts.tolist()]
+        cut += [lost, *[0] * (len(starts) - 1)]
+        counts.append(len(starts))
+    return Encoded(tuple(rows), np.array(cut, dtype=np.int64), windows=_if_several(counts))
 
 
-def _encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], max_length: int, *, appended: bool) -> Encoded:
-    specials, free = tokenizer.specials, max_length - 3
+def cut_sentence(encoded: Encoded, max_length: int, *, advice: bool) -> str:
+    """How many texts were cut, and how many tokens (or words) they lost; empty if none were. With ``advice`` what to do."""
+    cut = int((np.add.reduceat(encoded.cut, encoded.firsts) > 0).sum()) if encoded.cut.any() else 0
+    if not cut:
+        return ""
+    lost, unit = int(encoded.cut.sum()), "word" if encoded.piece_starts else "token"
+    return (
+        f"{cut:,} of {len(encoded):,} texts ({percent(cut / len(encoded))}) did not fit into the {max_length:,} tokens that the "
+        f"model reads: {lost:,} {unit}{' was' if lost == 1 else 's were'} cut off.{f' {READ_WHOLE}' if advice else ''}"
+    )
+
+
+def _if_several(counts: list[int]) -> np.ndarray | None:
+    """The number of windows of each text; None if every text is one."""
+    return np.array(counts, dtype=np.int64) if sum(counts) > len(counts) else None
+
+
+def _encode_pairs(
+    tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], free: int, *, appended: bool, windows: WindowSettings
+) -> Encoded:
+    """``free`` tokens of a row are for the texts."""
+    specials = tokenizer.specials
+    last = specials.cls if appended else specials.eos
     firsts, seconds = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
-    rows, cut, second_starts = [], [], []
+    rows, cut, second_starts, counts = list[np.ndarray](), list[int](), list[int](), list[int]()
     for first, second in zip(firsts, seconds, strict=True):
         kept_first = min(len(first), max(free - len(second), free // 2))
         kept_second = min(len(second), free - kept_first)
-        last = specials.cls if appended else specials.eos
-        row = [specials.begin, *first[:kept_first], specials.eos, *second[:kept_second], last]
-        rows.append(np.array(row, dtype=np.int64))
-        cut.append(max(0, len(first) + len(second) - free))
-        second_starts.append(kept_first + 2)
-    return Encoded(tuple(rows), np.array(cut, dtype=np.int64), second_starts=np.array(second_starts, dtype=np.int64))
+        starts, lost = window_starts(len(first), kept_first, windows)
+        second_windows, lost_second = window_starts(len(second), kept_second, windows)
+        for one, other in product(starts.tolist(), second_windows.tolist()):
+            row = [specials.begin, *first[one : one + kept_first], specials.eos, *second[other : other + kept_second], last]
+            rows.append(np.array(row, dtype=np.int64))
+        counts.append(len(starts) * len(second_windows))
+        cut += [lost + lost_second, *[0] * (counts[-1] - 1)]
+        second_starts += [kept_first + 2] * counts[-1]
+    starts_of_seconds = np.array(second_starts, dtype=np.int64)
+    return Encoded(tuple(rows), np.array(cut, dtype=np.int64), second_starts=starts_of_seconds, windows=_if_several(counts))
 
 
 def encode_pieces(tokenizer: Tokenizer, texts: Sequence[Sequence[str]], max_length: int) -> Encoded:

@@ -18,6 +18,7 @@ from warmstart.data.budget import SelectionName, label_budget, labels_sentence
 from warmstart.data.pool import pool_unlike
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task, plain_text
+from warmstart.data.windows import WindowPooling
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.calibration import fitted_calibration
@@ -44,6 +45,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     - ``scheme``: how it is adapted ("full", "lp-ft", "lora+scalar-mix" …)
     - ``learning_rate``, ``epochs``, ``batch``: of each run; without ``epochs``, ten epochs and at least 60 steps
     - ``pooling``: which hidden state of a text the head reads
+    - ``windows``: what becomes of texts longer than the backbone reads: "none", they are cut; "mean", "max" or "attention", they
+      are read in windows that overlap, whose states are joined so
     - ``selection``: what chooses the kept weights or the length of the run. "holdout": texts that are not trained on;
       "cross-validation": the texts that are trained on, by five models more, and the last one learns from all; probabilities then
       have a temperature, fitted out of fold; "none": nothing, the settings are kept as they are
@@ -69,6 +72,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         epochs: float | None = None,
         batch: int = 16,
         pooling: str = "mean",
+        windows: WindowPooling = "none",
         selection: SelectionName = "holdout",
         validation: float = 0.1,
         seeds: int = 1,
@@ -81,6 +85,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch = batch
         self.pooling = pooling
+        self.windows = windows
         self.selection = selection
         self.validation = validation
         self.seeds = seeds
@@ -154,5 +159,5 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         train = FineTuneConfig().train.to_dict() | {
             "learning_rate": self.learning_rate, "epochs": self.epochs, "batch": self.batch,
         } | given.pop("train", {})  # fmt: skip
-        named = {"scheme": self.scheme, "pooling": self.pooling, "train": train}
+        named = {"scheme": self.scheme, "pooling": self.pooling, "windows": self.windows, "train": train}
         return FineTuneConfig.build({**named, **given}, type(self).__name__)

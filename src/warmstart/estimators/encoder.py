@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from warmstart.errors import ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.features import pooled_layers
-from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.pooling import POOLINGS, join_windows
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import swap_head
 from warmstart.tasks import TASK_TYPES
@@ -27,12 +28,21 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Texts to the pooled hidden states of a frozen backbone.
 
     ``layer``: 0 for the embedding, 1 to L for the blocks; all are normalised as in a scalar mix. -1 is L, which heads read.
+    ``windows``: "none" cuts texts that are longer than the backbone reads; "mean" or "max" reads them in windows, joined so.
     """
 
-    def __init__(self, backbone: str | Path | Bundle = "", *, pooling: str = "mean", layer: int = -1) -> None:
+    def __init__(
+        self,
+        backbone: str | Path | Bundle = "",
+        *,
+        pooling: str = "mean",
+        layer: int = -1,
+        windows: Literal["none", "mean", "max"] = "none",
+    ) -> None:
         self.backbone = backbone
         self.pooling = pooling
         self.layer = layer
+        self.windows = windows
 
     def fit(self, texts: Sequence[str], y: Any = None) -> TextEncoder:
         """Load the backbone; nothing is learned from the texts."""
@@ -40,8 +50,8 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         depth = bundle.model.backbone.config.depth
         if not -1 <= self.layer <= depth:
             raise ModelError(f"layer must be from -1 to {depth}, but is {self.layer}")
-        head = ClassificationHeadConfig(classes=2, pooling=POOLINGS.known(self.pooling))  # its logits are not used
-        self.reader_ = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, ("0", "1"))
+        head = EmbeddingHeadConfig(pooling=POOLINGS.known(self.pooling), windows=self.windows)  # its vectors are not used
+        self.reader_ = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer)
         return self
 
     def transform(self, texts: Sequence[str]) -> np.ndarray:
@@ -49,8 +59,8 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         model, tokenizer = self.reader_.model, self.reader_.tokenizer
         encoded = TASK_TYPES["classification"].encode(model, tokenizer, as_texts(texts))
-        found = pooled_layers(model, encoded, tokenizer.specials.pad)
-        return found[:, self.layer].numpy()
+        found = pooled_layers(model, encoded, tokenizer.specials.pad)[:, self.layer]
+        return (found if encoded.windows is None else join_windows(found, torch.from_numpy(encoded.windows), self.windows)).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names ``state0``, ``state1``, …, one for each column."""

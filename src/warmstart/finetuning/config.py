@@ -7,14 +7,15 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field
 from tyro.conf import arg
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
+from warmstart.data.windows import WindowSettings
 from warmstart.finetuning.compose import known_scheme
 from warmstart.finetuning.schemes import SchemeOptions
 from warmstart.heads.pooling import POOLINGS
 from warmstart.training.config import TrainConfig
 
 
-class FineTuneConfig(Config):
+class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
 
     renamed: ClassVar[dict[str, str]] = {"reading": "attention_direction", "read_once": "cache_features"}

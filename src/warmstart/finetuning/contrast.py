@@ -115,7 +115,7 @@ class ContrastiveLoss:
         """(B, D): the pooled states of a batch's texts; ``dropout`` seeds what is dropped, from here on."""
         if dropout is not None:
             seed_torch(dropout[0], "contrast", dropout[1])
-        return self.head.pooling(self.model.backbone.forward_batch(batch).last_hidden_state, batch.attention_mask)
+        return self.head.pooled(self.model.backbone.forward_batch(batch).last_hidden_state, batch.attention_mask, batch.windows)
 
 
 def _labels(batch: Batch) -> Tensor:

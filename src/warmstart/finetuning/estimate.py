@@ -132,7 +132,8 @@ class Estimator:
 
     def _step_seconds(self, scheme_name: str) -> float:
         """The median of a few steps, without the first; torch's random numbers stay as they were."""
-        config = self.config.model_copy(update={"scheme": scheme_name})
+        single = self.config.train.model_copy(update={"accumulate": 1})
+        config = self.config.model_copy(update={"scheme": scheme_name, "train": single})
         scheme = make_scheme(scheme_name, config.options)
         with torch.random.fork_rng():
             model = task_model(self.bundle, self._sample.task, config, 0, scratch=False).to(pick_device())
@@ -141,7 +142,7 @@ class Estimator:
 
             def batches(step: int) -> list[Batch]:
                 starts.append(time.perf_counter())
-                return inputs.batches(step)[:1]
+                return inputs.batches(step)
 
             settings = config.train.model_copy(update={"evaluate_every": 0})
             job = TrainingJob(batches, MEASURED_STEPS, 0, progress_bar=False, groups=groups, loss=inputs.loss)

@@ -1,10 +1,11 @@
 """Features of a frozen backbone, computed once per text: then a head trains in seconds, and several schemes share them.
 
 A text's features are its pooled hidden states of every layer, as a scalar mix reads them; a head without a mix reads the last ones.
+A text in windows has those of each window, and the head joins them.
 Pooling is linear, so a head and a mix compute the same from pooled states as from the text. Features are cached by the backbone's
 digest and by the text's tokens, in memory and, if a folder is given, on disk, each with the seconds that it took to compute.
 
-Letters: N texts, B batch, L layers, D width, C classes.
+Letters: N texts, B batch, L layers, D width, C classes, R rows: texts, or windows of texts.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class FeatureCache:
         """what computing would have taken again, had the features not been cached"""
 
     def get(self, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
-        """(N, L + 1, D): the features of every text, in order, on the model's device."""
+        """(R, L + 1, D): the features of every row of the texts, in order, on the model's device."""
         return self.get_each(model, [encoded], pad_id)[0]
 
     def get_each(self, model: Model, splits: Sequence[Encoded], pad_id: int) -> list[Tensor]:
@@ -64,7 +65,7 @@ class FeatureCache:
         self.seconds_saved += sum(known[key][1] for key in dict.fromkeys(keys) if key not in missing)
         if missing:
             started = time.perf_counter()
-            features = pooled_layers(model, encoded.take(np.array(list(missing.values()))), pad_id)
+            features = pooled_layers(model, encoded.by_row.take(np.array(list(missing.values()))), pad_id)
             seconds = (time.perf_counter() - started) / len(missing)
             known |= {key: (row, seconds) for key, row in zip(missing, features, strict=True)}
             self.texts_computed += len(missing)
@@ -110,9 +111,9 @@ def backbone_digest(model: Model) -> str:
 
 
 def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
-    """(N, L + 1, D) on the CPU: each text's hidden states of every layer, as a scalar mix reads them, pooled."""
+    """(R, L + 1, D) on the CPU: each row's hidden states of every layer, as a scalar mix reads them, pooled."""
     pool = POOLINGS[_pooling(model)]
-    training = model.training
+    training, encoded = model.training, encoded.by_row
     out = torch.empty(len(encoded), model.backbone.config.depth + 1, model.backbone.config.width)
 
     def pooled(batch: Batch, _: np.ndarray) -> Tensor:
@@ -133,14 +134,18 @@ def _pooling(model: Model) -> str:
     return pooling
 
 
-def predict_from_features(model: Model, features: Tensor) -> np.ndarray:
-    """(B, L + 1, D) -> what the head predicts for each text, in the form that its task type scores."""
+def predict_from_features(model: Model, features: Tensor, windows: np.ndarray | None = None) -> np.ndarray:
+    """What the head predicts for each text, in the form that its task type scores; from the same as ``logits_from_features``."""
     with torch.inference_mode():
-        return predictions_of(model, logits_from_features(model, features)).numpy()
+        return predictions_of(model, logits_from_features(model, features, windows)).numpy()
 
 
-def logits_from_features(model: Model, features: Tensor) -> Tensor:
-    """(B, L + 1, D) -> (B, C): what the head computes, after the scalar mix if there is one, from the features of texts."""
+def logits_from_features(model: Model, features: Tensor, windows: np.ndarray | None = None) -> Tensor:
+    """(R, L + 1, D) -> (N, C): what the head computes, after the scalar mix if there is one, from the features of texts.
+
+    With ``windows`` (N,), the number of windows of each text, they are joined.
+    """
     mix = next((child for child in model.backbone.children() if isinstance(child, ScalarMix)), None)
-    state = features[:, -1] if mix is None else (mix.weights()[:, None] * features).sum(dim=1)  # (B, D)
-    return model.head(state[:, None])  # pooling a single state gives that state
+    state = features[:, -1] if mix is None else (mix.weights()[:, None] * features).sum(dim=1)  # (R, D)
+    single = state[:, None]  # pooling a single state gives that state
+    return model.head(single) if windows is None else model.head(single, None, torch.from_numpy(windows).to(state.device))

@@ -60,8 +60,15 @@ class FineTuneResult:
 
 
 def head_config_for(task: Task, config: FineTuneConfig) -> TaskHeadConfig:
-    """The settings of the head that this task needs."""
-    return task_type_of(task).head(task, HeadSettings(config.pooling, config.head_dropout, config.head_hidden))
+    """The settings of the head that this task needs. Raises ``ConfigError`` if they are for windows, and it reads none."""
+    windows = config.window_settings
+    settings = HeadSettings(config.pooling, config.head_dropout, config.head_hidden, **dict(windows))
+    head = task_type_of(task).head(task, settings)
+    if windows.windows != "none" and head.window_settings != windows:
+        raise ConfigError(
+            f"--windows is for tasks with one prediction for a text or a pair, but '{task.name}' is a {task.type} task; remove it"
+        )
+    return head
 
 
 def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *, scratch: bool) -> Model:
@@ -172,7 +179,8 @@ def predict_test(model: Model, encoded: EncodedTask, config: FineTuneConfig) -> 
     if not len(encoded.test):
         return None
     if reads_features(encoded.task, config):
-        return predict_from_features(model, encoded.features.get(model, encoded.test, encoded.pad_id))
+        features = encoded.features.get(model, encoded.test, encoded.pad_id)
+        return predict_from_features(model, features, encoded.test.windows)
     return task_type_of(encoded.task).predict(model, encoded.test, encoded.pad_id)
 
 
@@ -202,7 +210,7 @@ def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tup
     If no budget is named, it is ten epochs, but at least 60 steps (100 for bitfit): few texts need many passes (Mosbach et al.
     2021). If no interval is named, each epoch ends with an evaluation, but a run has no more than twenty.
     """
-    mean_tokens = encoded.train.group * float(np.mean([len(row) for row in encoded.train.rows]))
+    mean_tokens = float(np.mean([len(row) for row in encoded.train.rows]) * encoded.train.rows_per_example.mean())
     per_epoch = -(-len(encoded.train) // (config.batch * config.accumulate))
     least = MIN_STEPS * scheme.min_steps_factor
     steps = config.count_text_steps(len(encoded.train), mean_tokens, max(DEFAULT_EPOCHS, least / per_epoch))

@@ -56,7 +56,7 @@ class TrainingInputs:
             assert batch.targets is not None
             if plain:
                 return model.loss(batch)
-            return loss_of(model(batch.ids, batch.attention_mask, batch.token_type_ids), batch.targets)
+            return loss_of(model(batch.ids, batch.attention_mask, batch.token_type_ids, batch.windows), batch.targets)
 
         task_type, size = task_type_of(encoded.task), (config.train.batch, config.train.accumulate)
         batches = task_type.batches(encoded.task.train, encoded.train, size, seed, encoded.pad_id, causal=model.causal)
@@ -73,11 +73,13 @@ class TrainingInputs:
 
         def loss(batch: Batch) -> Tensor:
             assert batch.targets is not None
-            return loss_of(logits_from_features(model, training[batch.targets]), labels[batch.targets])
+            texts = batch.targets.cpu().numpy()
+            features = training[torch.from_numpy(encoded.train.rows_of(texts)).to(device)]
+            return loss_of(logits_from_features(model, features, encoded.train.windows_of(texts)), labels[batch.targets])
 
         size, indices = (config.train.batch, config.train.accumulate), np.arange(len(encoded.train))
         batches = labelled_batches(encoded.train, indices, size, seed, encoded.pad_id, causal=model.causal)
-        return cls(batches, loss, partial(predict_from_features, model, validation))
+        return cls(batches, loss, partial(predict_from_features, model, validation, encoded.validation.windows))
 
     def with_contrast(
         self, model: Model, encoded: EncodedTask, config: FineTuneConfig, contrast: Contrast, seed: int
@@ -92,7 +94,7 @@ class TrainingInputs:
         self, model: Model, encoded: EncodedTask, language: LanguageTask, weight: float, seed: int
     ) -> TrainingInputs:
         """The same, with the language-model loss of each batch's texts."""
-        factor = weight / (encoded.train.group * mean_targets(language, encoded.train.rows, model))
+        factor = weight / (encoded.train.rows_per_example.mean() * mean_targets(language, encoded.train.rows, model))
 
         def loss(batch: Batch) -> Tensor:
             return factor * language_batch_loss(model, batch) if isinstance(batch, LanguageBatch) else self.loss(batch)

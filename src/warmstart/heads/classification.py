@@ -1,6 +1,6 @@
 """The classification head: pool a text's hidden states, then one linear layer, or two.
 
-Letters: B batch, T tokens, D width, C classes.
+Letters: B batch, T tokens, D width, C classes, R rows: texts, or windows of texts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class ClassificationHead(PooledHead):
             nn.init.normal_(self.hidden.weight, std=0.02)
             nn.init.zeros_(self.hidden.bias)
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """``hidden_states`` (B, T, D) and ``attention_mask`` (B, T) -> (B, C) logits; padding never counts."""
-        pooled = self.pooling(hidden_states, attention_mask)  # (B, D)
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
+        """``hidden_states`` (R, T, D), ``attention_mask`` (R, T) and ``windows`` (B,), as of ``PooledHead`` -> (B, C) logits."""
+        pooled = self.pooled(hidden_states, attention_mask, windows)  # (B, D)
         if self.config.hidden != "none":
             pooled = self.hidden(pooled).tanh() if self.config.hidden == "tanh" else self.hidden(pooled).relu()
         return self.score(self.dropout(pooled))
@@ -68,4 +68,4 @@ class ClassificationHead(PooledHead):
 
     def parameter_formula(self) -> str:
         """One linear layer, after another of the backbone's width if there is a hidden one."""
-        return "D C + C" + " + D D + D" * (self.config.hidden != "none")
+        return "D C + C" + " + D D + D" * (self.config.hidden != "none") + self.window_formula()

@@ -3,22 +3,23 @@
 Encoders that come without a language-modeling head are saved with this one: their vectors can be compared with the original's, and
 the self-test has an output to check. It has no parameters and no loss.
 
-Letters: B batch, T tokens, D width, V vocabulary.
+Letters: B batch, T tokens, D width, V vocabulary, R rows: texts, or windows of N texts.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch.nn.functional as F
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
+from warmstart.data.windows import WindowSettings
 from warmstart.heads.head import Head, HeadConfig
-from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.pooling import POOLINGS, Pooling, join_windows
 
 
-class EmbeddingHeadConfig(HeadConfig):
+class EmbeddingHeadConfig(WindowSettings, HeadConfig):
     """A head that gives each text one vector."""
 
     renamed: ClassVar = {"normalise": "normalize"}
@@ -29,6 +30,12 @@ class EmbeddingHeadConfig(HeadConfig):
     """which hidden state of a text is read: mean, last, first, or appended (a classification token at the end)"""
     normalize: bool = True
     """divide each vector by its length, so that a dot product is a cosine"""
+
+    @model_validator(mode="after")
+    def _no_weights(self) -> Self:
+        if self.windows == "attention":
+            raise ValueError("windows of an embedding must be none, mean or max: attention would have to be learned")
+        return self
 
 
 class EmbeddingHead(Head):
@@ -42,10 +49,16 @@ class EmbeddingHead(Head):
     def __init__(self, config: EmbeddingHeadConfig, width: int, embedding: Tensor | None = None) -> None:
         super().__init__()
         self.config: EmbeddingHeadConfig = config
+        self.pooling: Pooling = POOLINGS[config.pooling]
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """``hidden_states`` (B, T, D) and ``attention_mask`` (B, T) -> vectors (B, D); padding never counts."""
-        pooled = POOLINGS[self.config.pooling](hidden_states, attention_mask)
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
+        """``hidden_states`` (R, T, D) and ``attention_mask`` (R, T) -> vectors (R, D); padding never counts.
+
+        With ``windows`` (N,), the number of adjacent rows that are windows of each text: (N, D).
+        """
+        pooled = self.pooling(hidden_states, attention_mask)
+        if windows is not None:
+            pooled = join_windows(pooled, windows, self.config.windows)
         return F.normalize(pooled, dim=-1) if self.config.normalize else pooled
 
     def description(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from warmstart.config import Config
+from warmstart.data.windows import CUT, WindowSettings
 
 
 class HeadConfig(Config):
@@ -20,6 +21,11 @@ class HeadConfig(Config):
 
     kind: str
     """name of this head in files, as in the table ``HEADS``"""
+
+    @property
+    def window_settings(self) -> WindowSettings:
+        """What becomes of texts that are too long: they are cut, unless the head can join windows."""
+        return CUT
 
 
 class TaskHeadConfig(HeadConfig):

@@ -57,4 +57,4 @@ class MultilabelHead(PooledHead):
 
     def parameter_formula(self) -> str:
         """One linear layer."""
-        return "D C + C"
+        return "D C + C" + self.window_formula()

@@ -1,6 +1,6 @@
-"""Pooling: from one hidden state per token to one per text.
+"""Pooling: from one hidden state per token to one per text, and from one per window to one per text.
 
-Letters: B batch, T tokens, D width. ``attention_mask`` (B, T) is True at real tokens; None: all are real.
+Letters: B batch, T tokens, D width, R rows: windows of B texts. ``attention_mask`` (B, T) is True at real tokens; None: all are.
 """
 
 from __future__ import annotations
@@ -52,3 +52,19 @@ POOLINGS: Registry[Pooling] = Registry(
     },
 )
 """How the hidden states of a text become one."""
+
+
+def join_windows(states: Tensor, windows: Tensor, pooling: str, query: Tensor | None = None) -> Tensor:
+    """The states (R, D) of windows as one of each text (B, D); ``windows`` (B,) is how many adjacent rows each text has.
+
+    mean, max by dimension, or attention: the mean weighted by ``softmax(states @ query)`` with a learned ``query`` (D,), as for the
+    sentences of a document (Yang et al. 2016, section 2.2). A text of one window keeps its state as it is.
+    """
+    if pooling != "attention":
+        return torch.segment_reduce(states, pooling, lengths=windows, axis=0)
+    assert query is not None
+    scores = states @ query  # (R,)
+    largest = torch.segment_reduce(scores.detach(), "max", lengths=windows, axis=0).repeat_interleave(windows)
+    weights = (scores - largest).exp()
+    weights = weights / torch.segment_reduce(weights, "sum", lengths=windows, axis=0).repeat_interleave(windows)
+    return torch.segment_reduce(weights[:, None] * states, "sum", lengths=windows, axis=0)

@@ -62,4 +62,4 @@ class RegressionHead(PooledHead):
 
     def parameter_formula(self) -> str:
         """One linear layer with one output."""
-        return "D + 1"
+        return "D + 1" + self.window_formula()

@@ -23,7 +23,7 @@ from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
-from warmstart.interop.folder import POOLED, free_place, pooling_files
+from warmstart.interop.folder import POOLED, free_place, pooling_files, refuse_windows
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
@@ -37,6 +37,7 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
 
     Raises ``ModelError`` that names the setting, the head or the inserted modules that no family has.
     """
+    refuse_windows(bundle.model.head.config)
     if extra := sorted({str(config.to_dict()["kind"]) for config in inserted_adapters(bundle.model)}):
         raise ModelError(
             f"the Hugging Face format has no inserted modules, but this model has {', '.join(extra)}; merge LoRA with "

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.head import HeadConfig
 from warmstart.storage import inside
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -36,6 +37,15 @@ def free_place(folder: str | Path) -> Path:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(f"{target} exists and is not empty; choose another --out, or remove it")
     return target
+
+
+def refuse_windows(head: HeadConfig) -> None:
+    """Raise ``ModelError`` if a head joins windows: other formats would read the beginning of a long text and say nothing."""
+    if (windows := head.window_settings.windows) != "none":
+        raise ModelError(
+            f"this model reads long texts in windows (--windows {windows}), which no other format has: it would cut them; "
+            "predict with warmstart, or export a model that was adapted without --windows"
+        )
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.head import TaskHead
-from warmstart.interop.folder import free_place
+from warmstart.interop.folder import free_place, refuse_windows
 from warmstart.interop.framing import framed
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
@@ -95,8 +95,9 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
     """Write the folder, open the graph in onnxruntime and compare.
 
     Returns the largest difference, as a share of the largest output. Raises ``ModelError``, and
-    writes nothing, if it exceeds ``TOLERANCE``.
+    writes nothing, if it exceeds ``TOLERANCE``, or if the model joins windows: a graph reads one row for each text.
     """
+    refuse_windows(bundle.model.head.config)
     _needed("onnx", "onnxscript", "onnxruntime")
     model = bundle.model.eval()
     with atomic_folder(free_place(folder)) as aside:

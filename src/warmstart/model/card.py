@@ -182,8 +182,12 @@ def _origin(record: Record) -> str:
 
 
 def _limits(bundle: Bundle) -> Iterator[str]:
-    config = bundle.model.backbone.config
-    yield f"It reads at most {config.max_length:,} tokens; longer texts are cut at the end."
+    config, settings = bundle.model.backbone.config, bundle.model.head.config.window_settings
+    if settings.windows != "none":
+        most = f", at most {settings.max_windows} of a text; what follows is cut" if settings.max_windows else ""
+        yield f"It reads texts of more than {config.max_length:,} tokens in windows of so many, joined by {settings.windows}{most}."
+    else:
+        yield f"It reads at most {config.max_length:,} tokens; longer texts are cut at the end."
     yield "It was measured on the texts named above only; results on other texts may differ."
     comparisons = [comparison for record in bundle.history if (comparison := _comparison(record))]
     if comparisons and len(comparisons[-1].methods[0].scores) < FEW_SEEDS:

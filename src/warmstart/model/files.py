@@ -40,7 +40,8 @@ from warmstart.processes import run_python
 from warmstart.storage import atomic_folder, sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-FORMAT = 2
+FORMAT, WITHOUT_WINDOWS = 3, 2
+"""3: the head joins windows; a bundle without them is in format 2, which older versions read"""
 STACK_MANIFEST = "stack.json"
 MANIFESTS = ("bundle.json", STACK_MANIFEST)
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
@@ -127,12 +128,13 @@ def load_bundle(folder: str | Path, *, selftest: bool = False) -> Bundle:
 
 
 def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    head = bundle.model.head.config
     return {
-        "format": FORMAT,
+        "format": FORMAT if head.window_settings.windows != "none" else WITHOUT_WINDOWS,
         "warmstart": __version__,
         "backbone": bundle.model.backbone.config.to_dict(),
         "vocab_size": bundle.model.backbone.vocab_size,
-        "head": bundle.model.head.config.to_dict(),
+        "head": head.to_dict(),
         "causal": bundle.model.causal,
         "adapters": [config.to_dict() for config in inserted_adapters(bundle.model.backbone)],
         "labels": list(bundle.labels),

@@ -27,10 +27,23 @@ class Model(nn.Module):
         self.head = head
         self.causal = causal
 
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None) -> Tensor:
-        """The head's outputs for ``ids`` (B, T): logits (B, T, V) for words or (B, C) for labels, or vectors (B, D)."""
+    def forward(
+        self,
+        ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        windows: Tensor | None = None,
+    ) -> Tensor:
+        """The head's outputs for ``ids`` (B, T): logits (B, T, V) for words or (B, C) for labels, or vectors (B, D).
+
+        With ``windows`` (N,) adjacent rows are windows of N texts, and there is one output for each text.
+        """
         output = self.backbone(ids, attention_mask=attention_mask, causal=self.causal, token_type_ids=token_type_ids)
-        return self.head(output.last_hidden_state, attention_mask)
+        return self._outputs(output.last_hidden_state, attention_mask, windows)
+
+    def _outputs(self, states: Tensor, attention_mask: Tensor | None, windows: Tensor | None) -> Tensor:
+        """Only heads that pool take windows."""
+        return self.head(states, attention_mask) if windows is None else self.head(states, attention_mask, windows)
 
     def train(self, mode: bool = True) -> Model:
         """Training or evaluation mode, as in torch; but a fully frozen backbone never uses dropout, so its features stay the same.
@@ -51,7 +64,8 @@ class Model(nn.Module):
             return language_loss(states, self.head.weight, self.head.bias, batch.targets, self.head.transform)
         if not isinstance(self.head, LossHead):
             raise ModelError("an embedding head has no loss; adapt the model to a task, which gives it another head")
-        return self.head.loss(self.head(states, batch.attention_mask), batch.targets, batch.attention_mask)
+        logits = self._outputs(states, batch.attention_mask, batch.windows)
+        return self.head.loss(logits, batch.targets, batch.attention_mask)
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor to save, by name. The weight of a tied head is the embedding, and is named once."""

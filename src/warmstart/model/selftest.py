@@ -21,15 +21,21 @@ SELFTEST_TEXTS = (
     "Ça alors ! Der Fluß fließt. 数 42 🙂",
 )
 SELFTEST_ROWS = 6
+WINDOWS = (1, 2, 3)
+"""of a head that joins windows, the rows are also read as the windows of so many texts"""
 OUTPUT_TOLERANCE = 1e-4
 """largest difference of an output, as a fraction of the largest output"""
 
 
 def make_selftest(model: Model, tokenizer: Tokenizer) -> dict[str, Tensor]:
-    """Rows and outputs: ``ids`` and ``mask`` (6, T), ``answers`` (6, V or C), and the tokens of ``SELFTEST_TEXTS``."""
+    """Rows and outputs: ``ids`` and ``mask`` (6, T), ``answers`` (6, V or C), and the tokens of ``SELFTEST_TEXTS``.
+
+    With windows also ``window_answers`` (3, C or D).
+    """
     ids, mask = _rows(model)
     tokenized = tokenizer.encode(SELFTEST_TEXTS)
-    return {
+    joined = {"window_answers": _outputs(model, ids, mask, WINDOWS)} if _joins_windows(model) else {}
+    return joined | {
         "ids": ids,
         "mask": mask,
         "answers": _outputs(model, ids, mask),
@@ -51,6 +57,10 @@ def failures(model: Model, tokenizer: Tokenizer, stored: dict[str, Tensor]) -> l
     batched = _outputs(model, stored["ids"], stored["mask"])
     if not (gap := _difference(batched, stored["answers"])) <= OUTPUT_TOLERANCE:  # nan fails too
         problems.append(f"outputs differ from the stored ones by {gap:.2g} of the largest")
+    if _joins_windows(model):
+        gap = _difference(_outputs(model, stored["ids"], stored["mask"], WINDOWS), stored["window_answers"])
+        if not gap <= OUTPUT_TOLERANCE:
+            problems.append(f"outputs for texts in windows differ from the stored ones by {gap:.2g} of the largest")
     alone = [_outputs(model, row[real][None], None) for row, real in zip(stored["ids"], stored["mask"], strict=True)]
     if not (gap := _difference(torch.cat(alone), batched)) <= OUTPUT_TOLERANCE:
         problems.append(f"padding changes outputs by {gap:.2g} of the largest")
@@ -66,10 +76,19 @@ def _rows(model: Model) -> tuple[Tensor, Tensor]:
     return ids, torch.arange(longest) < lengths[:, None]
 
 
+def _joins_windows(model: Model) -> bool:
+    return model.head.config.window_settings.windows != "none"
+
+
 @torch.inference_mode()
-def _outputs(model: Model, ids: Tensor, mask: Tensor | None) -> Tensor:
-    """The output for each row, or, of a head with outputs per token, for its last real token: (rows, C or V)."""
+def _outputs(model: Model, ids: Tensor, mask: Tensor | None, windows: tuple[int, ...] = ()) -> Tensor:
+    """The output for each row, or, of a head with outputs per token, for its last real token: (rows, C or V).
+
+    With ``windows`` for each text: (texts, C or D).
+    """
     states = model.backbone(ids, attention_mask=mask, causal=model.causal).last_hidden_state  # (B, T, D)
+    if windows:
+        return model.head(states, mask, torch.tensor(windows))
     if not model.head.per_token:
         return model.head(states, mask)
     last = mask.sum(dim=1) - 1 if mask is not None else torch.full((len(ids),), ids.shape[1] - 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.pool import Pool, task_pool
@@ -17,6 +18,7 @@ from warmstart.errors import DataError
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import head_config_for
+from warmstart.heads.pooling import join_windows
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.model import swap_head
@@ -54,7 +56,10 @@ def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any
 
     def vectors(inputs: Sequence[Any]) -> np.ndarray:
         rows = task_type.encode(model, bundle.tokenizer, inputs)
-        return encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu().numpy()
+        found = encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu()
+        if rows.windows is not None:
+            found = join_windows(found, torch.from_numpy(rows.windows), context.tune.unweighted.windows)
+        return found.numpy()
 
     return vectors
 

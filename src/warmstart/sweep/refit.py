@@ -129,7 +129,8 @@ def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> F
     if trial.method.family != "frozen":
         return fitted_baseline(run)
     bundle, _, _ = prepared(trial, context)
-    head = EmbeddingHeadConfig(pooling=context.tune.pooling, normalize=False)
+    windows = dict(context.tune.unweighted)
+    head = EmbeddingHeadConfig(pooling=context.tune.pooling, normalize=False, **windows)
     return fitted_baseline(run, Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, history=bundle.history))
 
 

@@ -22,14 +22,18 @@ from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
+from warmstart.data.encode import cut_sentence
 from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.finetune import head_config_for
+from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
+from warmstart.model.model import swap_head
 from warmstart.run import open_run, save_settings
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
 from warmstart.sweep.execution import run_stack, run_trials
@@ -39,6 +43,7 @@ from warmstart.sweep.ranking import Ranking, rank
 from warmstart.sweep.stack import STACK, trials_of_seed
 from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id, result_file
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
+from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
 
@@ -165,7 +170,7 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    return Sweep(config, task, _audit(task, config.backbones), tuple(methods), context, folder, estimate, budget)
+    return Sweep(config, task, _audit(task, config), tuple(methods), context, folder, estimate, budget)
 
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:
@@ -290,13 +295,22 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
     return found
 
 
-def _audit(task: Task, backbones: tuple[str, ...]) -> Audit:
-    """The audit of the data, printed; also which backbones have seen labels of the task before."""
-    seen = tuple(path for path in backbones if seen_labels(load_bundle(find_bundle(path)), task.name))
-    result = replace(audit(task), already_trained=seen)
+def _audit(task: Task, config: SweepConfig) -> Audit:
+    """The audit of the data, printed; also which backbones have seen labels of the task before, and what each cuts off."""
+    bundles = {path: load_bundle(find_bundle(path)) for path in config.backbones}
+    seen = tuple(path for path, bundle in bundles.items() if seen_labels(bundle, task.name))
+    cut = tuple(f"{path}: {lost}" for path, bundle in bundles.items() if (lost := _cut_sentence(task, bundle, config.tune)))
+    result = replace(audit(task), already_trained=seen, cut=cut)
     for finding in result.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
     return result
+
+
+def _cut_sentence(task: Task, bundle: Bundle, tune: FineTuneConfig) -> str:
+    task_type, texts = task_type_of(task), [text for split in task.splits().values() for text in split.texts]
+    reader = swap_head(bundle.model, head_config_for(task, tune), 0)
+    encoded = task_type.encode(reader, bundle.tokenizer, texts)
+    return cut_sentence(encoded, reader.backbone.config.max_length, advice=task_type.pooled and tune.windows == "none")
 
 
 def _refuse_single_values(tune: FineTuneConfig) -> None:

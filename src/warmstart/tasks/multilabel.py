@@ -50,7 +50,7 @@ class MultilabelTask(TaskType):
 
     def head(self, task: Task, settings: HeadSettings) -> MultilabelHeadConfig:
         """One logit per label."""
-        return MultilabelHeadConfig(classes=len(task.labels), pooling=settings.pooling, dropout=settings.dropout)
+        return MultilabelHeadConfig(classes=len(task.labels), **settings.pooled())
 
     def scores(self, split: Split, predictions: np.ndarray, task: Task) -> Scores:
         """Micro and macro F1, and subset accuracy: the fraction of texts whose labels are all right."""

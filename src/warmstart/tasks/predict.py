@@ -10,11 +10,12 @@ from typing import Any, overload
 
 import numpy as np
 
+from warmstart.data.encode import cut_sentence
 from warmstart.model.bundle import Bundle
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
-from warmstart.tasks import task_type_for
+from warmstart.tasks import TASK_TYPES, task_type_for
 
 
 class Predictions(Sequence[dict[str, Any]]):
@@ -72,6 +73,19 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     task_type, values = task_type_for(bundle), raw_predictions(bundle, inputs)
     rows = task_type.describe(values, inputs, bundle.labels, top)
     return Predictions(rows, values if task_type.probabilistic else None)
+
+
+def cut_texts(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> str:
+    """How many of the inputs a model cuts, as a sentence; empty if none. Of a stack, the first member that does."""
+    if isinstance(model, Stack):
+        return next(filter(None, (cut_texts(one.model, inputs) for one in model.members)), "")
+    network = model if isinstance(model, Bundle) else model.backbone
+    if network is None:
+        return ""
+    task_type = task_type_for(model) if isinstance(model, Bundle) else TASK_TYPES["classification"]
+    encoded = task_type.encode(network.model, network.tokenizer, inputs)
+    unread = network.model.head.config.window_settings.windows == "none" and task_type.pooled
+    return cut_sentence(encoded, network.model.backbone.config.max_length, advice=unread)
 
 
 def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:

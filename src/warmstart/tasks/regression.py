@@ -51,7 +51,7 @@ class RegressionTask(TaskType):
     def head(self, task: Task, settings: HeadSettings) -> RegressionHeadConfig:
         """One output, standardised by the mean and the spread of the training targets, which the head keeps."""
         mean, spread = float(task.train.labels.mean()), float(task.train.labels.std()) or 1.0
-        return RegressionHeadConfig(pooling=settings.pooling, dropout=settings.dropout, mean=mean, std=spread)
+        return RegressionHeadConfig(**settings.pooled(), mean=mean, std=spread)
 
     def scores(self, split: Split, predictions: np.ndarray, task: Task) -> Scores:
         """Correlations, R², mean absolute and root mean squared error. The correlation with a constant counts as 0."""

@@ -19,6 +19,7 @@ from warmstart.data.encode import Encoded, encode
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
+from warmstart.data.windows import CUT, WindowPooling
 from warmstart.errors import ConfigError, DataError
 from warmstart.heads.head import TaskHead, TaskHeadConfig
 from warmstart.model.inference import run_in_batches
@@ -39,6 +40,13 @@ class HeadSettings(NamedTuple):
     pooling: str = "mean"
     dropout: float = 0.1
     hidden: Literal["none", "tanh", "relu"] = "none"
+    windows: WindowPooling = "none"
+    window_overlap: float = CUT.window_overlap
+    max_windows: int = 0
+
+    def pooled(self) -> dict[str, Any]:
+        """All but the hidden layer: what any head takes that reads one state per text."""
+        return {name: value for name, value in self._asdict().items() if name != "hidden"}
 
 
 class TaskType(ABC):
@@ -102,9 +110,9 @@ class TaskType(ABC):
 
     def encode(self, model: Model, tokenizer: Tokenizer, inputs: Sequence[Any]) -> Encoded:
         """Inputs as token ids."""
-        appended = getattr(model.head.config, "pooling", "") == "appended"
-        typed = model.backbone.config.token_types > 1
-        return encode(tokenizer, inputs, model.backbone.config.max_length, appended=appended, typed=typed)
+        head, backbone = model.head.config, model.backbone.config
+        appended, typed = getattr(head, "pooling", "") == "appended", backbone.token_types > 1
+        return encode(tokenizer, inputs, backbone.max_length, appended=appended, typed=typed, windows=head.window_settings)
 
     def batches(self, split: Split, encoded: Encoded, size: tuple[int, int], seed: int, pad_id: int, *, causal: bool) -> Batches:
         """``batches(step)`` for training; ``size`` is (examples per batch, batches per step)."""

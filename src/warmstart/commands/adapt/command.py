@@ -170,7 +170,7 @@ def compare_methods(bundle: Bundle, budgets: Mapping[int, LabelBudget], config: 
     task, first = budgets[config.seed].whole, budgets[config.seed].task
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
     encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
-    findings = _audit(first, bundle, config.model)
+    findings = _audit(first, bundle, config)
     for line in _head_swap(bundle.model, swapped):
         console.print(line, markup=False)
     # from scratch, all of the backbone must train: a frozen one would stay random
@@ -267,10 +267,11 @@ def _network(origin: Bundle, run: BudgetedRun, budget: LabelBudget, config: Adap
     return Bundle(run.final.model, origin.tokenizer, budget.whole.labels, (*origin.history, record))
 
 
-def _audit(task: Task, bundle: Bundle, model: str) -> Audit:
+def _audit(task: Task, bundle: Bundle, config: AdaptConfig) -> Audit:
     """The audit of the data, printed; also whether the model has seen labels of the task before."""
-    result = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_length)
-    result = replace(result, already_trained=(model,) if seen_labels(bundle, task.name) else ())
+    windows = config.tune.window_settings if task_type_of(task).pooled else None
+    result = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_length, windows=windows)
+    result = replace(result, already_trained=(config.model,) if seen_labels(bundle, task.name) else ())
     for finding in result.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
     return result

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from warmstart.backbone.taps import tapped
 from warmstart.data.encode import Encoded, encode
+from warmstart.data.windows import framed_windows, window_starts
 from warmstart.errors import ModelError, suggest
 from warmstart.heads.classification import ClassificationHead
 from warmstart.heads.language_modeling import LMHead
@@ -77,16 +78,30 @@ class ExplainedText:
             return self.row[~removed]
         return np.where(removed, self.bundle.tokenizer.specials.mask, self.row)
 
+    def windows(self, tokens: int) -> np.ndarray:
+        """(V, at most T) the positions that each of V windows reads of a row of ``tokens`` tokens; one window if the row fits."""
+        model = self.bundle.model
+        return framed_windows(tokens, model.backbone.config.max_length, model.head.config.window_settings)
+
     def log_probabilities(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(N,) the target's log-probability for each of N rows, in nats."""
-        out = np.empty(len(rows))
-        encoded = Encoded(tuple(rows), np.zeros(len(rows), dtype=np.int64))
+        out, read = np.empty(len(rows)), [row[self.windows(len(row))] for row in rows]
+        counts = np.array([len(windows) for windows in read])
+        parts = tuple(part for windows in read for part in windows)
+        encoded = Encoded(parts, np.zeros(len(parts), dtype=np.int64), windows=counts if len(parts) > len(rows) else None)
         pad = self.bundle.tokenizer.specials.pad
         for indices, values in run_in_batches(
             self.bundle.model, encoded, pad, forward=lambda batch, _: self.target_log_probability(batch)
         ):
             out[indices] = values.numpy()
         return out
+
+    def batch(self, copies: int, device: torch.device) -> Batch:
+        """The row so many times; if it is longer than the model reads, the windows of each copy."""
+        windows = self.windows(len(self.row))
+        ids = torch.from_numpy(self.row[windows]).to(device).repeat(copies, 1)
+        counts = torch.full((copies,), len(windows), device=device) if len(windows) > 1 else None
+        return Batch(ids, causal=self.causal, windows=counts)
 
     def target_log_probability(self, batch: Batch) -> Tensor:
         """(B,) the target's log-probability, with its gradient if gradients are enabled."""
@@ -97,7 +112,8 @@ class ExplainedText:
         model, calibration = self.bundle.model, self.bundle.calibration
         states = model.backbone.forward_batch(batch, causal=self.causal).last_hidden_state
         if isinstance(model.head, ClassificationHead):
-            return model.head(states, batch.attention_mask) / (calibration.temperature if calibration else 1.0)
+            logits = model.head(states, batch.attention_mask, batch.windows)
+            return logits / (calibration.temperature if calibration else 1.0)
         last = batch.lengths.to(states.device) - 1
         logits = model.head(states[torch.arange(len(states), device=states.device), last])
         return logits.index_fill(1, torch.tensor(self.bundle.never_generated, device=logits.device), -torch.inf)
@@ -171,11 +187,12 @@ def prepare_text(bundle: Bundle, text: str, target: str | None = None, removal: 
     """
     check_explainable(bundle)
     head, tokenizer, max_length = bundle.model.head, bundle.tokenizer, bundle.model.backbone.config.max_length
-    generates = isinstance(head, LMHead)
-    encoded = encode(tokenizer, [text], max_length, appended=getattr(head.config, "pooling", "") == "appended")
-    if encoded.cut[0]:
-        raise ModelError(f"the text must fit into {max_length} tokens, but is {encoded.cut[0]} tokens longer")
-    row = encoded.rows[0][:-1] if generates else encoded.rows[0]
+    generates, settings = isinstance(head, LMHead), head.config.window_settings
+    (whole,) = encode(tokenizer, [text], 1 << 40, appended=getattr(head.config, "pooling", "") == "appended").rows
+    if lost := window_starts(len(whole) - 2, max_length - 2, settings)[1]:
+        windows = f"{settings.max_windows} windows of " if settings.max_windows else ""
+        raise ModelError(f"the text must fit into {windows}{max_length} tokens, but is {lost} tokens longer")
+    row = whole[:-1] if generates else whole
     inside = np.arange(len(row)) > 0
     if not generates:
         inside[-1] = False
@@ -189,8 +206,8 @@ def prepare_text(bundle: Bundle, text: str, target: str | None = None, removal: 
     if target is not None:
         return replace(prepared, target=_target(bundle, target))
     with torch.no_grad():
-        ids = torch.from_numpy(row).to(next(bundle.model.parameters()).device)[None]
-        return replace(prepared, target=int(prepared.logits(Batch(ids, causal=prepared.causal)).argmax()))
+        device = next(bundle.model.parameters()).device
+        return replace(prepared, target=int(prepared.logits(prepared.batch(1, device)).argmax()))
 
 
 def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
@@ -309,11 +326,14 @@ def _embedded(text: ExplainedText) -> Tensor:
 
 
 def _log_probability_at(text: ExplainedText, x: Tensor) -> Tensor:
-    """(P,) the target's log-probability with embeddings (P, T, D) instead of the text's own."""
-    ids = torch.from_numpy(text.row).to(x.device).expand(len(x), -1)
+    """(P,) the target's log-probability with embeddings (P, T, D) instead of the text's own.
+
+    A token that several windows hold has its embedding in each, so that its gradient is the sum over them.
+    """
     text.bundle.model.eval()
-    with tapped(text.bundle.model.backbone, {"embedding": lambda _: x}):
-        return text.target_log_probability(Batch(ids, causal=text.causal))
+    in_windows = x[:, torch.from_numpy(text.windows(x.shape[1])).to(x.device)].flatten(0, 1)
+    with tapped(text.bundle.model.backbone, {"embedding": lambda _: in_windows}):
+        return text.target_log_probability(text.batch(len(x), x.device))
 
 
 def _gradients(text: ExplainedText, x: Tensor) -> Tensor:

@@ -1,0 +1,329 @@
+"""Windows: no token of a long text is lost, nothing but the text decides its prediction, and short texts are read as without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.bundles import finetune_config, language_bundle
+from helpers.models import make_backbone
+from warmstart.data.audit import audit
+from warmstart.data.batches import labelled_batches, sorted_batches
+from warmstart.data.encode import encode
+from warmstart.data.task import Split, Task
+from warmstart.data.windows import CUT, WindowSettings, framed_windows, window_starts
+from warmstart.errors import ConfigError, ModelError
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.features import FeatureCache
+from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
+from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.pooling import POOLINGS, join_windows
+from warmstart.interop.export import to_huggingface
+from warmstart.interop.onnx import to_onnx
+from warmstart.model.bundle import Bundle
+from warmstart.model.embed import embed
+from warmstart.model.files import load_bundle, save
+from warmstart.model.model import Model, fresh_head
+from warmstart.studies.explain.measure import explain_text, prepare_text
+from warmstart.tasks.predict import cut_texts, raw_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+JOINED = ("mean", "max", "attention")
+WINDOWS = WindowSettings(windows="mean")
+SHORT = "She holds the cat."
+LONG = " ".join([SHORT, "I rub the river and the dog.", "He rubs the cat and holds the river."] * 8)
+window_settings = st.builds(
+    WindowSettings, windows=st.sampled_from(JOINED), window_overlap=st.floats(0, 0.9), max_windows=st.integers(0, 4)
+)
+
+
+def reader(tokenizer: Tokenizer, windows: str, pooling: str = "mean", classes: int = 3) -> Bundle:
+    """A classifier of texts, of which a window holds 30 tokens; its weights for windows are not equal."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=32)
+    head = fresh_head(ClassificationHeadConfig(classes=classes, windows=windows, pooling=pooling), backbone, 0)  # type: ignore[arg-type]
+    if windows == "attention":
+        torch.nn.init.normal_(head.window_query, generator=torch.Generator().manual_seed(1))  # type: ignore[arg-type]
+    model = Model(backbone, head, causal=False).eval()
+    return Bundle(model, tokenizer, tuple("abc"[:classes]))
+
+
+def long_task() -> Task:
+    """The label of a long text is decided by its last sentence, which is cut without windows."""
+    middle = "I rub it and hold it. " * 6
+    texts = tuple(
+        f"{who} rubs it. {middle}{who} {does} the {what}."
+        for who in ("She", "He", "I")
+        for does in ("holds", "rubs")
+        for what in ("cat", "river")
+    )
+    split = Split(texts, np.array(["cat." not in text for text in texts], dtype=np.int64))
+    return Task("long", ("cat", "other"), split, split, split, "accuracy")
+
+
+# ---------------------------------------------------------------------------------------------------- where windows are
+
+
+@settings(deadline=None)
+@given(st.integers(0, 400), st.integers(1, 40), window_settings)
+def test_every_token_is_in_some_window(tokens: int, room: int, chosen: WindowSettings) -> None:
+    """Windows begin in order, overlap at least as stated, join to the text again, and what a limit cuts is counted."""
+    starts, lost = window_starts(tokens, room, chosen)
+    held = framed_windows(tokens + 2, room + 2, chosen)
+    assert len(starts) == len(held)
+    assert (held[:, [0, -1]] == [0, tokens + 1]).all()
+    held = held[:, 1:-1] - 1
+    assert (held[:, :1] == starts[:, None][:, : held.shape[1]]).all()
+    assert starts[0] == 0
+    assert held.max(initial=-1) == tokens - lost - 1
+    assert sorted(set(held.ravel().tolist())) == list(range(tokens - lost))
+    assert (np.diff(starts) > 0).all()
+    assert (np.diff(starts) <= room - int(chosen.window_overlap * room)).all()
+    assert len(starts) <= (chosen.max_windows or len(starts))
+    assert not lost or (chosen.max_windows and len(starts) == chosen.max_windows)
+    if tokens <= room:
+        assert len(starts) == 1
+        assert not lost
+
+
+def test_windows_by_literal_numbers() -> None:
+    """Two overlap evenly; a limit counts what comes after the last; without windows there is one."""
+    third = WindowSettings(windows="mean", window_overlap=1 / 3)
+    assert [*window_starts(10, 6, third)[0]] == [0, 4]
+    assert [*window_starts(11, 6, third)[0]] == [0, 2, 5]
+    assert window_starts(11, 6, third.model_copy(update={"max_windows": 2}))[1] == 1
+    assert window_starts(11, 6, CUT) == (np.zeros(1), 5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), window_settings)
+def test_encoded_windows_hold_the_text(tokenizer: Tokenizer, lengths: list[int], chosen: WindowSettings) -> None:
+    """Rows are framed windows; joined again they are the text's tokens; taking examples takes their rows."""
+    texts = [" ".join(["the cat rubs"] * length) for length in lengths]
+    chosen = chosen.model_copy(update={"max_windows": 0})
+    encoded, whole = encode(tokenizer, texts, 32, windows=chosen), encode(tokenizer, texts, 1 << 20)
+    assert len(encoded) == len(texts)
+    assert not encoded.cut.any()
+    order = np.arange(len(texts))[::-1]
+    for index, text in zip(order, whole.take(order).rows, strict=True):
+        found = encoded.take(np.array([index]))
+        starts, _ = window_starts(len(text) - 2, 30, chosen)
+        joined = dict[int, int]()
+        for start, row in zip(starts, found.rows, strict=True):
+            assert len(row) <= 32
+            assert [row[0], row[-1]] == [text[0], text[-1]]
+            joined.update(enumerate(row[1:-1].tolist(), int(start)))
+        assert [joined[at] for at in range(len(text) - 2)] == text[1:-1].tolist()
+
+
+@pytest.mark.parametrize("pair", [(LONG, SHORT), (SHORT, LONG), (LONG, LONG)])
+def test_every_token_of_a_pair_is_in_some_window(tokenizer: Tokenizer, pair: tuple[str, str]) -> None:
+    """Each window of the first text is read with each of the second; what fits without windows is the first row."""
+    encoded = encode(tokenizer, [pair], 32, windows=WINDOWS, typed=True)
+    assert not encoded.cut.any()
+    assert encoded.second_starts is not None
+    for text, side in zip(tokenizer.encode(list(pair)), (0, 1), strict=True):
+        parts = [
+            row[1 : start - 1] if side == 0 else row[start:-1]
+            for row, start in zip(encoded.rows, encoded.second_starts, strict=True)
+        ]
+        assert {*text} <= {int(one) for part in parts for one in part}
+        assert any(part.tolist() == text[: len(part)] for part in parts)
+        assert any(part.tolist() == text[len(text) - len(part) :] for part in parts)
+    assert encoded.rows[0].tolist() == encode(tokenizer, [pair], 32).rows[0].tolist()
+
+
+def test_a_batch_of_windows_is_bounded(tokenizer: Tokenizer) -> None:
+    """A step has every text once, in parts of at most as many rows as a batch has texts, or of one text."""
+    texts = [SHORT, LONG, SHORT, LONG, LONG, SHORT, SHORT, LONG]
+    encoded = encode(tokenizer, texts, 32, windows=WINDOWS)
+    parts = labelled_batches(encoded, np.arange(8), (8, 1), 0, 0, causal=False)(0)
+    assert sorted(int(one) for part in parts for one in part.targets.tolist()) == list(range(8))  # type: ignore[union-attr]
+    assert sum(part.count for part in parts) == 8
+    assert all(len(part.ids) <= 8 or part.count == 1 for part in parts)
+    assert sum(batch.ids.shape[0] for _, batch in sorted_batches(encoded, 64, 0, causal=False)) == len(encoded.rows)
+
+
+# ---------------------------------------------------------------------------------------------------- what a model makes of them
+
+
+def test_joining_by_literal_numbers() -> None:
+    """The mean and the maximum of each dimension; attention without preferences is the mean; a single window keeps its state."""
+    states, counts = torch.tensor([[1.0, 5.0], [3.0, 1.0], [7.0, 8.0]]), torch.tensor([2, 1])
+    assert join_windows(states, counts, "mean").tolist() == [[2, 3], [7, 8]]
+    assert join_windows(states, counts, "max").tolist() == [[3, 5], [7, 8]]
+    assert join_windows(states, counts, "attention", torch.zeros(2)).tolist() == [[2, 3], [7, 8]]
+    weighed = join_windows(states, counts, "attention", torch.tensor([100.0, 0.0]))
+    torch.testing.assert_close(weighed, torch.tensor([[3.0, 1.0], [7.0, 8.0]]))
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("windows", JOINED)
+def test_a_text_of_one_window_is_read_as_without(tokenizer: Tokenizer, windows: str, pooling: str) -> None:
+    """Alone bit for bit; beside long texts up to the order of sums."""
+    plain, joined = reader(tokenizer, "none", pooling), reader(tokenizer, windows, pooling)
+    expected = raw_predictions(plain, [SHORT, "I"])
+    assert raw_predictions(joined, [SHORT, "I"]).tolist() == expected.tolist()
+    np.testing.assert_allclose(raw_predictions(joined, [SHORT, LONG, "I"])[[0, 2]], expected, atol=1e-6)
+    assert np.abs(raw_predictions(joined, [LONG]) - raw_predictions(plain, [LONG])).max() > 1e-6
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.sampled_from([SHORT, LONG, LONG[:300], "I", LONG + LONG]), min_size=1, max_size=5), st.sampled_from(JOINED))
+def test_batch_mates_and_batches_change_nothing(tokenizer: Tokenizer, texts: list[str], windows: str) -> None:
+    """A prediction is that of the text alone, also if a batch holds its windows together with others."""
+    bundle = reader(tokenizer, windows)
+    alone = np.concatenate([raw_predictions(bundle, [text]) for text in texts])
+    np.testing.assert_allclose(raw_predictions(bundle, texts), alone, atol=1e-6)
+    encoded = encode(tokenizer, texts, 32, windows=bundle.model.head.config.window_settings)
+    batch = encoded.batch(np.arange(len(texts)), None, 0, causal=False)
+    with torch.no_grad():
+        logits = bundle.model(batch.ids, batch.attention_mask, None, batch.windows)
+    np.testing.assert_allclose(logits.softmax(dim=-1).numpy(), alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("windows", JOINED)
+def test_a_saved_model_joins_windows(tokenizer: Tokenizer, windows: str, tmp_path: Path) -> None:
+    """It predicts the same after loading; its self-test notices a head that joins differently; older versions refuse it."""
+    bundle = reader(tokenizer, windows)
+    loaded = load_bundle(save(bundle, tmp_path / windows), selftest=True)
+    assert loaded.model.head.config == bundle.model.head.config
+    assert raw_predictions(loaded, [LONG, SHORT]).tolist() == raw_predictions(bundle, [LONG, SHORT]).tolist()
+    assert '"format": 3' in (tmp_path / windows / "bundle.json").read_text()
+    assert f"joined by {windows}" in (tmp_path / windows / "README.md").read_text()
+
+
+def test_without_windows_files_are_as_before(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """No setting of windows is written, and the format is the one that older versions read."""
+    manifest = (save(reader(tokenizer, "none"), tmp_path / "plain") / "bundle.json").read_text()
+    assert '"format": 2' in manifest
+    assert "window_overlap" not in manifest
+
+
+def test_exports_refuse_windows(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Neither format could read the rest of a long text; nothing is written."""
+    for write in (to_onnx, to_huggingface):
+        with pytest.raises(ModelError, match=r"reads long texts in windows .*export a model that was adapted without --windows"):
+            write(reader(tokenizer, "mean"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_vectors_of_windows(tokenizer: Tokenizer) -> None:
+    """``embed`` takes windows of its own, or those of the bundle; attention would have to be learned."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=32)
+    heads = [fresh_head(EmbeddingHeadConfig(windows=windows), backbone, 0) for windows in ("none", "mean")]  # type: ignore[arg-type]
+    cut, whole = (Bundle(Model(backbone, head, causal=False).eval(), tokenizer) for head in heads)
+    torch.testing.assert_close(embed(cut, [LONG, SHORT], WINDOWS), embed(whole, [LONG, SHORT]))
+    assert not torch.allclose(embed(cut, LONG), embed(whole, LONG))
+    torch.testing.assert_close(embed(cut, SHORT), embed(whole, SHORT))
+    with pytest.raises(ConfigError, match="windows of an embedding must be none, mean or max"):
+        EmbeddingHeadConfig(windows="attention")
+
+
+# ---------------------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize("scheme", ["full", "probe", "scalar-mix", "full+lm-loss", "contrast"])
+@pytest.mark.parametrize("windows", JOINED)
+def test_a_model_learns_what_is_at_the_end_of_long_texts(tokenizer: Tokenizer, windows: str, scheme: str) -> None:
+    """Every scheme trains and predicts with windows, and a frozen backbone reads every window once."""
+    bundle = language_bundle(tokenizer)
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=32)
+    bundle = replace(bundle, model=Model(backbone, fresh_head(bundle.model.head.config, backbone, 0), causal=False))
+    task, config = long_task(), finetune_config(scheme, windows=windows)
+    config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 30 if scheme == "full" else 3})})
+    model = task_model(bundle, task, config, 0, scratch=False)
+    encoded = EncodedTask.of(task, model, tokenizer)
+    assert encoded.train.windows is not None
+    done = fine_tune(model, encoded, config, 0, "", LanguageTask.of(bundle))
+    assert done.test_predictions.shape == (12, 2)
+    if scheme == "full":
+        assert (done.test_predictions.argmax(axis=1) == task.test.labels).all()
+    if scheme in ("probe", "scalar-mix"):
+        assert encoded.features.texts_computed == len({row.tobytes() for row in encoded.train.rows})
+        plain = config.model_copy(update={"cache_features": False})
+        again = task_model(bundle, task, plain, 0, scratch=False)
+        other = fine_tune(again, replace(encoded, features=FeatureCache()), plain, 0, "")
+        np.testing.assert_allclose(done.test_predictions, other.test_predictions, atol=2e-3)
+
+
+def test_tasks_that_read_no_windows_refuse_them() -> None:
+    """Before anything is trained."""
+    task = replace(long_task(), type="tagging")
+    with pytest.raises(ConfigError, match=r"--windows is for tasks with one prediction .* 'long' is a tagging task"):
+        head_config_for(task, finetune_config("full", windows="mean"))
+
+
+# ---------------------------------------------------------------------------------------------------- what is said of cut texts
+
+
+def test_the_audit_loses_no_token_with_windows(tokenizer: Tokenizer) -> None:
+    """The share of lost tokens is zero with windows, and above it without them, which names the way out; a limit is counted."""
+    task = long_task()
+
+    def found(windows: WindowSettings) -> tuple[float, str]:
+        result = audit(task, tokenizer, 32, windows=windows)
+        tokens = result.splits[0].tokens
+        assert tokens is not None
+        assert tokens.lost is not None
+        return tokens.lost, " ".join(one.sentence for one in result.findings() if "tokens" in one.sentence)
+
+    lost, sentence = found(CUT)
+    assert lost > 0.3
+    assert "of all tokens are cut off. Adapt with --windows mean to read them whole." in sentence
+    none_lost, sentence = found(WINDOWS)
+    assert none_lost == 0
+    assert "they are read in windows that overlap" in sentence
+    assert "cut off" not in sentence
+    less, sentence = found(WindowSettings(windows="max", max_windows=2))
+    assert 0 < less < lost
+    assert "longer than 2 windows of 32 tokens" in sentence
+
+
+def test_predictions_say_what_was_cut(tokenizer: Tokenizer) -> None:
+    """How many texts, how many tokens, and what to do; nothing if nothing was cut."""
+    cut = len(tokenizer.encode([LONG])[0]) - 30
+    assert cut_texts(reader(tokenizer, "none"), [LONG, SHORT]) == (
+        f"1 of 2 texts (50.0%) did not fit into the 32 tokens that the model reads: {cut} tokens were cut off. "
+        "Adapt with --windows mean to read them whole."
+    )
+    assert cut_texts(reader(tokenizer, "none"), [SHORT]) == ""
+    assert cut_texts(reader(tokenizer, "mean"), [LONG, SHORT]) == ""
+
+
+# ---------------------------------------------------------------------------------------------------- explanations
+
+
+@pytest.mark.parametrize("windows", JOINED)
+def test_a_prediction_over_windows_is_explained(tokenizer: Tokenizer, windows: str) -> None:
+    """What is explained is what is predicted; a token counts in each of its windows, and integrated gradients are complete."""
+    bundle = reader(tokenizer, windows)
+    text = LONG[:200]
+    prepared = prepare_text(bundle, text)
+    assert len(prepared.windows(len(prepared.row))) > 1
+    probabilities = raw_predictions(bundle, [text])[0]
+    assert prepared.target == probabilities.argmax()
+    found = explain_text(prepared, random_orders=2, seed=0, max_phrase=1)
+    assert found.probability == pytest.approx(probabilities.max(), abs=1e-5)
+    assert "".join(prepared.words) == "".join(text.split())
+    without = raw_predictions(bundle, [tokenizer.decode(prepared.without([0])[1:-1].tolist())])[0, prepared.target]
+    expected = np.log(probabilities.max()) - np.log(without)
+    assert found.values["erasure"][0] == pytest.approx(expected, abs=1e-4)
+    assert found.missing < 0.05
+    assert all((np.abs(values) > 0).mean() > 0.9 for values in found.values.values())
+
+
+def test_a_text_beyond_the_limit_is_not_explained(tokenizer: Tokenizer) -> None:
+    """The message says how much too long it is."""
+    bundle = reader(tokenizer, "none")
+    head = fresh_head(ClassificationHeadConfig(classes=3, windows="mean", max_windows=2), bundle.model.backbone, 0)
+    limited = replace(bundle, model=Model(bundle.model.backbone, head, causal=False))
+    with pytest.raises(ModelError, match="the text must fit into 2 windows of 32 tokens, but is"):
+        prepare_text(limited, LONG)
