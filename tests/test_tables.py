@@ -29,7 +29,10 @@ BY_HAND = {
     "docs/adaptation-results.md": {"comparison": "equality of imported models, by tests", "form": "graphs, by onnxruntime"},
     "docs/study-results.md": {"method": "faithfulness on questions cut from their labels"},
     "docs/attention-lab.md": {"question": "closed forms that study lab checks"},
-    "docs/performance.md": {"step": "benchmarks/attention.py, which chose a constant"},
+    "docs/performance.md": {
+        "step": "benchmarks/attention.py, which chose a constant",
+        "set": "benchmarks/shots.py, which measures run by run",
+    },
     "docs/comparison.md": {
         "draws": "tests/test_draws.py",
     },
