@@ -20,6 +20,7 @@ from warmstart.model.history import (
     ComparisonRecord,
     ContinualRecord,
     ContinuedPretrainingRecord,
+    DomainRecord,
     ImportLoraRecord,
     ImportRecord,
     MethodRecord,
@@ -48,7 +49,15 @@ COMPARISON = ComparisonRecord(
 MASKED = ObjectiveConfig(name="masked", mask_rate=0.3)
 EVALUATION = StageEvaluation(stage="before", loss=2.5, probe_accuracy=0.5, standard_error=0.0, seconds=0.0)
 RECORD_CASES: dict[str, Record] = {
-    "pretrain": PretrainRecord(objective=MASKED, seed=1, tokens=9, seconds=0.5, held_out={"loss": 1.5}, provenance=ORIGIN),
+    "pretrain": PretrainRecord(
+        objective=MASKED,
+        seed=1,
+        tokens=9,
+        seconds=0.5,
+        held_out={"loss": 1.5},
+        provenance=ORIGIN,
+        domain=DomainRecord(task="topics", texts=9, left_out=2, passages=5, labels=4),
+    ),
     "continued_pretraining": ContinuedPretrainingRecord(
         objective=MASKED, task="topics", texts=9, evaluations=(EVALUATION,), kept=True, decision="It helps.", seed=0
     ),

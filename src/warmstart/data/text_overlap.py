@@ -1,10 +1,10 @@
-"""Which texts occur in a large plain text, such as the one that a model was pretrained on.
+"""Which texts occur in a large plain text, such as the one that a model was pretrained on, and in which documents.
 
 Texts are looked for by their word 5-grams. The plain text is read once, in parts, and may be larger than memory. With s the
 position of a 5-gram in the plain text and o its position in a text of n words, a copy of the text gives n - 4 hits with the same
 s - o. A text nearly occurs if at least half of its 5-grams have hits whose s - o differ by less than n words.
 
-Letters: N texts, G 5-grams of all texts, S words of a part of the plain text, H hits.
+Letters: N texts, D documents, G 5-grams of all texts, S words of a part of the plain text, H hits.
 """
 
 from __future__ import annotations
@@ -45,6 +45,27 @@ def occurrences(texts: Sequence[Sequence[str]], documents: Iterable[Sequence[str
         for start in (0, width // 2):  # two grids: shifts that differ by less than half the width are in one cell of either
             near |= _have_different(owners, (shifts + start) // width, offsets, -(-wanted // 2))
     return exact, near & ~exact
+
+
+def documents_with(texts: Sequence[Sequence[str]], documents: Sequence[Sequence[str]]) -> np.ndarray:
+    """(D,) bool: documents in which one of the texts occurs or nearly does, by half of its 5-grams. Everything is given as words.
+
+    >>> documents_with([["a", "b", "c", "d", "e"]], [["x", "a", "b", "c", "d", "e"], ["a", "b", "c"]]).tolist()
+    [True, False]
+    """
+    lengths, found = np.array([len(text) for text in texts], dtype=np.int64), np.zeros(len(documents), dtype=bool)
+    number_of: defaultdict[str, int] = defaultdict(count(1).__next__)
+    ngrams = _Ngrams.of(np.fromiter(map(number_of.__getitem__, chain.from_iterable(texts)), np.int64, int(lengths.sum())), lengths)
+    known = dict(number_of)
+    ends = [*repeat(0, SHORTEST_FOUND)]  # between two documents: no 5-gram of a text is in both
+    words = np.fromiter(chain.from_iterable(chain(map(known.get, one, repeat(0)), ends) for one in documents), np.int64)
+    owners, offsets, positions = ngrams.find(words)
+    starts = np.cumsum([0, *(len(one) + len(ends) for one in documents)])
+    pairs = owners * np.int64(len(documents)) + np.searchsorted(starts, positions, side="right") - 1
+    both, counts = np.unique(np.unique(np.stack([pairs, offsets]), axis=1)[0], return_counts=True)
+    text, document = np.divmod(both, max(1, len(documents)))
+    found[document[counts >= -(-(lengths[text] - SHORTEST_FOUND + 1) // 2)]] = True
+    return found
 
 
 @dataclass(frozen=True)

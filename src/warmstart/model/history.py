@@ -257,6 +257,21 @@ class LanguageRecord(Record):
     """the language head was trained to generate text from left to right"""
 
 
+class DomainRecord(Config):
+    """The task whose domain was read in pretraining."""
+
+    task: str
+    """its name"""
+    texts: int
+    """of its own text, without labels"""
+    left_out: int
+    """texts and passages left out because they are like one of validation or test"""
+    passages: int = 0
+    """kept passages of other text, each counted once"""
+    labels: int = 0
+    """labelled texts whose labels were learned too"""
+
+
 class PretrainRecord(LanguageRecord):
     """``warmstart pretrain``."""
 
@@ -272,6 +287,13 @@ class PretrainRecord(LanguageRecord):
     """figure -> value on held-out text"""
     held_out_words: int | None = None
     """words of the held-out text, line ends included; None: no text is held out, or an older version counted otherwise"""
+    domain: DomainRecord | None = None
+    """None: the text was not chosen for a task"""
+
+    @property
+    def label_tasks(self) -> tuple[str, ...]:
+        """The task, if its labels were learned in the same steps."""
+        return (self.domain.task,) if self.domain and self.domain.labels else ()
 
 
 class ContinuedPretrainingRecord(LanguageRecord):

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
+from torch import nn
 from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
-from warmstart.commands.pretrain.result import PretrainResult
+from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console, print_metrics, print_table
+from warmstart.data.budget import label_budget
+from warmstart.data.domain import DomainConfig, DomainSource, DomainText, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import source_files
 from warmstart.data.source import Document, Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.finetuning.joint_loss import JointTask
 from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.generator import pretraining_head, with_generator
-from warmstart.model.history import PretrainRecord
+from warmstart.model.history import DomainRecord, PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.run import open_run, provenance
 from warmstart.seeding import seed_torch
 from warmstart.storage import sha256
+from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -44,7 +50,7 @@ from warmstart.tokenizer.vocabulary import vocabulary_report
 from warmstart.training.compiled import check_compiler
 from warmstart.training.config import TrainConfig
 from warmstart.training.held_out import held_out_metrics
-from warmstart.training.loop import TrainingJob, train
+from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.schedules import SCHEDULES
 
 NOTHING = "none"
@@ -53,6 +59,8 @@ VOCABULARY_SAMPLE = 2_000
 """documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
+DOMAIN_TOKENS, MOST_PASSES = 2_000_000, 20
+"""with --for and no budget: passes over the text that read about so many tokens, but at least one and not more than so many"""
 
 
 class PretrainTrainConfig(TrainConfig):
@@ -85,7 +93,8 @@ class PretrainConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"start": "init_from"}
 
     text: Positional[tuple[str, ...]] = ()
-    """files or folders of text (also .gz, .xz), or tables with a text column"""
+    """files or folders of text (also .gz, .xz), or tables with a text column; with --for it may be left out"""
+    domain: Annotated[DomainConfig, arg(name="")] = DomainConfig()
     out: str = "runs/pretrain"
     """folder of the run"""
     resume: str | None = None
@@ -121,6 +130,11 @@ class PretrainConfig(Config):
             raise ValueError(
                 f"settings of head are for a language head, but {self.objective.name} trains a detection head; remove them"
             )
+        if OBJECTIVES[self.objective.name].detects and self.domain.labels:
+            raise ValueError(
+                f"labels are learned beside a language head, but {self.objective.name} trains a detection head; "
+                "remove --labels, or choose another objective"
+            )
         return self
 
     def held_out_fraction(self) -> float | None:
@@ -140,22 +154,32 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     """Tokenize the text, train, evaluate, save the bundle, write the report; the ``pretrain`` command."""
     if config.resume:
         config = _resumed(config.resume)
-    if not config.text:
-        raise ConfigError("name at least one file or folder of text: `warmstart pretrain TEXT ...`")
+    if not config.text and not config.domain.for_task:
+        raise ConfigError(
+            "name at least one file or folder of text, `warmstart pretrain TEXT ...`, or a task, `warmstart pretrain --for TASK`"
+        )
     sources = [Source(path=path, document=config.document) for path in config.text]
     check_sources(config, sources)
     if config.train.compile:
         check_compiler(pick_device())
+    chosen_from, joint = _domain_source(config, sources)
     origin = load_model(config.init_from) if config.init_from else None
     if origin is not None and not config.resume:
         console.print(_learning_rates(config.train))
     folder = open_run(config.out, config, resume=bool(config.resume))
     cache = Path(config.cache) if config.cache else folder / "text"
-    tokenizer = origin.tokenizer if origin else make_tokenizer(config, sources, folder)
+    plain, domain = config, None
+    if chosen_from is not None:
+        text, sources, held_out = domain_text(chosen_from, folder)
+        domain = DomainRun(text, joint)
+        plain = config if chosen_from.fraction is None else config.model_copy(update={"held_out": str(held_out or NOTHING)})
+        for sentence in domain_sentences(text):
+            console.print(sentence, markup=False, highlight=False)
+    tokenizer = origin.tokenizer if origin else make_tokenizer(plain, sources, folder)
     sample = islice(documents_of(sources), VOCABULARY_SAMPLE)
     print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
-    stores = split_stores(config, sources, tokenizer, cache)
-    result = pretrain_on(stores, tokenizer, config, folder, origin)
+    stores = split_stores(plain, sources, tokenizer, cache)
+    result = pretrain_on(stores, tokenizer, config, folder, origin, domain)
     if result.metrics:
         words = stores[1].words if stores[1] else 0
         print_metrics(f"held-out text: {words:,} words including line ends", result.metrics)
@@ -171,6 +195,44 @@ def _resumed(folder: str) -> PretrainConfig:
     if not settings.exists():
         raise ConfigError(f"there is no run to resume at {folder}: it has no config.yaml; name the folder of a run")
     return PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
+
+
+@dataclass(frozen=True)
+class DomainRun:
+    """Pretraining on the domain of a task."""
+
+    text: DomainText
+    joint: JointTask | None
+    """the labels that are learned in the same steps"""
+
+    @property
+    def identity(self) -> str:
+        """A hash of what the text was chosen from, and of the labels."""
+        labels = [] if self.joint is None else [self.joint.weight, self.joint.budget.task.train.labels.tolist()]
+        return sha256(json.dumps([self.text.identity, *labels]).encode())
+
+    @property
+    def record(self) -> DomainRecord:
+        """For the history of the bundle."""
+        text, labels = self.text, 0 if self.joint is None else len(self.joint.budget)
+        return DomainRecord(task=text.task, texts=text.pool_texts, left_out=text.left_out, passages=text.passages, labels=labels)
+
+
+def _domain_source(config: PretrainConfig, text: Sequence[Source]) -> tuple[DomainSource | None, JointTask | None]:
+    """What the text of the task's domain is chosen from, and the labels that are learned beside it; None if not asked for."""
+    settings = config.domain
+    if settings.for_task is None:
+        return None, None
+    task = load_task(settings.for_task)
+    if settings.labels is None:
+        return DomainSource.of(settings, task, None, text, config.held_out_fraction()), None
+    try:
+        budget = label_budget(task, settings.labels, "none", config.seed)
+    except DataError as error:
+        raise ConfigError(f"--labels {settings.labels}: {error}") from None
+    console.print(f"{len(budget)} labels of '{task.name}' are learned in the same steps, with weight {settings.task_weight:g}.")
+    source = DomainSource.of(settings, task, budget, text, config.held_out_fraction())
+    return source, JointTask(budget, settings.task_weight)
 
 
 def _learning_rates(config: TrainConfig) -> str:
@@ -225,11 +287,18 @@ def split_stores(config: PretrainConfig, sources: Sequence[Source], tokenizer: T
 
 
 def pretrain_on(
-    stores: TokenStores, tokenizer: Tokenizer, config: PretrainConfig, folder: Path | None, origin: Bundle | None = None
+    stores: TokenStores,
+    tokenizer: Tokenizer,
+    config: PretrainConfig,
+    folder: Path | None,
+    origin: Bundle | None = None,
+    domain: DomainRun | None = None,
 ) -> PretrainResult:
-    """Train on the first corpus, evaluate on the second; resumes the run in ``folder``. ``origin`` is a model to train further."""
+    """Train on the first corpus, evaluate on the second; resumes the run in ``folder``.
+
+    ``origin`` is a model to train further; ``domain`` says how the first corpus was chosen, and which labels to learn too.
+    """
     model = _make_model(tokenizer, config, origin)
-    trained = with_generator(model, config.objective, config.seed).to(pick_device())
     training_text, held_out_text = stores
     rows = PretrainingRows(training_text, tokenizer.vocabulary(), config.objective, model.backbone.config.max_length)
     held_out_rows = replace(rows, store=held_out_text) if held_out_text else None
@@ -238,19 +307,41 @@ def pretrain_on(
             f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {len(training_text.tokens)}; "
             "add text, or choose a smaller --max-length"
         )
-    settings = config.model_dump_json(exclude={"out", "resume", "cache", "text"})
+    measured = with_generator(model, config.objective, config.seed)
+    size = config.train.batch, config.train.accumulate
+    trained: nn.Module = measured
+    batches = pretraining_batches(rows, *size, config.seed)
+    if domain is not None and domain.joint is not None:
+        trained = joint = domain.joint.attach(model, rows, size[0])
+        batches = domain.joint.with_labelled_batches(batches, joint, tokenizer, size)
+    trained.to(pick_device())
+    settings = config.model_dump_json(exclude={"out", "resume", "cache", "text", "domain"})
+    chosen = [domain.identity] if domain else []
     job = TrainingJob(
-        pretraining_batches(rows, config.train.batch, config.train.accumulate, config.seed),
-        config.train.count_steps(len(rows), rows.mean_tokens, epochs=1),
+        batches,
+        config.train.count_steps(len(rows), rows.mean_tokens, epochs=_passes(rows) if domain else 1),
         config.seed,
         title="pretraining",
-        identity=sha256("/".join([settings, training_text.digest, tokenizer.digest]).encode()),
-        evaluate=None if held_out_rows is None else lambda: held_out_metrics(trained, held_out_rows, QUICK_TOKENS),
+        identity=sha256("/".join([settings, training_text.digest, tokenizer.digest, *chosen]).encode()),
+        evaluate=None if held_out_rows is None else lambda: held_out_metrics(measured, held_out_rows, QUICK_TOKENS),
         compile=[part for part in trained.modules() if isinstance(part, Block)] if config.train.compile else (),
     )
     output = train(trained, job, config.train, folder)
-    metrics = {} if held_out_rows is None else held_out_metrics(trained, held_out_rows)
-    record = PretrainRecord(
+    metrics = {} if held_out_rows is None else held_out_metrics(measured, held_out_rows)
+    record = _record(config, stores, output, metrics).model_copy(update={"domain": domain.record if domain else None})
+    bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
+    return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain.text if domain else None)
+
+
+def _passes(rows: PretrainingRows) -> float:
+    """How often the text of a task's domain is read if no budget is named."""
+    return min(MOST_PASSES, max(1.0, DOMAIN_TOKENS / (len(rows) * rows.mean_tokens)))
+
+
+def _record(config: PretrainConfig, stores: TokenStores, output: TrainOutput, metrics: dict[str, float]) -> PretrainRecord:
+    """The entry of the history."""
+    training_text, held_out_text = stores
+    return PretrainRecord(
         objective=config.objective.model_copy(update={"mask_rate": config.objective.effective_mask_rate}),
         generates=OBJECTIVES[config.objective.name].generates(config.objective),
         settings=config.train.to_dict(),
@@ -262,8 +353,6 @@ def pretrain_on(
         held_out_words=held_out_text.words if held_out_text else None,
         provenance=provenance(),
     )
-    history = (*(origin.history if origin else ()), record)
-    return PretrainResult(Bundle(model.cpu().eval(), tokenizer, history=history), config.objective.name, output, metrics, stores)
 
 
 def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | None) -> Model:

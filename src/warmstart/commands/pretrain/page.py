@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warmstart.commands.pretrain.result import TEXT_HEADER, PretrainResult
+from warmstart.commands.pretrain.result import CORPORA_HEADER, TEXT_HEADER, PretrainResult, corpora_table, domain_sentences
 from warmstart.config import Config
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.sections import closing_sections, footer, size_section
@@ -19,6 +19,7 @@ def write_pretrain_page(result: PretrainResult, config: Config, folder: Path) ->
         tuple((name.replace("_", " "), f"{value:.4g}") for name, value in result.metrics.items()),
         (
             *pretraining_sections(result),
+            *domain_sections(result),
             size_section(result.bundle, result.training.seconds),
             *closing_sections(config),
         ),
@@ -35,3 +36,11 @@ def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
         Section("Training", (f"{training.steps:,} steps, {training.tokens_per_second:,.0f} tokens per second.",), (chart,)),
         Section("Text", items=(Table(TEXT_HEADER, result.text_table()),)),
     )
+
+
+def domain_sections(result: PretrainResult) -> tuple[Section, ...]:
+    """What was read for a task, if the text was chosen for one."""
+    if result.domain is None:
+        return ()
+    tables = (Table(CORPORA_HEADER, corpora_table(result.domain)),) if result.domain.corpora else ()
+    return (Section(f"Text for {result.domain.task}", tuple(domain_sentences(result.domain)), tables),)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
+    from warmstart.data.domain import CorpusRead, DomainText
     from warmstart.data.token_store import TokenStores
     from warmstart.model.bundle import Bundle
     from warmstart.training.loop import TrainOutput
@@ -27,6 +28,8 @@ class PretrainResult:
     """on all held-out text at the end, in float32; empty if no text is held out"""
     stores: TokenStores
     """the training text and the held-out text"""
+    domain: DomainText | None = None
+    """what the text was chosen from, if it was chosen for a task"""
 
     @property
     def findings(self) -> list[str]:
@@ -81,4 +84,48 @@ class PretrainResult:
             "tokens": self.training.tokens,
             "seconds": self.training.seconds,
             "held_out": dict(self.metrics),
-        }
+        } | ({"domain": self.domain.to_dict()} if self.domain else {})
+
+
+CORPORA_HEADER = ("text", "passages", "kept", "words kept", "like a test or validation text", "known already")
+
+
+def domain_sentences(domain: DomainText) -> list[str]:
+    """What was read for a task, and what was left out, as complete sentences."""
+    often = "" if domain.pool_times == 1 else f", each read {domain.pool_times} times in a pass"
+    sentences = [
+        f"The task's own text is {domain.pool_texts:,} texts of {domain.pool_words:,} words{often}; {domain.held_out:,} of them "
+        f"are held out, and {domain.pool_left_out:,} like one of validation or test are left out."
+    ]
+    sentences += [_corpus_sentence(one) for one in domain.corpora]
+    if domain.most and domain.least:
+        times = ", ".join(f"{count:,} {_often(number)}" for number, count in reversed([*enumerate(domain.times, 1)]))
+        sentences += [
+            f"In one pass, {times}: the more relevant, the more often.",
+            f"The most relevant passage (similarity {domain.most.relevance:.2f}): {_shortened(domain.most.text)}",
+            f"The least relevant one that is kept (similarity {domain.least.relevance:.2f}): {_shortened(domain.least.text)}",
+        ]
+    return sentences
+
+
+def corpora_table(domain: DomainText) -> list[tuple[str, ...]]:
+    """One row per file or folder of text under ``CORPORA_HEADER``."""
+    rows = [(one.path, one.passages, one.kept, one.words, one.left_out, one.known) for one in domain.corpora]
+    return [(path, *(f"{figure:,}" for figure in figures)) for path, *figures in rows]
+
+
+def _corpus_sentence(corpus: CorpusRead) -> str:
+    return (
+        f"Of {corpus.passages:,} passages of {corpus.path}, the {corpus.kept:,} most relevant are kept ({corpus.words:,} words); "
+        f"{corpus.left_out:,} like a text of validation or test and {corpus.known:,} known already are left out."
+    )
+
+
+def _often(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _shortened(text: str, longest: int = 160) -> str:
+    """The beginning of a text, on one line, in quotation marks."""
+    line = " ".join(text.split())
+    return f'"{line if len(line) <= longest else line[:longest].rstrip() + "…"}"'

@@ -1,0 +1,244 @@
+"""Pretraining on the domain of a task: what is read, what is not, and that a run goes on as if it had never stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.bundles import language_bundle
+from helpers.tasks import cats
+from warmstart.cli import main
+from warmstart.data import relevance
+from warmstart.data.budget import label_budget
+from warmstart.data.domain import DOMAIN, TIMES, DomainConfig, DomainSource, DomainText, domain_text
+from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
+from warmstart.data.source import Source
+from warmstart.data.text_overlap import documents_with
+from warmstart.data.token_store import prepare_store
+from warmstart.finetuning.joint_loss import JointTask, LabelledBatch
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import load_bundle
+from warmstart.model.history import DomainRecord, PretrainRecord, seen_labels
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4"]
+QUICK = [*SMALL, "--tokenizer.vocab-size", "300", "--objective", "masked", "--checkpoint-every", "3"]
+NEAR = [f"They say that she holds the cat near a river in {year}." for year in range(1000, 1040)]
+FAR = [f"Gross domestic product rose by {year} percent, analysts told reporters." for year in range(1000, 1040)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Sentences of which half are about cats, and one that has a test text in it."""
+    file = tmp_path / "corpus.txt"
+    lines = [line for both in zip(FAR, NEAR, strict=True) for line in both]
+    file.write_text("\n\n".join([*lines, f"It is known that {cats().test.texts[0].lower()} This was long ago."]))
+    return file
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """The task about cats in a file."""
+    return save_task(cats(), tmp_path / "task")
+
+
+def choose(folder: Path, *text: Path, relevant_words: int | None = None) -> tuple[DomainText, list[str]]:
+    """The text that is chosen for the task about cats, and all that is read in one pass."""
+    folder.mkdir()
+    sources = [Source(path=str(path)) for path in text]
+    source = DomainSource.of(DomainConfig(for_task="t", relevant_words=relevant_words), cats(), None, sources, 0.1)
+    found, training, _ = domain_text(source, folder)
+    return found, [json.loads(line)["text"] for line in Path(training[0].path).read_text().splitlines()]
+
+
+def run(out: Path, *words: str | Path) -> Bundle:
+    """The bundle of a pretraining run by command."""
+    assert main(["pretrain", *map(str, words), "--out", str(out), *QUICK]) == 0
+    return load_bundle(out / "bundle")
+
+
+def weights(bundle: Bundle) -> torch.Tensor:
+    """All weights in a row."""
+    return torch.cat([tensor.detach().flatten() for tensor in bundle.model.weights().values()])
+
+
+def test_the_most_relevant_passages_are_kept_and_read_most_often(tmp_path: Path, corpus: Path) -> None:
+    """Those with words of the task come first, up to the number of words; the first are read four times, the last once."""
+    found, read = choose(tmp_path / "run", corpus, relevant_words=200)
+    assert found.corpora[0].passages == 81
+    assert 200 <= found.corpora[0].words < 220
+    assert not {*FAR} & {*read}
+    kept = [json.loads(line) for line in (tmp_path / "run" / DOMAIN / "passages.ndjson").read_text().splitlines()]
+    assert [one["times"] for one in kept] == sorted((one["times"] for one in kept), reverse=True)
+    assert {one["times"] for one in kept} == {1, 2, 3, 4}
+    assert all(read.count(one["text"]) == one["times"] for one in kept)
+    assert found.most
+    assert found.least
+    assert found.most.relevance >= found.least.relevance > 0
+
+
+def test_the_pool_alone_is_read_once_in_a_pass(tmp_path: Path) -> None:
+    """Beside other text it is read as often as the most relevant passages. A part is held out, and is not trained on."""
+    alone, read = choose(tmp_path / "alone")
+    assert alone.pool_times == 1
+    assert len(read) == len({*read}) == alone.pool_texts - alone.held_out
+    assert alone.held_out
+
+
+def test_scored_texts_are_never_read(tmp_path: Path, corpus: Path) -> None:
+    """Neither as texts of the pool nor as passages, however they are written, nor inside a longer passage."""
+    scored = [text.casefold() for split in cats().held_out().values() for text in split.texts]
+    other = tmp_path / "other.txt"
+    other.write_text("\n\n".join([text.upper() for text in scored] + NEAR[:5]))
+    found, read = choose(tmp_path / "run", corpus, other)
+    assert not any(one in text.casefold() for one in scored for text in read)
+    assert [one.left_out for one in found.corpora] == [1, len({*scored})]
+    assert found.corpora[1].known == 5, "known from the first corpus"
+
+
+def test_what_is_held_out_is_no_passage(tmp_path: Path) -> None:
+    """A passage that is equal to a text of the pool is known already."""
+    pool = tmp_path / "pool.txt"
+    pool.write_text("\n\n".join([*cats().train.texts, *NEAR]))
+    found, read = choose(tmp_path / "run", pool)
+    assert found.corpora[0].kept == len(NEAR)
+    held = [json.loads(line)["text"] for line in (tmp_path / "run" / DOMAIN / "held_out.ndjson").read_text().splitlines()]
+    assert held
+    assert not {*held} & {*read}
+
+
+def test_the_ranking_does_not_depend_on_chunks(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passages are ranked a few at a time as all at once."""
+    given = [Source(path=str(corpus))], cats().train.texts, cats().test.texts
+    whole = relevances(*given)
+    monkeypatch.setattr(relevance, "PASSAGES_AT_ONCE", 7)
+    parts = relevances(*given)
+    assert np.allclose(parts.values, whole.values, atol=1e-6)
+    assert parts.words.tolist() == whole.words.tolist()
+    assert (whole.values == LEFT_OUT).sum() == 1
+
+
+def test_long_documents_are_cut_into_passages(tmp_path: Path) -> None:
+    """No word is lost, and short documents are passed over."""
+    file = tmp_path / "long.txt"
+    file.write_text("one two three\n\n" + "\n".join(f"word{i} and" for i in range(250)))
+    found = list(passages_of([Source(path=str(file))]))
+    assert [len(one.split()) for one in found] == [166, 167, 167]
+    assert " ".join(found).split() == file.read_text().split()[3:]
+
+
+def test_documents_with_a_text() -> None:
+    """A document is found by an exact or a nearly exact copy inside it, not by a shorter stretch, nor across documents."""
+    text = [*"abcdefghijklmn"]
+    documents = [["x", *text, "y"], [*text[:6], "x", *text[7:]], text[:7], text[7:], [], ["a"]]
+    assert documents_with([text], documents).tolist() == [True, True, False, False, False, False]
+    assert documents_with([], [text]).tolist() == [False]
+    assert documents_with([text], []).tolist() == []
+
+
+@pytest.mark.usefixtures("no_second_process")
+@pytest.mark.parametrize("labels", [[], ["--labels", "12"]])
+def test_a_resumed_run_ends_with_the_same_bits(manifest: Path, corpus: Path, tmp_path: Path, labels: list[str]) -> None:
+    """With labels and without; if the corpus has changed, the run is not resumed."""
+    out = tmp_path / "run"
+    bundle = run(out, corpus, "--for", manifest, "--steps", "6", *labels)
+    shutil.rmtree(out / "checkpoints" / "step-00000006")
+    shutil.rmtree(out / "bundle")
+    assert main(["pretrain", "--resume", str(out)]) == 0
+    assert torch.equal(weights(load_bundle(out / "bundle")), weights(bundle))
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_other_text_is_noticed_when_a_run_is_resumed(
+    manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even a passage that would not be kept."""
+    out = tmp_path / "run"
+    run(out, corpus, "--for", manifest, "--steps", "3", "--relevant-words", "100")
+    corpus.write_text(corpus.read_text() + "\n\nInterest rates were cut by the central bank.")
+    assert main(["pretrain", "--resume", str(out)]) == 2
+    assert "the task's text or TEXT changed since the run began" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Path) -> None:
+    """Other labels change nothing without ``--labels``; with it they do, and the history says how many were looked at."""
+    other = replace(cats(), train=replace(cats().train, labels=1 - cats().train.labels))
+    changed = save_task(other, tmp_path / "changed")
+    first, second = (run(tmp_path / name, "--for", path, "--steps", "3") for name, path in (("a", manifest), ("b", changed)))
+    assert torch.equal(weights(first), weights(second))
+    assert not seen_labels(first, "cats")
+    third, fourth = (
+        run(tmp_path / name, "--for", path, "--steps", "3", "--labels", "10") for name, path in (("c", manifest), ("d", changed))
+    )
+    assert not torch.equal(weights(third), weights(fourth))
+    record = third.history[-1]
+    assert isinstance(record, PretrainRecord)
+    assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out, labels=10)
+    assert seen_labels(third, "cats")
+
+
+@torch.inference_mode()
+def test_the_joint_loss_is_the_sum_of_its_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """A step of two batches of four has the loss of one of eight; the weight is that of the mean task loss."""
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(cats().train.texts * 4))
+    language, objective = language_bundle(tokenizer).model.eval(), ObjectiveConfig(name="causal")
+    rows = PretrainingRows(prepare_store([Source(path=str(file))], tokenizer, tmp_path), tokenizer.vocabulary(), objective, 16)
+    joint, sums, counts = JointTask(label_budget(cats(), 16, "none", 0), 2.0), list[float](), list[int]()
+    for batch, accumulate in ((8, 1), (4, 2)):
+        model, size = joint.attach(language, rows, batch).eval(), (batch, accumulate)
+        plain = pretraining_batches(rows, batch, accumulate, 0)
+        parts = joint.with_labelled_batches(plain, model, tokenizer, size)(0)
+        own = [part for part in parts if isinstance(part, LabelledBatch)]
+        assert len(own) == accumulate
+        targets = sum(part.count for part in parts)
+        mean_task_loss = sum(float(model.task.loss(part)) for part in own) / sum(len(part.ids) for part in own)
+        language_loss = sum(float(language.loss(part)) for part in plain(0))
+        total = sum(float(model.loss(part)) for part in parts)
+        assert total / targets == pytest.approx(language_loss / targets + 2.0 * mean_task_loss, rel=1e-5)
+        sums.append(language_loss)
+        counts.append(targets)
+    assert sums[0] == pytest.approx(sums[1], rel=1e-5)
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["TEXT", "--labels", "10"], "go with --for TASK"),
+        (["--for", "TASK", "--pool", "none"], "--pool none leaves none"),
+        (["--for", "TASK", "--labels", "500"], "--labels 500: there are 60 training texts"),
+        (["--for", "TASK", "--labels", "10", "--objective", "detect"], "labels are learned beside a language head"),
+        (["FOREIGN", "--for", "TASK"], "TEXT must have passages with words of the texts of 'cats'"),
+        (["missing.txt", "--for", "TASK"], "no such file or folder"),
+        (["--for", "missing.yaml"], "no such file"),
+        ([], "or a task, `warmstart pretrain --for TASK`"),
+    ],
+)
+def test_wrong_inputs(
+    words: list[str], message: str, manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is refused with what to do, and no bundle is left."""
+    foreign = tmp_path / "foreign.txt"
+    foreign.write_text("Lorem ipsum dolor sit amet consectetur.")
+    names = {"TASK": str(manifest), "TEXT": str(corpus), "FOREIGN": str(foreign)}
+    assert main(["pretrain", *(names.get(word, word) for word in words), "--out", str(tmp_path / "run")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_the_pool_is_read_as_often_as_the_best_passages(tmp_path: Path, corpus: Path) -> None:
+    """Its texts are those that all is compared with."""
+    found, read = choose(tmp_path / "run", corpus)
+    assert found.pool_times == TIMES
+    assert read.count(read[0]) == TIMES
