@@ -26,7 +26,7 @@ from benchmarks.harness import Step, show, table, time_in_turn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.pretrain.command import PretrainConfig, PretrainTrainConfig
+from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, documents_of, prepare_store
@@ -37,7 +37,7 @@ from warmstart.seeding import seed_torch
 from warmstart.stats.intervals import t_interval
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
-from warmstart.training.config import TrainConfig
+from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, train
 from warmstart.types import Batch

@@ -19,7 +19,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.pretrain.command import PretrainConfig, PretrainTrainConfig
+from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_table
 from warmstart.cost.cost import Cost, cost_of
@@ -44,7 +44,7 @@ from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
-from warmstart.training.config import TrainConfig
+from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.optimizers import is_muon_matrix
 
 

@@ -213,7 +213,8 @@ def make_plan(best: RankedMethod, others: Sequence[RankedMethod], texts: int, co
     rival, noise = typical_noise(best, others, seeds_run)
     see, error_rate = config.see / 100, 0.05 / len(others)
     run = [one for one in (best, *others) if one.method.family != "stack"]  # a stack only combines what others predicted
-    search = sum(one.seconds_of_search + one.method.continued_pretraining_seconds for one in run)
+    once = {one.method.backbone_digest: one.method.continued_pretraining_seconds for one in run}  # methods share a backbone
+    search = sum(one.seconds_of_search for one in run) + sum(once.values())
     per_seed = sum(one.seconds + float(np.mean([trial.search_seconds for trial in one.runs])) for one in run)
     rows = []
     for seeds in config.seeds:

@@ -21,10 +21,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from warmstart.console import console
 from warmstart.data.budget import LabelBudget
@@ -34,13 +30,12 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, prepare_store
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError
-from warmstart.finetuning.features import pooled_layers
+from warmstart.finetuning.frozen_probe import FrozenProbe
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.finetuning.schemes.dapt import DaptOptions
-from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
-from warmstart.model.model import Model, swap_head
+from warmstart.model.model import Model
 from warmstart.seeding import derive, rng
 from warmstart.stats.changes import Change
 from warmstart.stats.formatting import percent, percent_value
@@ -56,8 +51,6 @@ HELD_OUT = 0.05
 MIN_GAIN = 0.01
 """fraction by which the held-out loss must fall"""
 MIN_TEXTS = 40
-PROBE_TEXTS = 2000
-"""training texts that the probe reads at most"""
 
 
 @dataclass(frozen=True)
@@ -168,9 +161,7 @@ class _Evaluator:
     """Evaluates a model without changing it: always on the same held-out text, with the same probe."""
 
     def __init__(self, bundle: Bundle, budget: LabelBudget, held_out: PretrainingRows) -> None:
-        self.tokenizer, self.budget, self.held_out = bundle.tokenizer, budget, held_out
-        self.learn = [np.sort(np.random.default_rng(0).permutation(fold.learn)[:PROBE_TEXTS]) for fold in budget.folds]
-        """indices of the training texts that the probe of each fold learns from"""
+        self.probe, self.held_out = FrozenProbe(bundle.tokenizer, budget), held_out
         self.first: np.ndarray | None = None
         """whether each text that chooses was classified correctly at the first evaluation"""
         self.first_loss: ClusteredRatio | None = None
@@ -179,7 +170,7 @@ class _Evaluator:
     def evaluate(self, stage: str, model: Model, seconds: float) -> StageEvaluation:
         """The loss and the probe at one stage."""
         model.eval()
-        loss, correct = held_out_loss(model, self.held_out), self._probe(model)
+        loss, correct = held_out_loss(model, self.held_out), self.probe.correct(model)
         self.first = correct if self.first is None else self.first
         self.first_loss = self.first_loss or loss
         change = replace(loss, value=loss.value - self.first_loss.value, sums=loss.sums - self.first_loss.sums)
@@ -192,23 +183,3 @@ class _Evaluator:
             standard_error=standard_error(correct - self.first),
             seconds=seconds,
         )
-
-    def _probe(self, model: Model) -> np.ndarray:
-        """(N,) 1 for each text that chooses if a logistic regression on frozen features classifies it correctly, else 0."""
-        reader = swap_head(model, ClassificationHeadConfig(classes=2), 0)  # only its pooling is used
-        task_type, pad_id, splits = TASK_TYPES["classification"], self.tokenizer.specials.pad, self.budget.whole.splits()
-
-        def features(split: str, indices: np.ndarray) -> np.ndarray:
-            encoded = task_type.encode(reader, self.tokenizer, splits[split].take(indices).texts)
-            return pooled_layers(reader, encoded, pad_id)[:, -1].numpy()
-
-        read = np.unique(np.concatenate([*self.learn, *(fold.choose for fold in self.budget.folds if fold.of == "train")]))
-        train, correct = features("train", read), list[np.ndarray]()
-        for fold, learn in zip(self.budget.folds, self.learn, strict=True):
-            labels, rows = splits["train"].labels[learn], train[np.searchsorted(read, learn)]
-            chosen = train[np.searchsorted(read, fold.choose)] if fold.of == "train" else features(fold.of, fold.choose)
-            probe = LogisticRegression(C=0.1, max_iter=1000) if len(np.unique(labels)) > 1 else DummyClassifier()
-            predicted = make_pipeline(StandardScaler(), probe).fit(rows, labels).predict(chosen)
-            correct.append(np.asarray(predicted == splits[fold.of].labels[fold.choose], dtype=float))
-        joined: np.ndarray = self.budget.joined(correct)
-        return joined

@@ -270,6 +270,8 @@ class DomainRecord(Config):
     """kept passages of other text, each counted once"""
     labels: int = 0
     """labelled texts whose labels were learned too"""
+    decision: str = ""
+    """what a pilot decided within a label budget, and why; empty without one"""
 
 
 class PretrainRecord(LanguageRecord):

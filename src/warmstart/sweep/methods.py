@@ -17,16 +17,19 @@ from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
+from warmstart.finetuning.own_backbone import OwnBackboneConfig, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
 from warmstart.interop.load import load_model
 from warmstart.model.files import find_bundle, load_bundle, model_digest, save
-from warmstart.model.history import ContinuedPretrainingRecord
+from warmstart.model.history import ContinuedPretrainingRecord, PretrainRecord
 from warmstart.model.model import parameter_counts
 from warmstart.storage import sha256
 from warmstart.sweep.stack import STACK
-from warmstart.sweep.trial import Method
+from warmstart.sweep.trial import OWN_BACKBONE, Method
 from warmstart.tasks import task_type_of
 
+OWN = "own"
+"""folder of the backbones that were pretrained on the task's own text, in the folder of the run"""
 CONTINUED = "dapt"
 """folder of the backbones after continued pretraining, in the folder of the run"""
 
@@ -104,9 +107,40 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
         "backbone": str(bundle),
         "shared_backbone": method.backbone,
         "backbone_digest": bundle_digest(str(bundle)),
-        "continued_pretraining_seconds": record.evaluations[-1].seconds,
+        "continued_pretraining_seconds": method.continued_pretraining_seconds + record.evaluations[-1].seconds,
         "continued_pretraining_texts": record.texts,
     }
+    return method.model_copy(update=changes)
+
+
+def own_backbone(budget: LabelBudget, config: OwnBackboneConfig, folder: Path, pool: str) -> Path:
+    """The folder of the backbone that is pretrained on the task's own text, made once and kept in the folder of the run.
+
+    It reads what ``with_continued_backbone`` reads; only labels of the budget serve the pilot that decides whether it goes on.
+    """
+    task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
+    text = texts_to_read(budget, pool)
+    key = json.dumps([task.digest, text.texts, config.to_dict(), labelled, budget.seed])
+    bundle = folder / OWN / sha256(key.encode())[:24] / OWN_BACKBONE
+    if not bundle.is_dir():
+        bundle.parent.mkdir(parents=True, exist_ok=True)
+        save(pretrain_on_own_text(budget, text, config), bundle)
+    return bundle
+
+
+def with_own_pretraining(method: Method, backbone: Path) -> Method:
+    """The method itself; one on the backbone that was pretrained on the task's own text with the cost of that."""
+    if method.backbone != str(backbone):
+        return method
+    if method.family == "scratch":
+        return method.model_copy(update={"own_pretraining": "of the shape of the backbone that is pretrained on the task's text"})
+    record = load_bundle(backbone).history[-1]
+    assert isinstance(record, PretrainRecord)
+    assert record.domain is not None
+    seconds, texts = record.seconds or 0.0, record.domain.texts
+    decided = record.domain.decision and f"; by the labels of the first seed, {record.domain.decision}"
+    own = f"after {seconds:.0f} s of pretraining on {texts:,} texts of the task, once{decided}"
+    changes = {"own_pretraining": own, "continued_pretraining_seconds": seconds, "continued_pretraining_texts": texts}
     return method.model_copy(update=changes)
 
 

@@ -131,9 +131,11 @@ class RankedMethod:
         before, texts = self.method.continued_pretraining_seconds, self.method.continued_pretraining_texts
         decided = "kept or not by the labels of the first seed"
         several = "" if len(chosen) < 2 else "s"
+        own = self.method.own_pretraining
         parts = [
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
-            f"after {before:.0f} s of continued pretraining on {texts:,} texts, once, {decided}" if before else "",
+            own,
+            f"after {before:.0f} s of continued pretraining on {texts:,} texts, once, {decided}" if before and not own else "",
             f"learning rate{several} {self.rates}{' (at the edge of those tried)' if edge else ''}" if chosen else "",
             *dict.fromkeys((*map(diverged_at, self.diverged), *(run.note for run in self.runs))),
         ]

@@ -30,6 +30,7 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.own_backbone import OwnBackboneConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
@@ -38,11 +39,20 @@ from warmstart.run import open_run, save_settings
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
 from warmstart.sweep.execution import run_stack, run_trials
 from warmstart.sweep.inputs import prepared
-from warmstart.sweep.methods import CONTINUED, learning_rates_for, list_methods, reads_pool, with_continued_backbone
+from warmstart.sweep.methods import (
+    CONTINUED,
+    OWN,
+    learning_rates_for,
+    list_methods,
+    own_backbone,
+    reads_pool,
+    with_continued_backbone,
+    with_own_pretraining,
+)
 from warmstart.sweep.ranking import Ranking, rank
 from warmstart.sweep.stack import STACK, trials_of_seed
 from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id, result_file
-from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
+from warmstart.sweep.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
@@ -74,7 +84,7 @@ class SweepConfig(Config):
     task: Positional[str]
     """manifest of the task (YAML)"""
     backbones: Annotated[tuple[str, ...], Field(min_length=1)]
-    """pretrained models: bundles, or folders of runs"""
+    """pretrained models: bundles, or folders of runs; pool: a small one that is pretrained on the task's own text first"""
     schemes: tuple[SchemeName, ...] = ("full",)
     """ways to adapt each backbone; a+b combines two"""
     out: str = "runs/sweep"
@@ -105,6 +115,8 @@ class SweepConfig(Config):
     sealed: Advanced[bool] = False
     """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
+    own: Advanced[OwnBackboneConfig] = OwnBackboneConfig()
+    """with --backbones pool: the backbone that is pretrained on the task's own text"""
 
     def numbers_of_labels(self) -> tuple[int | None, ...]:
         """How many labelled texts the trials get, increasing; None: all."""
@@ -153,39 +165,60 @@ class Sweep:
 
 
 def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
-    """Read, audit and check all that the trials need, and open the folder. Only ``dapt`` trains anything yet.
+    """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet.
 
     ``features`` is the folder in which several sweeps keep what frozen backbones read; empty: each has its own.
     """
     started = time.time()
-    task, methods = _task_and_methods(config)
+    task = _checked_task(config)
+    methods = _methods(_given_backbones(config), task)  # what does not fit is refused before anything is trained
     scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out)))
-    folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED)))
+    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
+    folder = open_run(config.out, config, resume=begun)
     save_settings(folder, config)
     context = _context(config, task, scoring).model_copy(update={"features": features})
-    estimate = _estimate(config, task, methods, context)
     labels = config.numbers_of_labels()[0]
-    selection = config.selection_with(labels)
-    budget = label_budget(task, labels, selection, config.seed)  # the first seed's labels decide for all
+    budget = label_budget(task, labels, config.selection_with(labels), config.seed)  # the first seed's labels decide for all
+    made = config
+    if OWN_BACKBONE in config.backbones:
+        own = own_backbone(budget, config.own, folder, config.pool)
+        backbones = tuple(str(own) if path == OWN_BACKBONE else path for path in config.backbones)
+        made = config.model_copy(update={"backbones": backbones})
+        methods = [with_own_pretraining(method, own) for method in _methods(made, task)]
+    estimate = _estimate(config, task, methods, context)
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    return Sweep(config, task, _audit(task, config), tuple(methods), context, folder, estimate, budget)
+    return Sweep(config, task, _audit(task, made), tuple(methods), context, folder, estimate, budget)
 
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:
     """What the trials will cost, printed; nothing is written."""
-    task, methods = _task_and_methods(config)
+    task = _checked_task(config)
+    if OWN_BACKBONE in config.backbones:
+        console.print("The backbone that would be pretrained on the task's own text, and its trials, are not in the estimate.")
+    methods = _methods(_given_backbones(config), task)
     return _estimate(config, task, methods, _context(config, task, ScoringRun(command="estimate")))
 
 
-def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
+def _given_backbones(config: SweepConfig) -> SweepConfig:
+    """The same without the backbone that is still to be pretrained on the task's own text."""
+    given = tuple(path for path in config.backbones if path != OWN_BACKBONE)
+    return config.model_copy(update={"backbones": given})
+
+
+def _checked_task(config: SweepConfig) -> Task:
+    """The task, of which every seed can draw its labels. Raises ``ConfigError`` for settings that do not fit a sweep or it."""
     _refuse_single_values(config.tune)
-    if config.resamples() and any(make_scheme(scheme).continued_pretraining for scheme in config.schemes):
+    own = OWN_BACKBONE if OWN_BACKBONE in config.backbones else ""
+    once = own or ("dapt" if any(make_scheme(scheme).continued_pretraining for scheme in config.schemes) else "")
+    if config.resamples() and once:
         raise ConfigError(
-            "--resample needs schemes that read no text before the split is drawn, but dapt pretrains once, on texts that other "
-            "splits test on; remove dapt or --resample"
+            "--resample needs methods that read no text before the split is drawn, but "
+            f"{once} pretrains once, on texts that other splits test on; remove {once} or --resample"
         )
+    if own and config.backbones.count(own) > 1:
+        raise ConfigError("each backbone must be named once, but --backbones names pool twice; remove the repeated one")
     task = load_task(config.task)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
@@ -196,11 +229,16 @@ def _task_and_methods(config: SweepConfig) -> tuple[Task, list[Method]]:
                 label_budget(task, labels, selection, seed).folds  # noqa: B018
             except DataError as error:
                 raise ConfigError(f"--labels {labels}: {error}" if labels else str(error)) from None
+    return task
+
+
+def _methods(config: SweepConfig, task: Task) -> list[Method]:
+    """All methods on the backbones."""
     pool = _has_pool(config, task)
     methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
     if config.pool not in (REST, NO_POOL) and not any(reads_pool(method) for method in methods):
         console.print(f"No method for a {task.type} task reads --pool {config.pool}.", markup=False)
-    return task, methods
+    return methods
 
 
 def _has_pool(config: SweepConfig, task: Task) -> bool:

@@ -10,6 +10,9 @@ from warmstart.config import Config
 from warmstart.data.budget import SelectionName
 from warmstart.data.test_ledger import described_settings
 
+OWN_BACKBONE = "pool"
+"""in the place of a backbone: one that is pretrained on the task's own text"""
+
 
 class Method(Config):
     """A baseline, or a backbone and how it is adapted."""
@@ -30,9 +33,11 @@ class Method(Config):
     shared_backbone: str = ""
     """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
     continued_pretraining_seconds: float = 0.0
-    """seconds spent once, before all its trials"""
+    """seconds of pretraining on the task's own text, spent once, before all its trials"""
     continued_pretraining_texts: int = 0
     """texts that it read then, without labels"""
+    own_pretraining: str = ""
+    """how its backbone was pretrained on the task's own text, for people; empty: the backbone was given"""
 
     @property
     def id(self) -> str:
@@ -41,8 +46,9 @@ class Method(Config):
 
     @property
     def id_over_tasks(self) -> str:
-        """The same for every task, although continued pretraining makes a backbone of its own for each."""
-        return "/".join(part for part in (self.family, self._own, self.shared_backbone or self.backbone) if part)
+        """The same for every task, although pretraining on the task's own text makes a backbone of its own for each."""
+        backbone = OWN_BACKBONE if self.own_pretraining else self.shared_backbone or self.backbone
+        return "/".join(part for part in (self.family, self._own, backbone) if part)
 
     @property
     def _own(self) -> str:

@@ -74,3 +74,27 @@ class TrainConfig(Config):
     def count_text_steps(self, texts: int, mean_tokens: float, epochs: float) -> int | None:
         """The same for texts: the last batch of an epoch may be short, but is a full step."""
         return self.count_steps(-(-texts // self.batch) * self.batch, mean_tokens, epochs)
+
+
+class PretrainTrainConfig(TrainConfig):
+    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (docs/performance.md)."""
+
+    batch: int = Field(8, gt=0)
+    """rows in a batch"""
+    learning_rate: float = Field(1e-2, gt=0)
+    """peak learning rate of AdamW"""
+    muon_learning_rate: Advanced[float] = Field(0.01, gt=0)
+    """peak learning rate of Muon"""
+    optimizer: Advanced[Literal["adamw", "muon"]] = "muon"
+    """Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for all parameters, which needs a learning rate of
+    1e-3 to 3e-3"""
+    schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
+    """learning-rate schedule: cosine, linear, trapezoid or constant"""
+    compile: Advanced[bool] = False
+    """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs/performance.md)"""
+
+    @model_validator(mode="after")
+    def _budget_without_compiling(self) -> PretrainTrainConfig:
+        if self.compile and self.minutes is not None:
+            raise ValueError("with compile, a budget in minutes would be spent on compiling; name a budget in tokens instead")
+        return self

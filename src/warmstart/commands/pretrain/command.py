@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 from tyro.conf import Positional, arg
 
@@ -48,10 +48,9 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.tokenizer.vocabulary import vocabulary_report
 from warmstart.training.compiled import check_compiler
-from warmstart.training.config import TrainConfig
+from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, TrainOutput, train
-from warmstart.training.schedules import SCHEDULES
 
 NOTHING = "none"
 """the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""
@@ -61,30 +60,6 @@ QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
 DOMAIN_TOKENS, MOST_PASSES = 2_000_000, 20
 """with --for and no budget: passes over the text that read about so many tokens, but at least one and not more than so many"""
-
-
-class PretrainTrainConfig(TrainConfig):
-    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (docs/performance.md)."""
-
-    batch: int = Field(8, gt=0)
-    """rows in a batch"""
-    learning_rate: float = Field(1e-2, gt=0)
-    """peak learning rate of AdamW"""
-    muon_learning_rate: Advanced[float] = Field(0.01, gt=0)
-    """peak learning rate of Muon"""
-    optimizer: Advanced[Literal["adamw", "muon"]] = "muon"
-    """Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for all parameters, which needs a learning rate of
-    1e-3 to 3e-3"""
-    schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
-    """learning-rate schedule: cosine, linear, trapezoid or constant"""
-    compile: Advanced[bool] = False
-    """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs/performance.md)"""
-
-    @model_validator(mode="after")
-    def _budget_without_compiling(self) -> PretrainTrainConfig:
-        if self.compile and self.minutes is not None:
-            raise ValueError("with compile, a budget in minutes would be spent on compiling; name a budget in tokens instead")
-        return self
 
 
 class PretrainConfig(Config):

@@ -16,7 +16,6 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.command import (
     NOTHING,
     PretrainConfig,
-    PretrainTrainConfig,
     check_sources,
     make_tokenizer,
     pretrain_on,
@@ -44,6 +43,7 @@ from warmstart.studies.objectives.result import objectives_result
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.compiled import check_compiler
+from warmstart.training.config import PretrainTrainConfig
 
 MODELS_FOLDER = "models"
 SPEEDS = "speeds.json"
