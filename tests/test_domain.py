@@ -24,6 +24,7 @@ from warmstart.data.text_overlap import documents_with
 from warmstart.data.token_store import prepare_store
 from warmstart.finetuning.joint_loss import JointTask, LabelledBatch
 from warmstart.model.bundle import Bundle
+from warmstart.model.card import card
 from warmstart.model.files import load_bundle
 from warmstart.model.history import DomainRecord, PretrainRecord, seen_labels
 from warmstart.objectives.config import ObjectiveConfig
@@ -185,6 +186,8 @@ def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Pa
     assert isinstance(record, PretrainRecord)
     assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out, labels=10)
     assert seen_labels(third, "cats")
+    assert "The text was chosen for `cats`: " in card(third)
+    assert "and the labels of 10 of them" in card(third)
 
 
 @torch.inference_mode()
