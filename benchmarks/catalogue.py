@@ -121,6 +121,7 @@ TABLES = (
         needs=("wikitext-2",),
         minutes=15,
     ),
+    Table("windows", (ADAPTATION,), ("python -m benchmarks.windows",), timing, needs=("minilm",), minutes=10),
     Table(
         "calibration",
         (ADAPTATION,),

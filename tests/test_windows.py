@@ -19,6 +19,7 @@ from warmstart.data.encode import encode
 from warmstart.data.task import Split, Task
 from warmstart.data.windows import CUT, WindowSettings, framed_windows, window_starts
 from warmstart.errors import ConfigError, ModelError
+from warmstart.estimators.encoder import TextEncoder
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
@@ -225,6 +226,15 @@ def test_vectors_of_windows(tokenizer: Tokenizer) -> None:
     torch.testing.assert_close(embed(cut, SHORT), embed(whole, SHORT))
     with pytest.raises(ConfigError, match="windows of an embedding must be none, mean or max"):
         EmbeddingHeadConfig(windows="attention")
+
+
+def test_the_encoder_for_scikit_learn_reads_windows(tokenizer: Tokenizer) -> None:
+    """Its columns are the joined states of a text's windows; a short text has those that it has without."""
+    bundle = reader(tokenizer, "none")
+    whole, cut = (TextEncoder(bundle, windows=windows).fit([]).transform([LONG, SHORT]) for windows in ("max", "none"))
+    np.testing.assert_allclose(whole[1], cut[1], atol=1e-6)
+    assert (whole[0] >= cut[0] - 1e-6).all()
+    assert whole[0].max() > cut[0].max()
 
 
 # ---------------------------------------------------------------------------------------------------- training
