@@ -122,6 +122,7 @@ TABLES = (
         minutes=15,
     ),
     Table("windows", (ADAPTATION,), ("python -m benchmarks.windows",), timing, needs=("minilm",), minutes=10),
+    Table("domain", (ADAPTATION,), ("python -m benchmarks.domain",), timing, needs=("wikitext-2",), minutes=60),
     Table(
         "calibration",
         (ADAPTATION,),
