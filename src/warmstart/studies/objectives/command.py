@@ -67,7 +67,7 @@ class StudyObjectivesConfig(ThreadsConfig):
     """models of each objective"""
     objectives: tuple[str, ...] = ("causal", "masked", "span", "hybrid")
     """the pretraining objectives to compare"""
-    equal: Literal["tokens", "time"] = "tokens"
+    equal: Advanced[Literal["tokens", "time"]] = "tokens"
     """what all models have alike: the tokens that they read, or the processor time that the first objective takes for --tokens,
     measured when the study begins"""
     held_out: str = "0.02"
