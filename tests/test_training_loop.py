@@ -134,7 +134,7 @@ def test_a_groups_rate_scales_its_steps() -> None:
 def test_a_budget_in_minutes_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run stops when its time is spent: by a clock on which every step takes a tenth of a second."""
     clock = itertools.count(0, 0.1)
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: next(clock), process_time=lambda: 0.0))
     out = train(make_language_model(), job(None), TrainConfig(minutes=0.01), tmp_path)
     assert out.seconds == pytest.approx(0.6)
     assert out.steps == 6
