@@ -20,6 +20,7 @@ from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import run_baseline
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
+from warmstart.data.splits import stratified_sample
 from warmstart.data.task import Task
 from warmstart.interop.load import load_model
 from warmstart.model.embed import embed
@@ -52,7 +53,7 @@ def run(runs: Path = Path("runs")) -> str:
     rows = []
     for name, described in SETS.items():
         task = replace(load_task(prepare(name, runs)), label_descriptions=described)
-        few = replace(task, test=task.test.take(np.arange(min(TEXTS, len(task.test)))))
+        few = replace(task, test=task.test.take(stratified_sample(task.test.labels, TEXTS, 0)))
         vectors, pool = _remembered(runs), task_pool(few)
         budgets = {
             count: [label_budget(few, count, "cross-validation", seed) for seed in range(DRAWS)]
