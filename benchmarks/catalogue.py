@@ -124,6 +124,9 @@ TABLES = (
     Table("windows", (ADAPTATION,), ("python -m benchmarks.windows",), timing, needs=("minilm",), minutes=10),
     Table("domain", (ADAPTATION,), ("python -m benchmarks.domain",), timing, needs=("wikitext-2",), minutes=60),
     Table(
+        "distillation", (ADAPTATION,), ("python -m benchmarks.distillation",), timing, needs=("minilm", "wikitext-2"), minutes=25
+    ),
+    Table(
         "calibration",
         (ADAPTATION,),
         (

@@ -11,6 +11,7 @@ from warmstart.data.encode import Encoded
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.finetuning.features import FeatureCache
+from warmstart.finetuning.soft_labels import SoftTexts
 from warmstart.model.model import Model
 from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -27,6 +28,8 @@ class EncodedTask:
     pad_id: int
     features: FeatureCache = field(default_factory=FeatureCache)
     """features of frozen backbones, shared by all runs on these texts"""
+    soft: SoftTexts | None = None
+    """texts without labels of which a teacher gave probabilities; None: no teacher"""
 
     @classmethod
     def of(cls, task: Task, model: Model, tokenizer: Tokenizer) -> EncodedTask:
@@ -41,8 +44,9 @@ class EncodedTask:
         return replace(self, task=budget.task, train=chosen[0], validation=chosen[1])
 
     def training_ids(self) -> np.ndarray:
-        """(R,), ascending: the ids of all tokens in batches of the training split, padding included."""
-        return np.unique(np.concatenate([*self.train.rows, [self.pad_id]]))
+        """(R,), ascending: the ids of all tokens in batches of the training split and of the pool, padding included."""
+        soft = self.soft.encoded.rows if self.soft else ()
+        return np.unique(np.concatenate([*self.train.rows, *soft, [self.pad_id]]))
 
     def fold(self, fold: Fold) -> EncodedTask:
         """The texts of a fold of a budget of this task: those that learn, those that choose, and no test texts."""

@@ -26,6 +26,7 @@ from warmstart.finetuning.language_loss import (
     mean_targets,
     with_language_batches,
 )
+from warmstart.finetuning.soft_labels import SoftBatch, SoftTexts
 from warmstart.finetuning.task_loss import TaskLoss, class_weights, task_loss
 from warmstart.model.model import Model
 from warmstart.tasks import task_type_of
@@ -100,6 +101,14 @@ class TrainingInputs:
             return factor * language_batch_loss(model, batch) if isinstance(batch, LanguageBatch) else self.loss(batch)
 
         return replace(self, batches=with_language_batches(self.batches, language, model, seed), loss=loss)
+
+    def with_teacher(self, model: Model, soft: SoftTexts, size_and_seed: tuple[int, int], pad_id: int) -> TrainingInputs:
+        """The same, with a teacher's probabilities for texts of the pool beside each batch."""
+
+        def loss(batch: Batch) -> Tensor:
+            return soft.loss(model, batch) if isinstance(batch, SoftBatch) else self.loss(batch)
+
+        return replace(self, batches=soft.follow(self.batches, model, size_and_seed, pad_id), loss=loss)
 
 
 def _task_loss(encoded: EncodedTask, config: FineTuneConfig, model: Model) -> TaskLoss:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
-PRETRAINED, SCRATCH = "pretrained", "from scratch"
+PRETRAINED, DISTILLED, SCRATCH = "pretrained", "distilled", "from scratch"
 """names of methods in a comparison"""
+TEACHER = "teacher"
+"""name of the model that taught, in a comparison"""
 
 
 class Run(Protocol):

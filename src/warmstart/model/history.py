@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from warmstart.config import Config
+from warmstart.data.task import texts_digest
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.registry import Registry
 
@@ -52,13 +53,15 @@ class TaskRecord(Config):
     train: int
     validation: int | None = None
     test: int | None = None
+    learned: str | None = None
+    """a hash of the training texts, in any order; None in bundles of older versions"""
 
     @classmethod
     def of(cls, task: Task) -> TaskRecord:
         """The record of a task in memory."""
         held_out = {name: len(split) or None for name, split in task.held_out().items()}
         named = {"name": task.name, "type": task.type, "metric": task.metric, "labels": task.labels}
-        return cls.build({**named, "train": len(task.train), **held_out}, "task")
+        return cls.build({**named, "train": len(task.train), **held_out, "learned": texts_digest(task.train.keys)}, "task")
 
 
 class MethodRecord(Config):
@@ -182,6 +185,20 @@ class Record(Config):
         return ()
 
 
+class TeacherRecord(Config):
+    """A model whose probabilities for texts without labels were learned beside the labels."""
+
+    path: str
+    digest: str
+    """of its manifest"""
+    texts: int
+    """that it labelled"""
+    weight: float
+    temperature: float
+    learned: str
+    """what it learned from: ``others`` (no text that chose), ``these`` (those that chose, too), or ``unknown``"""
+
+
 class AdaptRecord(Record):
     """``warmstart adapt``, or an estimator."""
 
@@ -200,6 +217,7 @@ class AdaptRecord(Record):
     """whether the saved run was chosen among several for its score on these texts; False in bundles of older versions"""
     budget: tuple[str, ...] = ()
     """sentences: what the labels were for, and what choosing cost; empty in bundles of older versions"""
+    teacher: TeacherRecord | None = None
     comparison: ComparisonRecord | None = None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +14,7 @@ from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
-from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, head_swap_lines
+from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, TeachingResult, head_swap_lines
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
@@ -39,8 +39,9 @@ from warmstart.finetuning.ensemble import (
 )
 from warmstart.finetuning.estimate import Estimator, cost_sentence
 from warmstart.finetuning.finetune import check_patience, check_scheme, head_config_for
-from warmstart.finetuning.runs import PRETRAINED, SCRATCH
+from warmstart.finetuning.runs import DISTILLED, PRETRAINED, SCRATCH, TEACHER
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
+from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
@@ -88,6 +89,7 @@ class AdaptConfig(Config):
     ensemble: Advanced[Literal["none", "mean", "soup"]] = "none"
     """all seeds as one model, saved if it is no worse than a single seed on the texts that choose: the mean of their probabilities
     (a stack), or one network with the mean of their weights (a soup); with --labels all seeds then learn from those of the first"""
+    distil: Advanced[Annotated[TeacherConfig, arg(name="")]] = TeacherConfig()
     drop_leaks: bool = False
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
@@ -98,7 +100,7 @@ class AdaptConfig(Config):
     @property
     def one_draw(self) -> bool:
         """Whether all seeds learn from the same labels, even if ``labels`` are drawn."""
-        return self.ensemble != "none"
+        return self.ensemble != "none" or self.distil.teacher is not None
 
     @property
     def chosen_selection(self) -> SelectionName:
@@ -111,21 +113,25 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     bundle = load_model(config.model)
     task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     check_scheme(bundle, task, config.tune)
+    teacher = Teacher.load(config.distil.teacher, task) if config.distil.teacher else None
     scoring = ScoringRun.begin([task], config)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     task, calibration_texts = split_calibration_texts(task, config.calibration_fraction, config.labels)
     set_apart = len(calibration_texts) if calibration_texts else 0
     budgets = draw_budgets(task, config, set_apart)
+    lesson = None
+    if teacher:
+        lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
     folder = open_run(config.out, config, resume=False)
     if make_scheme(config.tune.scheme).continued_pretraining:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=calibration_texts)
         bundle = continue_pretraining(bundle, first, config.tune.options, text).bundle
-    result = replace(compare_methods(bundle, budgets, config, scoring), set_apart=set_apart)
+    result = replace(compare_methods(bundle, budgets, config, scoring, lesson), set_apart=set_apart)
     scoring.finish([task])
     print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
-    for sentence in (*result.one_split_caution, *result.label_findings, *result.ensemble_findings, *result.ledger.findings):
+    for sentence in (*result.one_split_caution, *result.label_findings, *result.model_findings, *result.ledger.findings):
         console.print(sentence, markup=False)
     adapted = adapted_bundle(bundle, result, config, calibration_texts)
     save_model(adapted, folder / "bundle")
@@ -149,6 +155,11 @@ def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[in
     labels, seeds = config.labels and config.labels - set_apart, range(config.seed, config.seed + config.seeds)
     if config.ensemble != "none":
         check_ensemble(config.ensemble, task.type, config.seeds, chooses=config.chosen_selection != "none")
+    if config.distil.teacher and config.chosen_selection == "none":
+        raise ConfigError(
+            "--teacher needs texts that choose, because a teacher can make a student worse; use --selection holdout or "
+            "cross-validation"
+        )
     try:
         draws = {seed: config.seed if config.one_draw else seed for seed in seeds}
         budgets = {seed: label_budget(task, labels, config.chosen_selection, draw) for seed, draw in draws.items()}
@@ -165,56 +176,133 @@ def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[in
     return budgets
 
 
-def compare_methods(bundle: Bundle, budgets: Mapping[int, LabelBudget], config: AdaptConfig, scoring: ScoringRun) -> AdaptResult:
-    """Run every method within the budget of each seed; ``scoring`` is the run of the command that asks."""
+def compare_methods(
+    bundle: Bundle, budgets: Mapping[int, LabelBudget], config: AdaptConfig, scoring: ScoringRun, lesson: Lesson | None = None
+) -> AdaptResult:
+    """Run every method within the budget of each seed; ``scoring`` is the run of the command that asks.
+
+    With a ``lesson`` the pretrained model also learns from its teacher, and the texts that choose say which of both is saved.
+    """
     task, first = budgets[config.seed].whole, budgets[config.seed].task
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
     encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
     findings = _audit(first, bundle, config)
     for line in _head_swap(bundle.model, swapped):
         console.print(line, markup=False)
+    taught = {DISTILLED: replace(encoded, soft=lesson.soft_texts(swapped, bundle.tokenizer, task))} if lesson else {}
     # from scratch, all of the backbone must train: a frozen one would stay random
-    settings = {PRETRAINED: config.tune} | ({SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {})
+    settings = {PRETRAINED: config.tune} | dict.fromkeys(taught, config.tune)
+    settings |= {SCRATCH: config.tune.model_copy(update={"scheme": "full"})} if config.scratch else {}
+    reads = {name: taught.get(name, encoded) for name in settings}
     if len(budgets) > 1:
-        estimator, choice = Estimator(bundle, encoded, config.tune), SelectionSettings(config.chosen_selection)
-        costs = [estimator.cost_within(tune.scheme, budgets[config.seed], choice) for tune in settings.values()]
-        seconds = sum(cost.once + cost.seconds * len(budgets) for cost in costs)
-        sentence = cost_sentence(f"{len(costs) * len(budgets)} runs", seconds, max(cost.memory for cost in costs))
-        console.print(sentence, markup=False)
-    families, origin = {PRETRAINED: "adapted", SCRATCH: "scratch"}, model_digest(config.model)  # the words of a race
-    runs, scored, folds = dict[str, tuple[BudgetedRun, ...]](), dict[str, tuple[ScoredPredictions, ...]](), FoldSoups()
+        _print_estimate(bundle, reads, settings, budgets[config.seed], config)
+    table, folds = _Table(task, scoring, config), {name: FoldSoups() for name in settings}
     for name, tune in settings.items():
-        short, rate = tune.scheme if name == PRETRAINED else name, tune.train.learning_rate
-        described = described_settings(short, rate, config.labels, config.chosen_selection)
-        method = scoring.method(described, [families[name], origin, tune.to_dict(), *_budget_key(config)])
-        learner = _Learner(name, bundle, encoded, tune, method)
-        choice = SelectionSettings(config.chosen_selection, watch=folds.add if name == PRETRAINED and config.one_draw else None)
-        runs[name], scored[name] = zip(*(learner.run(budget, choice) for budget in budgets.values()), strict=True)
-    ensemble = _ensemble(bundle, encoded, budgets, config, (runs, folds)) if config.ensemble != "none" else None
-    for one in ensemble.models if ensemble else ():
-        described = described_settings(one.name, config.tune.train.learning_rate, config.labels, config.chosen_selection)
-        method = scoring.method(described, ["ensemble", one.name, origin, config.tune.to_dict(), *_budget_key(config)])
-        scored[one.name] = (score_test(task, one.test_predictions, method, None),)
-    rows = [_trained_row(name, results, scored[name], task) for name, results in runs.items()]
-    rows += [_row(one.name, scored[one.name], task) for one in (ensemble.models if ensemble else ())]
-    drawn = config.labels is not None and not config.one_draw
-    for name, predicted in _baselines(budgets, drawn=drawn).items() if config.baselines else ():
-        described = described_settings(name, 0.0, config.labels, config.chosen_selection)
-        method = scoring.method(described, ["baseline", name, *_budget_key(config)])
-        scored[name] = tuple(score_test(task, one.test, method, seed) for seed, one in predicted.items())
-        rows.append(replace(_row(name, scored[name], task), note="; ".join(dict.fromkeys(one.note for one in predicted.values()))))
+        learner = _Learner(name, bundle, reads[name], tune, table.trained(name, tune))
+        watch = folds[name].add if config.ensemble != "none" and name != SCRATCH else None
+        choice = SelectionSettings(config.chosen_selection, watch=watch)
+        table.add_runs(name, [learner.run(budget, choice) for budget in budgets.values()])
+    teaching = _teaching(lesson, bundle, budgets[config.seed], table) if lesson else None
+    method = DISTILLED if teaching and teaching.choice.kept else PRETRAINED
+    ensemble = None
+    if config.ensemble != "none":
+        runs = table.runs[method]
+        ensemble = _ensemble(bundle, reads[method], budgets[config.seed], config, (runs, folds[method]))
+        for one in ensemble.models:
+            table.add(one.name, one.test_predictions, ["ensemble", one.name, method, config.tune.to_dict()])
+    if config.baselines:
+        table.add_baselines(budgets)
     return AdaptResult(
         task=first,
-        comparison=Comparison(task.metric, tuple(rows)),
-        runs=runs,
-        scores={name: tuple(one.scores for one in found) for name, found in scored.items()},
+        comparison=Comparison(task.metric, table.rows(method)),
+        runs=table.runs,
+        scores={name: tuple(one.scores for one in found) for name, found in table.scored.items()},
         audit=findings,
         available=len(task.train),
         budgets=budgets,
         selection=config.chosen_selection,
         ledger=Ledger.of(task).read(),
+        method=method,
         ensemble=ensemble,
+        teaching=teaching,
     )
+
+
+def _print_estimate(
+    bundle: Bundle,
+    reads: Mapping[str, EncodedTask],
+    settings: Mapping[str, FineTuneConfig],
+    budget: LabelBudget,
+    config: AdaptConfig,
+) -> None:
+    """What the runs of all seeds are expected to take."""
+    choice = SelectionSettings(config.chosen_selection)
+    costs = [
+        Estimator(bundle, reads[name], config.tune).cost_within(tune.scheme, budget, choice) for name, tune in settings.items()
+    ]
+    seconds = sum(cost.once + cost.seconds * config.seeds for cost in costs)
+    sentence = cost_sentence(f"{len(costs) * config.seeds} runs", seconds, max(cost.memory for cost in costs))
+    console.print(sentence, markup=False)
+
+
+class _Table:
+    """The methods of a comparison, in the order in which they were scored."""
+
+    def __init__(self, task: Task, scoring: ScoringRun, config: AdaptConfig) -> None:
+        self.task, self.scoring, self.config, self.origin = task, scoring, config, model_digest(config.model)
+        self.runs = dict[str, tuple[BudgetedRun, ...]]()
+        self.scored = dict[str, tuple[ScoredPredictions, ...]]()
+        self._notes = dict[str, str]()
+
+    def trained(self, name: str, tune: FineTuneConfig) -> ScoredMethod:
+        """What the ledger calls a trained method."""
+        families = {PRETRAINED: "adapted", SCRATCH: "scratch"}  # the words of a race
+        short, rate = tune.scheme if name == PRETRAINED else name, tune.train.learning_rate
+        return self._method(short, [families.get(name, name), self.origin, tune.to_dict()], rate)
+
+    def _method(self, name: str, key: list[Any], rate: float = 0.0) -> ScoredMethod:
+        described = described_settings(name, rate, self.config.labels, self.config.chosen_selection)
+        return self.scoring.method(described, [*key, *_budget_key(self.config)])
+
+    def add_runs(self, name: str, found: Sequence[tuple[BudgetedRun, ScoredPredictions]]) -> None:
+        """The runs of a trained method, one per seed."""
+        self.runs[name], self.scored[name] = zip(*found, strict=True)
+
+    def add(self, name: str, predictions: Any, key: list[Any]) -> None:
+        """A single model, by its predictions for the test texts."""
+        self.scored[name] = (score_test(self.task, predictions, self._method(name, [*key, self.origin]), None),)
+
+    def add_baselines(self, budgets: Mapping[int, LabelBudget]) -> None:
+        """What needs no network."""
+        drawn = self.config.labels is not None and not self.config.one_draw
+        for name, predicted in _baselines(budgets, drawn=drawn).items():
+            method = self._method(name, ["baseline", name])
+            self.scored[name] = tuple(score_test(self.task, one.test, method, seed) for seed, one in predicted.items())
+            self._notes[name] = "; ".join(dict.fromkeys(one.note for one in predicted.values()))
+
+    def rows(self, first: str) -> tuple[MethodResult, ...]:
+        """All methods, the one that is saved first."""
+        names = [first, *(name for name in self.scored if name != first)]
+        return tuple(
+            _trained_row(name, self.runs[name], self.scored[name], self.task)
+            if name in self.runs
+            else replace(_row(name, self.scored[name], self.task), note=self._notes.get(name, ""))
+            for name in names
+        )
+
+
+def _teaching(lesson: Lesson, origin: Bundle, budget: LabelBudget, table: _Table) -> TeachingResult:
+    """The teacher beside the student without and with it; the teacher's predictions for the test texts are scored."""
+    teacher, texts = lesson.teacher, budget.whole.test.texts
+    table.add(TEACHER, teacher.predict(texts), [TEACHER, teacher.digest])
+    without, taught = ([run.choosing for run in table.runs[name]] for name in (PRETRAINED, DISTILLED))
+    choice = TeacherChoice.of(budget, without, taught, teacher.learned(budget))
+    student = Bundle(table.runs[DISTILLED][0].final.model, origin.tokenizer, budget.whole.labels)
+    costs = {
+        TEACHER: (teacher.parameters, teacher.seconds(texts)),
+        PRETRAINED: (parameter_count(student.model), seconds_per_text(student, texts)),
+    }
+    return TeachingResult(choice, lesson.record(choice.learned), teacher.own_labels, costs)
 
 
 def adapted_bundle(
@@ -230,8 +318,9 @@ def adapted_bundle(
         test=ScoresRecord.of(result.best_scores.to_dict()),
         validation=result.validation_scores,
         chosen=bool(result.flattery),
-        budget=(*result.label_findings, *result.ensemble_findings),
+        budget=(*result.label_findings, *result.model_findings),
         comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
+        teacher=result.teaching.record if result.teaching and result.teaching.choice.kept else None,
         provenance=provenance(),
     )
     kept = result.averaged
@@ -247,16 +336,16 @@ def adapted_bundle(
 def _ensemble(
     origin: Bundle,
     encoded: EncodedTask,
-    budgets: Mapping[int, LabelBudget],
+    budget: LabelBudget,
     config: AdaptConfig,
-    trained: tuple[Mapping[str, Sequence[BudgetedRun]], FoldSoups],
+    trained: tuple[Sequence[BudgetedRun], FoldSoups],
 ) -> EnsembleResult:
-    """What all seeds of the pretrained network predict together; ``trained`` are the runs, and those of folds averaged."""
-    (runs, folds), budget = trained, budgets[config.seed]
-    networks = [_network(origin, run, budget, config) for run in runs[PRETRAINED]]
+    """What all seeds of the saved method predict together; ``trained`` are its runs, and those of folds averaged."""
+    runs, folds = trained
+    networks = [_network(origin, run, budget, config) for run in runs]
     models = [average_weights(encoded, budget, networks, folds)]
     if encoded.task.type in STACKABLE:
-        models.insert(0, average_probabilities(encoded, budget, runs[PRETRAINED], networks))
+        models.insert(0, average_probabilities(encoded, budget, runs, networks))
     seconds = seconds_per_text(networks[0], encoded.task.test.texts)
     return EnsembleResult(config.ensemble, tuple(models), parameter_count(networks[0].model), seconds)
 

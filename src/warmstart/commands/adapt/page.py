@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warmstart.commands.adapt.result import ENSEMBLE_HEADER, THRESHOLD_HEADER, AdaptResult, ConfidenceResult
+from warmstart.commands.adapt.result import ENSEMBLE_HEADER, TEACHING_HEADER, THRESHOLD_HEADER, AdaptResult, ConfidenceResult
 from warmstart.config import Config
 from warmstart.finetuning.runs import curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
@@ -38,6 +38,7 @@ def write_adapt_page(
         ),
         (
             *comparison_sections(result),
+            *([_teaching_section(result)] if result.teaching else []),
             *([_ensemble_section(result)] if result.ensemble else []),
             *([_confidence_section(confidence, result.flattery)] if confidence else []),
             *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
@@ -79,6 +80,13 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
             Figure("confusion", "Rows: true label; columns: predicted label.", confusion_chart(best.confusion, task.labels)),
         ),
     )
+
+
+def _teaching_section(result: AdaptResult) -> Section:
+    """The teacher beside the student without and with it."""
+    assert result.teaching
+    text = f"The teacher labelled {result.teaching.record.texts:,} texts; none is like a labelled or held-out text."
+    return Section("Teacher and student", (text, *result.teaching.findings), (Table(TEACHING_HEADER, result.teaching_rows),))
 
 
 def _ensemble_section(result: AdaptResult) -> Section:

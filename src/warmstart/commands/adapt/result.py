@@ -12,7 +12,7 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget, SelectionName, labels_sentence
 from warmstart.data.test_ledger import LedgerSummary
-from warmstart.finetuning.runs import PRETRAINED, best_run
+from warmstart.finetuning.runs import DISTILLED, PRETRAINED, TEACHER, best_run
 from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
 from warmstart.stats.calibration import (
     apply_temperature,
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from warmstart.data.task import Task
     from warmstart.finetuning.ensemble import Averaged
     from warmstart.finetuning.selection import BudgetedRun
+    from warmstart.finetuning.teacher import TeacherChoice
     from warmstart.model.bundle import Calibration
+    from warmstart.model.history import TeacherRecord
     from warmstart.stats.calibration import ReliabilityBin
     from warmstart.stats.comparison import Comparison
     from warmstart.stats.scores import Scores
@@ -43,6 +45,7 @@ TARGET_ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """error rates for which the report finds thresholds"""
 CONFIDENCE_LEVEL = 0.95
 ENSEMBLE_HEADER = ("model", "on the texts that choose", "on the test texts", "parameters", "milliseconds per text")
+TEACHING_HEADER = ("model", "on the test texts", "parameters", "milliseconds per text")
 THRESHOLD_HEADER = ("guaranteed error rate", "confidence threshold", "test texts labelled", "errors among them")
 
 
@@ -70,8 +73,12 @@ class AdaptResult:
     """of the saved run; None before it is saved, and for tasks without one label per text"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     """how often the test split was scored"""
+    method: str = PRETRAINED
+    """the trained method that is saved"""
     ensemble: EnsembleResult | None = None
     """all seeds as one model, if that was wanted"""
+    teaching: TeachingResult | None = None
+    """what a teacher changed, if there was one"""
 
     @property
     def best(self) -> BudgetedRun:
@@ -79,12 +86,12 @@ class AdaptResult:
 
         The first one if no text chooses, or if every seed drew its own labels: to choose among draws would look at all of these.
         """
-        return self.runs[PRETRAINED][0] if self.drawn else best_run(self.runs)
+        return self.runs[self.method][0] if self.drawn else best_run(self.runs, self.method)
 
     @property
     def averaged(self) -> Averaged | None:
         """The model of all seeds, if that is saved."""
-        return self.ensemble.kept(self.validation_scores.get(PRETRAINED, ())) if self.ensemble else None
+        return self.ensemble.kept(self._single_scores) if self.ensemble else None
 
     @property
     def test_predictions(self) -> Any:
@@ -113,7 +120,7 @@ class AdaptResult:
     @property
     def flattery(self) -> list[str]:
         """What being chosen among several runs does to the saved model's own test figures."""
-        if self.drawn or self.averaged or self.selection == "none" or len(self.runs[PRETRAINED]) < 2:
+        if self.drawn or self.averaged or self.selection == "none" or len(self.runs[self.method]) < 2:
             return []
         return ["The saved model was chosen for its validation score, which flatters these figures of its own."]
 
@@ -132,28 +139,38 @@ class AdaptResult:
     @property
     def label_findings(self) -> list[str]:
         """What the labels of a run are for, and what choosing cost."""
-        budget, runs = self.budgets[next(iter(self.budgets))], self.runs[PRETRAINED]
-        baselines = "the settings of baselines" if {row.name for row in self.comparison.rows} - {*self.runs} else ""
+        budget, runs = self.budgets[next(iter(self.budgets))], self.runs[self.method]
+        baselines = "the settings of baselines" if {row.name for row in self.comparison.rows} - {*self.runs, TEACHER} else ""
         found = [labels_sentence(budget, self.selection, baselines)]
         if self.selection == "cross-validation":
             spent, whole = (float(np.mean([getattr(run, name) for run in runs])) for name in ("selection_seconds", "seconds"))
-            found.append(f"Cross-validation took {time_span(spent)} of the {time_span(whole)} of a {PRETRAINED} run.")
+            found.append(f"Cross-validation took {time_span(spent)} of the {time_span(whole)} of a {self.method} run.")
         if self.set_apart:
             least = percent(smallest_guarantee(self.set_apart, CONFIDENCE_LEVEL))
             found.append(f"{self.set_apart:,} further labels choose nothing; they can guarantee no error rate below {least}.")
         return found
 
     @property
+    def _single_scores(self) -> tuple[float, ...]:
+        """Of the seeds of the saved method, on the texts that choose."""
+        return self.validation_scores.get(self.method, ())
+
+    @property
     def ensemble_findings(self) -> list[str]:
         """What the texts that choose say of all seeds as one model."""
-        return [self.ensemble.sentence(self.validation_scores.get(PRETRAINED, ()), self.task.metric)] if self.ensemble else []
+        return [self.ensemble.sentence(self._single_scores, self.task.metric)] if self.ensemble else []
+
+    @property
+    def model_findings(self) -> list[str]:
+        """What the texts that choose say of the teacher, and of all seeds as one model."""
+        return [*(self.teaching.findings if self.teaching else ()), *self.ensemble_findings]
 
     @property
     def best_scores(self) -> Scores:
         """The test scores of the saved model."""
         if self.averaged:
             return self.scores[self.averaged.name][0]
-        pairs = zip(self.runs[PRETRAINED], self.scores[PRETRAINED], strict=True)
+        pairs = zip(self.runs[self.method], self.scores[self.method], strict=True)
         return next(scores for run, scores in pairs if run is self.best)
 
     @property
@@ -176,27 +193,38 @@ class AdaptResult:
 
     @property
     def findings(self) -> list[str]:
-        """The comparison, what the labels were for, what all seeds give as one model, and how often the test split was scored."""
-        return [*self.comparison_findings, *self.label_findings, *self.ensemble_findings, *self.ledger.findings]
+        """The comparison, what the labels were for, teacher and ensemble, and how often the test split was scored."""
+        return [*self.comparison_findings, *self.label_findings, *self.model_findings, *self.ledger.findings]
 
     @property
     def ensemble_rows(self) -> list[tuple[str, ...]]:
         """Single seeds and all seeds as one model, side by side, under ``ENSEMBLE_HEADER``; empty if that was not wanted."""
         if self.ensemble is None:
             return []
-        test = self.comparison.rows
-        single = ("single seeds, mean", self.validation_scores.get(PRETRAINED, ()), self.ensemble.parameters, self.ensemble.seconds)
+        single = ("single seeds, mean", self._single_scores, self.ensemble.parameters, self.ensemble.seconds)
         rows = [single] + [(one.name, (one.score,), one.parameters, one.seconds) for one in self.ensemble.models]
-        tested = {row.name: percent(row.interval.mean) for row in test}
+        tested = {row.name: percent(row.interval.mean) for row in self.comparison.rows}
         return [
             (
                 name,
                 percent(float(np.mean(chosen))) if len(chosen) and not np.isnan(chosen).any() else "-",
-                tested[PRETRAINED if name == single[0] else name],
+                tested[self.method if name == single[0] else name],
                 f"{parameters:,}",
                 f"{1000 * seconds:.2f}",
             )
             for name, chosen, parameters, seconds in rows
+        ]
+
+    @property
+    def teaching_rows(self) -> list[tuple[str, ...]]:
+        """Teacher and student under ``TEACHING_HEADER``; empty without a teacher."""
+        tested = {row.name: percent(row.interval.mean) for row in self.comparison.rows}
+        costs = self.teaching.costs if self.teaching else {}
+        rows = {"teacher": TEACHER, "student without it": PRETRAINED, "student with it": DISTILLED} if costs else {}
+        return [
+            (name, tested[row], f"{parameters:,}", f"{1000 * seconds:.2f}")
+            for name, row in rows.items()
+            for parameters, seconds in [costs.get(row, costs[PRETRAINED])]
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -210,6 +238,7 @@ class AdaptResult:
             "validation": {name: [*scores] for name, scores in self.validation_scores.items()},
             "best_seed": self.best.seed,
             "ensemble": self.ensemble_rows,
+            "teacher": self.teaching_rows,
             "test_split": self.ledger.to_dict(),
             "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
             "confidence": self.confidence.to_dict() if self.confidence else None,
@@ -246,6 +275,37 @@ class EnsembleResult:
             f"On the texts that choose, the {name} scores {percent(self.asked.score)} {metric}, and single seeds {single} on "
             f"average; it is {kept}."
         )
+
+
+@dataclass(frozen=True)
+class TeachingResult:
+    """What a teacher changed."""
+
+    choice: TeacherChoice
+    record: TeacherRecord
+    """of the saved model's history, if it is kept"""
+    own_labels: int | None
+    """labelled texts that it learned from, if its history says so"""
+    costs: Mapping[str, tuple[float, float]]
+    """of the teacher, and of the student: parameters, and seconds for a text"""
+
+    @property
+    def findings(self) -> list[str]:
+        """What the texts that choose say, and what they cannot know."""
+        choice = self.choice
+        found = (
+            f"With the teacher the student labels {percent(choice.taught)} of the texts that choose correctly, without it "
+            f"{percent(choice.without)} (standard error of the difference: {percent_value(choice.error)} points); the one "
+            f"{'with' if choice.kept else 'without'} the teacher is saved."
+        )
+        why = {
+            "others": "The teacher learned from none of these texts.",
+            "these": "The teacher learned from these texts too, which flatters it, so the gain had to exceed one standard error.",
+            "unknown": "Whether the teacher learned from these texts is unknown, so the gain had to exceed one standard error.",
+        }
+        unknown = choice.learned == "unknown" and self.own_labels
+        more = f"The {self.own_labels:,} labelled texts that the teacher learned from are not counted above." if unknown else ""
+        return [found, why[choice.learned], *([more] if more else [])]
 
 
 @dataclass(frozen=True)
