@@ -1,60 +1,87 @@
-"""Objectives at equal processor time, judged by probes, minimal pairs and adaptation with few labels.
+"""What models of several objectives are worth with few labels, on the sets of development (few_label_tasks.py).
 
-All models read the training texts of the sets of development (few_label_tasks.py) and tweets, without labels. Then each is
-fine-tuned, and a logistic regression learns from its frozen vectors, on the same draws of labels of each set.
+The models are those of ``study objectives`` in ``runs/tables/objectives``, which read texts of these sets. Each is adapted, whole
+and frozen, with the fixed settings of a race. Models of one number have the same draw of labels. A run is kept in
+``runs/tables/objectives-adapted``, and not measured again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
+from benchmarks.few_label_tasks import prepare
+from benchmarks.fixed_settings import rates_of
 from benchmarks.harness import table
-from benchmarks.render import printed
-from benchmarks.table import Table, paragraph
+from benchmarks.table import paragraph
 
+from warmstart.data.budget import label_budget
+from warmstart.data.splits import stratified_sample
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
+from warmstart.interop.load import load_model
 from warmstart.stats.formatting import percent, percent_interval
 from warmstart.stats.intervals import t_interval
+from warmstart.storage import atomic_write
+from warmstart.tasks import task_type_of
+from warmstart.tasks.load import load_task
 
 OBJECTIVES = ("causal", "masked", "hybrid", "detect")
 SETS = ("r8", "emotion", "20newsgroups-train", "imdb-train")
-JUDGES = {"fine-tuned": "full", "frozen vectors": "frozen vectors + logistic regression"}
-"""what is compared -> its method in a race"""
-SEEDS, DRAWS = 3, 1
+CASES = (*((name, 100) for name in SETS), ("r8", 500), ("emotion", 500))
+"""(set, labels)"""
+SCHEMES = {"full": "fine-tuned", "probe": "frozen"}
+MODELS, TEXTS = 3, 500
+STUDY = Path("tables") / "objectives"
 
 
-def objectives_table(cases: Sequence[tuple[str, int]], page: str, minutes: float) -> Table:
-    """The study, and a race for each (set, labels)."""
-    text = " ".join(f"runs/tasks/{name}/train.ndjson" for name in SETS)
-    study = (
-        f"warmstart study objectives {text} $WARMSTART_DATA/tweeteval/unlabeled_tweets.txt.xz --document line "
-        f"--objectives {' '.join(OBJECTIVES)} --equal time --tokens 600000 --seeds {SEEDS} --tokenizer.vocab-size 8192 "
-        "--tasks $WARMSTART_DATA/ud_probing/ --pairs $WARMSTART_DATA/blimp/ --limit 20 --out runs/tables/objectives"
-    )
-    models = " ".join(f"runs/tables/objectives/models/{name}-{seed}/bundle" for name in OBJECTIVES for seed in range(SEEDS))
-    races = [
-        f"warmstart race runs/tasks/{name}/task.yaml --backbones {models} --labels {labels} --seeds {DRAWS} --schemes full "
-        f"--no-scratch --selection none --drop-leaks --out runs/tables/objectives-{labels}/{name}"
-        for name, labels in cases
-    ]
-    return Table("objectives", (page,), (study, *races), judged, minutes=minutes, shown=2)
-
-
-def judged(results: Sequence[dict[str, Any]]) -> str:
-    """The study's table, and the accuracy after adaptation: a row for each judge, set and number of labels."""
-    study, *races = results
-    rows, means = [], {name: np.zeros((len(OBJECTIVES), SEEDS)) for name in JUDGES}
-    for judge, method in JUDGES.items():
-        for race in races:
-            scores = {row["method"]: row["scores"] for row in race["methods"]}
-            models = np.array([[np.mean(scores[f"{method} · {name}-{seed}"]) for seed in range(SEEDS)] for name in OBJECTIVES])
-            means[judge] += models / len(races)
-            rows.append((f"{race['task']['name']}, {race['labels']} labels", judge, *map(percent, models.mean(axis=1))))
-        ends = [t_interval(values.tolist()) for values in means[judge]]
-        rows.append(("**mean**", judge, *(percent_interval(one.mean, one.low, one.high) for one in ends)))
+def run(runs: Path = Path("runs")) -> str:
+    """A row for each scheme, set and number of labels, and the mean over them."""
+    rows = []
+    for scheme, shown in SCHEMES.items():
+        found = np.array(
+            [[[accuracy(runs, case, model, scheme) for model in _models(name)] for name in OBJECTIVES] for case in CASES]
+        )
+        rows += [
+            (f"{name}, {labels} labels", shown, *map(percent, each.mean(axis=1)))
+            for (name, labels), each in zip(CASES, found, strict=True)
+        ]
+        ends = [t_interval(values.tolist()) for values in found.mean(axis=0)]
+        rows.append(("**mean**", shown, *(percent_interval(one.mean, one.low, one.high) for one in ends)))
     said = (
-        f"Accuracy on test texts, mean over {SEEDS} models of each objective, with {DRAWS} draw of labels, all that anything "
-        f"looked at; the intervals of the means are over the {SEEDS} models. All sets are sets of development."
+        f"Accuracy on {TEXTS} test texts, mean over {MODELS} models of each objective, with a draw of labels for each, all that "
+        f"anything looked at; the intervals of the means are over the {MODELS} models. All sets are sets of development."
     )
-    return "\n\n".join([printed([study]), table(("", "judge", *OBJECTIVES), rows), paragraph(said)])
+    return "\n\n".join([table(("", "backbone", *OBJECTIVES), rows), paragraph(said)])
+
+
+def _models(objective: str) -> list[tuple[str, int]]:
+    return [*product((objective,), range(MODELS))]
+
+
+def accuracy(runs: Path, case: tuple[str, int], model: tuple[str, int], scheme: str) -> float:
+    """Of one model after adaptation: measured, or read if it was measured before."""
+    (name, labels), (objective, seed) = case, model
+    file = runs / f"{STUDY}-adapted" / f"{name}-{labels}-{objective}-{seed}-{scheme}.json"
+    if not file.is_file():
+        task = load_task(prepare(name, runs))
+        task = replace(task, test=task.test.take(stratified_sample(task.test.labels, TEXTS, 0)))
+        bundle, config = load_model(str(runs / STUDY / "models" / f"{objective}-{seed}")), FineTuneConfig.build({"scheme": scheme})
+        budget = label_budget(task, labels, "none", seed)
+        encoded = EncodedTask.of(task, task_model(bundle, task, config, seed, scratch=False), bundle.tokenizer)
+        (rate, *_) = rates_of(bundle, scheme)
+        done = fine_tune_within(bundle, encoded, budget, config.at_learning_rate(rate), SelectionSettings("none", (rate,)))
+        score = task_type_of(task).scores(task.test, done.final.test_predictions, task).score("accuracy")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, json.dumps(score).encode())
+        print(file.stem, percent(score), flush=True)
+    return float(json.loads(file.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    print(run())
