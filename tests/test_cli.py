@@ -131,8 +131,10 @@ def test_predicting_a_file_writes_one_line_a_text(tokenizer: Tokenizer, tmp_path
 
 
 @pytest.mark.parametrize("objective", ["causal", "detect"])
-def test_a_run_goes_on_where_it_stopped(objective: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped half-way and resumed by ``--resume``, a run ends with the weights of one that was never stopped."""
+def test_a_run_goes_on_where_it_stopped(
+    objective: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped half-way and resumed, a run ends with the weights of one that was never stopped; other settings are refused."""
     flags = [str(text), "--objective", objective, "--steps", "10", "--checkpoint-every", "1", *QUICK]
     assert main(["pretrain", *flags, "--out", str(tmp_path / "whole")]) == 0
     from warmstart.training import loop
@@ -149,7 +151,9 @@ def test_a_run_goes_on_where_it_stopped(objective: str, text: Path, tmp_path: Pa
     with monkeypatch.context() as patch:
         patch.setattr(loop, "write_checkpoint", stop)
         assert main(["pretrain", *flags, "--out", str(tmp_path / "cut")]) == 130
-    assert main(["pretrain", "--resume", str(tmp_path / "cut")]) == 0
+    assert main(["pretrain", "--resume", str(tmp_path / "cut"), "--steps", "12"]) == 2
+    assert "'train.steps' is 12 here and 10 in" in " ".join(capsys.readouterr().err.split())
+    assert main(["pretrain", "--resume", str(tmp_path / "cut"), "--steps", "10"]) == 0
     whole, cut = (load_bundle(tmp_path / name / "bundle").model.weights() for name in ("whole", "cut"))
     for name, tensor in whole.items():
         assert np.array_equal(tensor.detach().numpy(), cut[name].detach().numpy()), name

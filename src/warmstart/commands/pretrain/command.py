@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -128,7 +128,7 @@ class PretrainConfig(Config):
 def pretrain(config: PretrainConfig) -> PretrainResult:
     """Tokenize the text, train, evaluate, save the bundle, write the report; the ``pretrain`` command."""
     if config.resume:
-        config = _resumed(config.resume)
+        config = _resumed(config, config.resume)
     if not config.text and not config.domain.for_task:
         raise ConfigError(
             "name at least one file or folder of text, `warmstart pretrain TEXT ...`, or a task, `warmstart pretrain --for TASK`"
@@ -164,12 +164,26 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     return result
 
 
-def _resumed(folder: str) -> PretrainConfig:
-    """The settings of a run to resume."""
+def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
+    """The settings of a run to resume. Raises ``ConfigError`` if ``config`` has others that are not the defaults."""
     settings = Path(folder) / "config.yaml"
     if not settings.exists():
         raise ConfigError(f"there is no run to resume at {folder}: it has no config.yaml; name the folder of a run")
-    return PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
+    kept = PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
+    given, own, default = (dict(_leaves(one.to_dict())) for one in (config, kept, PretrainConfig()))
+    for name, value in given.items():
+        if value not in (own.get(name), default.get(name)):
+            raise ConfigError(
+                f"a run is resumed with its own settings, but '{name}' is {value} here and {own.get(name)} in {folder}; "
+                "leave it out, or start another run"
+            )
+    return kept
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting with its path, such as ``train.tokens``."""
+    for name, value in settings.items():
+        yield from _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
 
 
 @dataclass(frozen=True)
