@@ -180,8 +180,8 @@ def objectives_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
 def _tokens_of_equal_time(objectives: Sequence[ObjectiveMeasures]) -> str:
     """What each objective read in the same time."""
     (first, tokens), *others = [(one.name, one.models[0].tokens) for one in objectives]
-    read = " and ".join(f"{name} read {count:,}" for name, count in others)
-    return f"Each objective had the processor time that {first} took for {tokens:,} tokens, in which {read}."
+    read = ", ".join(f"{count:,} ({name})" for name, count in others)
+    return f"Each objective had the processor time that {first} took for {tokens:,} tokens; tokens read in that time: {read}."
 
 
 def _pairs_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
