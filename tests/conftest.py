@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import torch
 from hypothesis import settings
 
 from helpers.models import SENTENCES
+from warmstart import products
 from warmstart.model import files as bundle_file
 from warmstart.model.files import load_bundle
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -33,6 +35,13 @@ def pytest_collection_finish() -> None:
     """What was imported stays until the end: collections of garbage, of which each trial of a sweep makes one, skip it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> None:
+    """A shell lets its background processes, such as a suite that runs there, ignore Ctrl-C; and so would the commands in tests."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +69,14 @@ def state(state_of_session: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = state_of_session / uuid.uuid4().hex
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN multiplies float32 matrices, also where the other library is faster."""
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this torch has no oneDNN")
+    monkeypatch.setattr(products, "_in_use", "onednn")
 
 
 @pytest.fixture

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from warmstart import storage
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_folder, atomic_write, inside, sha256
+from warmstart.storage import atomic_folder, atomic_write, inside, sealed, sha256, sweep, unsealed
+
+DEAD = subprocess.Popen([sys.executable, "-c", ""])
+DEAD.wait()
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -46,6 +54,7 @@ def test_a_refused_rename_brings_the_old_folder_back(tmp_path: Path, monkeypatch
             raise OSError(28, "No space left on device")
         replace(source, destination)
 
+    monkeypatch.setattr(storage, "_exchange", lambda *_: False)
     monkeypatch.setattr(os, "replace", second_fails)
     with (
         pytest.raises(StorageError, match="cannot write .*model: No space left on device; free some space or choose"),
@@ -95,3 +104,89 @@ def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
 def test_sha256_is_the_standard_hash() -> None:
     """Of an empty file."""
     assert sha256(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_changes_places_with_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool) -> None:
+    """In one step, in which its name always leads to a complete folder; in two where the system cannot."""
+    target, seen = tmp_path / "model", list[bool]()
+    target.mkdir()
+    if not exchanges:
+        monkeypatch.setattr(storage, "_exchange", lambda *_: False)
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *paths: (replace(*paths), seen.append(target.exists())))
+    with atomic_folder(target) as temporary:
+        (temporary / "b").write_text("new")
+    assert [path.name for path in target.iterdir()] == ["b"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert seen == ([] if exchanges and sys.platform == "linux" else [False, True])
+
+
+def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
+    """When the same file or folder is written again, or the folder around it is opened; other things stay."""
+    for name in ("model", "other", "a.json", "in/model"):
+        (tmp_path / f"{name}/x").parent.mkdir(parents=True, exist_ok=True)
+        path = tmp_path / name
+        path.with_name(f".{path.name}.writing-{DEAD.pid}").mkdir()
+    (tmp_path / f".file.writing-{DEAD.pid}@{platform.node()}").write_text("x")
+    (tmp_path / ".model.writing-x").mkdir()
+    with atomic_folder(tmp_path / "model"):
+        pass
+    atomic_write(tmp_path / "file", b"")
+    hidden = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob(".*"))
+    assert hidden == [
+        f".a.json.writing-{DEAD.pid}",
+        ".model.writing-x",
+        f".other.writing-{DEAD.pid}",
+        f"in/.model.writing-{DEAD.pid}",
+    ]
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.rglob(".*")] == [".model.writing-x"]
+
+
+def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:
+    """Of this host; and what any process of another host writes, of which nobody here knows whether it lives."""
+    names = [f".model.{role}-{pid}" for role in ("writing", "old") for pid in (os.getpid(), os.getppid(), f"{DEAD.pid}@elsewhere")]
+    for name in names:
+        (tmp_path / name).mkdir()
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_an_old_folder_returns_if_the_new_one_never_arrived(tmp_path: Path) -> None:
+    """After a kill between the two renames; if the new one is there, the old one goes."""
+    for name in ("model", "done"):
+        (tmp_path / f".{name}.old-{DEAD.pid}").mkdir()
+        (tmp_path / f".{name}.old-{DEAD.pid}" / "a").write_text("old")
+    (tmp_path / "done").mkdir()
+    sweep(tmp_path)
+    assert {path.name: [file.name for file in path.iterdir()] for path in tmp_path.iterdir()} == {"model": ["a"], "done": []}
+
+
+def test_a_seal_finds_every_flipped_bit() -> None:
+    """Of JSON that is read back: an error, or the very same values."""
+    values = {"step": 90, "seconds": 1.5, "name": "ä", "rows": [[1, None], ["x", float("inf")]]}
+    data = json.dumps(sealed(values)).encode()
+    assert unsealed(data) == values
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            assert unsealed(bytes(flipped)) == values
+        except ValueError:
+            continue
+    with pytest.raises(ValueError, match="do not match its digest"):
+        unsealed(json.dumps(values))
+    assert unsealed(json.dumps(values), required=False) == values
+
+
+@pytest.mark.parametrize(("data", "message"), [
+    (b"", "Expecting value"),
+    (b"[]", "it must hold values by name, but holds list"),
+    (b"\xff", "can't decode byte"),
+    (b'{"a":' * 100_000, "it is nested too deeply"),
+])  # fmt: skip
+def test_what_is_no_sealed_json_is_a_value_error(data: bytes, message: str) -> None:
+    """Whatever stands in the file."""
+    with pytest.raises(ValueError, match=message):
+        unsealed(data, required=False)

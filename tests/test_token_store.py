@@ -23,6 +23,7 @@ from warmstart.data import token_store as module
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStore, counted_documents, prepare_store
 from warmstart.errors import DataError, StorageError
+from warmstart.storage import sealed, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import SpecialTokens
@@ -256,7 +257,7 @@ def test_a_killed_build_is_not_taken_for_whole(tmp_path: Path) -> None:
     ("bounds.npy", lambda data: b"no array", "cannot be read"),
     ("store.json", lambda data: b"{", "cannot be read"),
     ("store.json", lambda data: b"{}", "cannot be read"),
-    ("store.json", lambda data: data.replace(b'"format": 3', b'"format": 0'), "has format 0, but must have 3"),
+    ("store.json", lambda data: json.dumps(sealed(unsealed(data) | {"format": 0})).encode(), "has format 0, but must have 3"),
 ])  # fmt: skip
 def test_damage_is_found(small: TokenStore, name: str, damage: Any, message: str) -> None:
     """A file that is short, empty or of another kind is refused on opening, with what to do."""
@@ -277,6 +278,29 @@ def test_verify_finds_one_changed_byte(small: TokenStore, name: str) -> None:
     TokenStore.open(small.folder)
     with pytest.raises(DataError, match=f"{name} was changed after it was written; delete the folder"):
         TokenStore.open(small.folder, verify=True)
+
+
+def test_a_changed_store_is_never_used(tmp_path: Path) -> None:
+    """What a command finds is checked: a changed token, and a changed count, by which a score is divided."""
+    origin = source(tmp_path, LINES)
+    folder = prepare_store([origin], tokenizer(), tmp_path / "cache").folder
+    for name, message in (("tokens.bin", "tokens.bin was changed"), ("store.json", "do not match its digest; delete the folder")):
+        data = (folder / name).read_bytes()
+        at = data.index(b'"words": ') + 10 if name == "store.json" else 2
+        (folder / name).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(DataError, match=message):
+            prepare_store([origin], tokenizer(), tmp_path / "cache")
+        (folder / name).write_bytes(data)
+    assert prepare_store([origin], tokenizer(), tmp_path / "cache").documents == 5
+
+
+def test_a_store_of_an_older_version_is_read(small: TokenStore) -> None:
+    """Its ``store.json`` has no seal."""
+    file = small.folder / "store.json"
+    values = json.loads(file.read_text())
+    del values["digest"]
+    file.write_text(json.dumps(values))
+    assert TokenStore.open(small.folder, verify=True).digest == small.digest
 
 
 def test_pickling_maps_the_same_files(small: TokenStore) -> None:
@@ -341,7 +365,7 @@ def test_batches_are_encoded_at_once_and_written_in_order(monkeypatch: pytest.Mo
             read = number + 1
             yield str(number), 1
 
-    encoded = module._encoded(module._batches(documents()), cast("Tokenizer", InAnyOrder()))
+    encoded = module._encoded(module.document_batches(documents(), module.BATCH_CHARACTERS), cast("Tokenizer", InAnyOrder()))
     for written, (batch, tokens, lengths) in enumerate(encoded):
         assert (batch, tokens.tolist(), lengths.tolist()) == ([(str(written), 1)], [written, 2], [2])
         assert read <= written + 1 + module.AHEAD

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from warmstart.stats.comparison import Comparison
 
-console = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+"""prints every text as it is: names of files and labels may look like markup"""
 
 
 def print_comparison(title: str, comparison: Comparison) -> None:
     """Print a comparison: its table, then its findings."""
     print_table(title, comparison.table(), comparison.header)
     for sentence in comparison.findings():
-        console.print(sentence, markup=False)
+        console.print(sentence)
 
 
 def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
@@ -28,9 +28,9 @@ def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
 
 def print_table(title: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
     """Print a table; the first column is left-aligned, the others right-aligned."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    table = Table(title=title, title_justify="left", title_style="bold")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(str(cell) for cell in row))
     console.print(table)

@@ -8,7 +8,9 @@
     │   └── DivergedError the loss of a run became infinite or nan
     ├── BundleError       a saved model is incomplete or damaged
     ├── CheckpointError   a run cannot be resumed from what its folder holds
-    └── StorageError      a file cannot be written (disk full, read-only, no permission)
+    ├── StorageError      a file cannot be written (disk full, read-only, no permission)
+    ├── ReportError       a model is saved, but what describes it cannot be written
+    └── LostProcessError  another process of the same run has ended by a fault
 
 The command line prints the message alone and exits with code 2. A message says what must hold, what was given, and what to do.
 A broken invariant of the package itself is an ``AssertionError`` and shows its traceback.
@@ -54,6 +56,14 @@ class CheckpointError(WarmstartError):
 
 class StorageError(WarmstartError):
     """A file cannot be written: the disk is full or read-only, or permission is missing."""
+
+
+class ReportError(WarmstartError):
+    """A model is saved, but what describes it cannot be written."""
+
+
+class LostProcessError(WarmstartError):
+    """Another process of the same run has ended by a fault."""
 
 
 class UncheckedWarning(UserWarning):

@@ -1,19 +1,44 @@
-"""Atomic writes: write a temporary file or folder, flush it to disk, rename it.
+"""Atomic writes: write a temporary file or folder, flush it to disk, put it in place.
 
-After a full disk, a kill or a power cut either the old folder is there, complete, or the new one.
+After a full disk, a kill or a power cut either the old folder is there, complete, or the new one. Folders change places in one
+system call where there is one (Linux); elsewhere a kill between two renames leaves the old folder under another name, from which
+``sweep`` brings it back. What a killed process left is removed when its place is next written or opened; what a living process, or
+one on another host, is writing stays.
+
+What is read back is sealed: JSON holds a hash of itself, other bytes begin with theirs.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
+import json
 import os
+import platform
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from warmstart.errors import StorageError
+from warmstart.limits import TOKENIZER_VALUES, parse_json
+
+SETTINGS, PAGE_FILE, RECIPE_FILE = "config.yaml", "report.html", "recipe.json"
+"""in the folder of a run: its settings, its report, and which steps of a recipe are done"""
+PARTS_FOLDER = "parts"
+"""there, until the end of a run of several parts: those that are finished"""
+SEAL = "digest"
+"""key of the hash in sealed JSON"""
+_SEAL_BYTES = 32
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:@(?P<host>.+))?")
+_AT_CURRENT_FOLDER, _EXCHANGE = -100, 2
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+"""what a system or file system answers that cannot exchange two names"""
 
 
 @contextmanager
@@ -22,42 +47,115 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
     Raises ``StorageError`` if the disk is full or read-only; an old folder at ``target`` is then unchanged.
     """
-    temporary = target.with_name(f".{target.name}.writing-{os.getpid()}")
-    old = target.with_name(f".{target.name}.old-{os.getpid()}")
+    temporary = _aside(target, "writing")
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
+        sweep(target.parent, target.name)
+        _remove(temporary)
         temporary.mkdir(parents=True)
         yield temporary
         for file in temporary.rglob("*"):
             _flush_to_disk(file)
         _flush_to_disk(temporary)
-        if target.exists():
-            os.replace(target, old)
-        os.replace(temporary, target)
+        _put_in_place(temporary, target)
         _flush_to_disk(target.parent)
     except OSError as error:
         raise _storage_error(str(target), error) from None
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if target.exists():
-            shutil.rmtree(old, ignore_errors=True)
-        elif old.exists():
-            os.replace(old, target)
+        _remove(temporary)  # after an exchange it is the old folder
 
 
-def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
-    """Replace one file atomically.
+@contextmanager
+def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
+    """A temporary path beside ``path``: the file written there replaces it when the context ends, and is deleted if that raises.
 
     Raises ``StorageError`` if that fails; its message names the content with ``noun`` ("the tokenizer"), if it is given.
     """
-    temporary = path.with_name(f".{path.name}.writing-{os.getpid()}")
+    temporary = _aside(path, "writing")
     try:
-        temporary.write_bytes(data)
+        sweep(path.parent, path.name)
+        yield temporary
         _flush_to_disk(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise _storage_error(f"{noun} to {path}" if noun else str(path), error) from None
+    finally:
+        _remove(temporary)
+
+
+def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
+    """Replace one file atomically. Raises ``StorageError`` as ``atomic_file`` does."""
+    with atomic_file(path, noun) as temporary:
+        temporary.write_bytes(data)
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left of atomic writes in a folder, and bring back an old folder whose new one never arrived.
+
+    With ``name`` only what belongs to this file or folder; without, everything, in folders inside too.
+    """
+    for place, folders, files in os.walk(folder):
+        found = [(Path(place, one), parts) for one in (*folders, *files) if (parts := is_leftover(one))]
+        folders[:] = [] if name else [inner for inner in folders if not is_leftover(inner)]
+        for leftover, parts in sorted(found, key=lambda one: _age(one[0]), reverse=True):
+            if name not in (None, parts["name"]) or not _is_abandoned(leftover, int(parts["pid"]), parts["host"]):
+                continue
+            with suppress(OSError):
+                if parts["role"] == "old" and not (target := leftover.with_name(parts["name"])).exists():
+                    os.replace(leftover, target)
+                else:
+                    _remove(leftover)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What ``sweep`` would remove of a folder."""
+    found = list[Path]()
+    for place, folders, files in os.walk(folder):
+        for path, parts in [(Path(place, one), parts) for one in (*folders, *files) if (parts := is_leftover(one))]:
+            needed = parts["role"] == "old" and not path.with_name(parts["name"]).exists()
+            found += [path] if not needed and _is_abandoned(path, int(parts["pid"]), parts["host"]) else []
+        folders[:] = [inner for inner in folders if not is_leftover(inner)]
+    return found
+
+
+def is_leftover(name: str) -> re.Match[str] | None:
+    """The parts of a name that an atomic write gives to what is not in its place; None for any other name."""
+    return _LEFTOVER.fullmatch(name)
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, fit for JSON, with a hash of themselves; ``unsealed`` reads them."""
+    return {**values, SEAL: _digest(values)}
+
+
+def unsealed(data: bytes | str, *, required: bool = True, values: int = TOKENIZER_VALUES) -> dict[str, Any]:
+    """The values in sealed JSON, without their hash.
+
+    Raises ``ValueError`` if anything in them has changed, if there are more ``values`` than so many, or if they have no seal; where
+    it is not ``required``, older versions wrote none.
+    """
+    found = parse_json(data.encode() if isinstance(data, str) else data, values)
+    if not isinstance(found, dict):
+        raise ValueError(f"it must hold values by name, but holds {type(found).__name__}")
+    if (required or SEAL in found) and found.pop(SEAL, None) != _digest(found):
+        raise ValueError("its contents do not match its digest")
+    return found
+
+
+def sealed_bytes(data: bytes) -> bytes:
+    """The bytes after their SHA-256; ``unsealed_bytes`` reads them."""
+    return hashlib.sha256(data).digest() + data
+
+
+def unsealed_bytes(data: bytes) -> bytes:
+    """The bytes behind their SHA-256. Raises ``ValueError`` if they are not those that were sealed."""
+    seal, rest = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
+    if hashlib.sha256(rest).digest() != seal:
+        raise ValueError("its contents do not match its seal")
+    return rest
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace"))
 
 
 def user_folder(variable: str, default: str) -> Path | None:
@@ -74,27 +172,113 @@ def user_folder(variable: str, default: str) -> Path | None:
 
 
 def inside(folder: Path, name: object) -> Path:
-    """The path of a file in ``folder`` whose name was read from another file and cannot be trusted.
+    """The path of a file in ``folder`` whose name was read from another file, or that may be a link, and cannot be trusted.
 
     The name must be plain and relative, and not a link out of the folder; links of a Hugging Face cache, from
     ``snapshots/REVISION`` into ``blobs`` beside it, are followed. Raises ``ValueError`` for any other name (``../x``, ``/x``,
-    ``.hidden``, a link out).
+    ``.hidden``, a link out), and for what exists but is no ordinary file.
 
     >>> inside(Path("model"), "1_Pooling/config.json")
     PosixPath('model/1_Pooling/config.json')
     """
     if not isinstance(name, str) or not all(re.fullmatch(r"\w[\w.+-]*", part) for part in name.split("/")):
         raise ValueError(f"a file's name must be plain and relative, but is {name!r}")
-    resolved, home = (folder / name).resolve(), folder.resolve()
+    try:
+        resolved, home = (folder / name).resolve(), folder.resolve()
+    except RuntimeError:
+        raise ValueError(f"{name!r} must be a file, but is a link to itself") from None
     allowed = [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
     if not any(resolved.is_relative_to(root) for root in allowed):
         raise ValueError(f"{name!r} must lie in {folder}, but leads to {resolved}")
+    if resolved.exists() and not resolved.is_file():
+        raise ValueError(f"{name!r} must be an ordinary file, but is not")
     return folder / name
+
+
+def read_inside(folder: Path, name: object, most: int) -> bytes:
+    """The bytes of a file from a stranger. Raises ``ValueError`` for a name that leads elsewhere or more than ``most`` bytes."""
+    file = inside(folder, name)
+    if (size := file.stat().st_size) > most:
+        raise ValueError(f"{name!r} must have at most {most:,} bytes, but has {size:,}")
+    return file.read_bytes()
+
+
+def names_a_folder(name: str) -> bool:
+    """Whether a name that was read from a file can be that of one new folder: ``a task`` can, ``..`` and ``a/b`` cannot."""
+    return bool(name) and Path(name).name == name and name != ".." and name.isprintable()
 
 
 def sha256(data: bytes | memoryview) -> str:
     """The SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+def file_sha256(file: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal; it is read in pieces."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _aside(target: Path, role: str) -> Path:
+    """Where this process keeps a file or folder that is not in its place."""
+    return target.with_name(f".{target.name}.{role}-{os.getpid()}@{platform.node()}")
+
+
+def _put_in_place(new: Path, target: Path) -> None:
+    """Move ``new`` to ``target``; what was there is afterwards at ``new``, or gone."""
+    if not target.exists():
+        os.replace(new, target)
+    elif not _exchange(new, target):
+        old = _aside(target, "old")
+        _remove(old)
+        try:
+            os.replace(target, old)
+            os.replace(new, target)
+        finally:
+            if target.exists():
+                _remove(old)
+            else:
+                os.replace(old, target)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two files or folders change places at one instant; False if the system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_AT_CURRENT_FOLDER, os.fsencode(one), _AT_CURRENT_FOLDER, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    if (number := ctypes.get_errno()) in _NO_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def _is_abandoned(leftover: Path, pid: int, host: str | None) -> bool:
+    """Whether the process that wrote it is dead, or its number now belongs to a younger process."""
+    if host not in (None, platform.node()):
+        return False
+    try:
+        process = psutil.Process(pid)
+        return process.status() == psutil.STATUS_ZOMBIE or process.create_time() > leftover.lstat().st_ctime + 1
+    except psutil.NoSuchProcess:
+        return True
+    except (psutil.Error, OSError):
+        return False
+
+
+def _age(path: Path) -> float:
+    with suppress(OSError):
+        return path.lstat().st_ctime
+    return 0.0
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -5,9 +5,9 @@ Letters in shapes, here and everywhere: B batch, T tokens, D width, H heads, K h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,6 +88,11 @@ class Batch:
     """(B, T) float32, uniform in [0, 1): decide what is sampled at the targets; None: nothing is sampled"""
     windows: torch.Tensor | None = None
     """(N,) int64: the number of adjacent rows that are windows of each of N texts; None: every row is a text"""
+
+    @classmethod
+    def of(cls, batch: Batch, **changes: Any) -> Self:
+        """A batch as one of this class, with some fields changed, or with those that it lacks."""
+        return cls(**{one.name: getattr(batch, one.name) for one in fields(batch)} | changes)
 
     @property
     def lengths(self) -> torch.Tensor:

@@ -15,19 +15,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from glob import has_magic, iglob
+from itertools import islice, takewhile
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
-from warmstart.data.files import COMPRESSED, open_text
+import regex
+
+from warmstart.data.files import COMPRESSED, open_bytes, open_text
 from warmstart.data.source import ENDINGS, Document, Format, Source
 from warmstart.data.tables import label_column, read_table, text_column, without_gaps
 from warmstart.errors import DataError
+from warmstart.urls import is_url
 
 SENTENCE_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)\]]))\s+(?![a-zß-öø-ÿ])""")
 """where one sentence ends and the next begins"""
 MAX_CHARACTERS = 1 << 20
 """a longer paragraph, line or file is returned in pieces"""
+PATTERN_SECONDS = 5
+"""a manifest from somebody else may have a pattern that would never end; the standard library's ``re`` has no such limit"""
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -48,6 +54,39 @@ def count_documents(source: Source) -> Iterator[tuple[str, int]]:
     as lines or sentences, a text says nothing of its blank lines, and they do not count.
     """
     return islice(_all_documents(source), source.limit)
+
+
+def count_span(source: Source, file: Path, span: tuple[int, int]) -> Iterator[tuple[str, int]]:
+    """The same of a part of a plain text file, from one byte to another, between which documents are whole (``span_ends``)."""
+    with open_text(file, source.encoding, span) as lines:
+        yield from _plain_text(_short_lines(lines), source.document)
+
+
+def span_ends(source: Source, file: Path, size: int) -> list[int]:
+    """Where a plain text file in UTF-8 can be cut into parts of about ``size`` bytes: the end of each part.
+
+    A document begins behind each but the last. The parts give the same documents as the file.
+    """
+    whole, ends = file.stat().st_size, list[int]()
+    with open_bytes(file) as binary:
+        while (at := (ends[-1] if ends else 0) + size) < whole:
+            binary.seek(at)
+            end = _next_document(binary, source.document)
+            if end >= whole:
+                break
+            ends.append(end)
+    return [*ends, whole]
+
+
+def _next_document(binary: IO[bytes], document: Document) -> int:
+    """Where the next document begins, after a line that may be entered in its middle."""
+    blank, whole_line = document == "line", False
+    while line := binary.readline(MAX_CHARACTERS):
+        is_blank = whole_line and (not line.strip() or line.decode(errors="replace").isspace())
+        if blank and whole_line and not is_blank:
+            return binary.tell() - len(line)
+        blank, whole_line = blank or is_blank, line.endswith(b"\n")
+    return binary.tell()
 
 
 def count_words(text: str) -> int:
@@ -91,13 +130,26 @@ def source_files(source: Source) -> list[Path]:
     path = Path(source.path)
     if path.is_file():
         return [path]
-    if not path.is_dir():
+    if is_url(source.path):
+        raise DataError(f"{source.path} is a URL, which only pretrain and tokenize read; download it first, and name the file")
+    if not path.is_dir() and not has_magic(source.path):
         raise DataError(f"no such file or folder: {path}; check the path (a relative one starts at {Path.cwd()})")
-    inside = sorted(file for file in path.rglob("*") if file.is_file())
-    files = [file for file in inside if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    root = source_root(source)
+    inside = sorted(Path(file) for file in iglob(source.path, recursive=True)) if not path.is_dir() else sorted(path.rglob("*"))
+    files = [file for file in inside if file.is_file() and not any(part.startswith(".") for part in file.relative_to(root).parts)]
+    if not files and not path.is_dir():
+        raise DataError(f"{path} must match at least one file that is not hidden, but matches none (it starts at {Path.cwd()})")
     if not files:
         raise DataError(f"the folder {path} must hold at least one file that is not hidden, but holds none; name another folder")
     return files
+
+
+def source_root(source: Source) -> Path:
+    """The folder in which the files of a source lie: of ``books/*/a*.txt`` that is ``books``; a single file is its own."""
+    path = Path(source.path)
+    if path.exists():
+        return path
+    return Path(*takewhile(lambda part: not has_magic(part), path.parts))
 
 
 def source_format(source: Source, file: Path) -> Format:
@@ -187,7 +239,14 @@ def _matches(source: Source, file: Path, groups: list[str]) -> Iterator[tuple[st
             line = line.rstrip("\r\n")
             if not line or line.isspace():
                 continue
-            if match := pattern.search(line):
+            try:
+                match = pattern.search(line, timeout=PATTERN_SECONDS)
+            except TimeoutError:
+                raise DataError(
+                    f"the pattern {source.pattern!r} must match a line within {PATTERN_SECONDS} seconds, but line {number} of "
+                    f"{file} takes longer; a repetition in a repetition, such as (a+)+, takes exponential time: write it without"
+                ) from None
+            if match:
                 yield match["text"] or "", (match["label"] or "") if "label" in groups else ""
             elif not (missed := missed + 1) > 1:
                 first = f"line {number}: {line[:80]!r}"
@@ -198,11 +257,11 @@ def _matches(source: Source, file: Path, groups: list[str]) -> Iterator[tuple[st
         )
 
 
-def _compiled(pattern: str, groups: list[str]) -> re.Pattern[str]:
+def _compiled(pattern: str, groups: list[str]) -> regex.Pattern[str]:
     example = r"for instance ^(?P<label>\S+) (?P<text>.*)$"
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
+        compiled = regex.compile(pattern)
+    except regex.error as error:
         raise DataError(f"the pattern {pattern!r} is not a regular expression ({error}); write one, {example}") from None
     for group in groups:
         if group not in compiled.groupindex:

@@ -28,7 +28,7 @@ class Source(Config):
     model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `as_label: 1` and `text: 2` as numbers
 
     path: str
-    """a file, or a folder whose files are all read, in the order of their names (hidden ones are skipped)"""
+    """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
     format: Literal["auto", "text", "csv", "tsv", "ndjson", "parquet", "pattern"] = "auto"
     """auto: pattern if one is given, else by the ending (.csv, .tsv, .ndjson, .jsonl, .parquet; any other is text)"""
     encoding: str = "utf-8"

@@ -8,7 +8,8 @@
 - Reading and writing are serial; meanwhile the next ``AHEAD`` batches are encoded in other threads, each of them on all cores. They
   are written in their order, so the bytes do not depend on the number of cores.
 - The folder's name is a hash of the text, the source settings and the tokenizer, so the same text is never encoded twice.
-- The folder is written under another name and renamed when it is complete.
+- The folder is written under another name and renamed when it is complete, by one process at a time.
+- A command that finds a store checks every byte of it, by hashes: about a second for a gigabyte.
 
 It does not shuffle, mask or make tensors (``pretraining_rows.py``), and it does not look for duplicates (``audit.py``).
 
@@ -17,7 +18,6 @@ Letters: B rows, T predicted tokens of a row.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,17 +25,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from warmstart.config import Config
-from warmstart.data.read import count_documents, source_files
+from warmstart.data.read import count_documents, source_files, source_root
 from warmstart.data.source import Source
+from warmstart.data.tokenized_text import TokenizedText, gather
 from warmstart.errors import DataError
-from warmstart.seeding import derive
-from warmstart.storage import atomic_folder, sha256
+from warmstart.locks import discard_dead, hold, releasing_locks
+from warmstart.seeding import derive, rng
+from warmstart.storage import atomic_folder, file_sha256, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 STORE_FORMAT = 3
@@ -96,24 +98,32 @@ class TokenStore:
     def open(cls, folder: Path, *, verify: bool = False) -> TokenStore:
         """The store in a folder. Sizes are checked, and with ``verify`` every byte. Raises ``DataError`` if it is damaged."""
         try:
-            entry = json.loads((folder / "store.json").read_text(encoding="utf-8"))
+            entry = unsealed((folder / "store.json").read_bytes(), required=False)
             if entry["format"] != STORE_FORMAT:
                 raise DataError(f"the token store {folder} has format {entry['format']}, but must have {STORE_FORMAT}; {_AGAIN}")
+            for name, digest in entry["sha256"].items() if verify else ():
+                if _sha256(folder / name) != digest:
+                    raise DataError(f"{folder / name} was changed after it was written; {_AGAIN}")
+            if entry["dtype"] not in ("uint16", "uint32"):
+                raise ValueError(f"tokens must be uint16 or uint32, but are {entry['dtype']!r}")
             tokens = np.memmap(folder / "tokens.bin", dtype=entry["dtype"], mode="r")
             bounds = np.load(folder / "bounds.npy", mmap_mode="r")
-            digest, counts = entry["sha256"], entry["counts"]
+            counts = entry["counts"]
             for name, length, expected in (
                 ("tokens.bin", len(tokens), counts["tokens"]),
                 ("bounds.npy", len(bounds), counts["documents"] + 1),
             ):
                 if length != expected:
                     raise DataError(f"{folder / name} must hold {expected} numbers, but holds {length}; {_AGAIN}")
-                if verify and _sha256(folder / name) != digest[name]:
-                    raise DataError(f"{folder / name} was changed after it was written; {_AGAIN}")
             counts.pop("tokens")
-            return cls(folder, tokens, bounds, **counts, digest=digest["tokens.bin"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return cls(folder, tokens, bounds, **counts, digest=entry["sha256"]["tokens.bin"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"the token store {folder} cannot be read: {error}; {_AGAIN}") from None
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens, the first [EOS] included."""
+        return len(self.tokens)
 
     @property
     def predicted_tokens(self) -> int:
@@ -133,7 +143,7 @@ class TokenStore:
         rows = self.rows(length, ragged=ragged)
         assert len(indices) == 0 or (np.min(indices) >= 0 and np.max(indices) < rows), f"rows must be below {rows}"
         starts = np.asarray(indices, dtype=np.int64) * length
-        return self._gather(starts, np.minimum(length + 1, len(self.tokens) - starts), length + 1, pad_id)
+        return gather(self.tokens, starts, np.minimum(length + 1, len(self.tokens) - starts), length + 1, pad_id)
 
     def documents_block(self, indices: np.ndarray, length: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
         """Documents by number: ids (B, ``length``) int64, and the number of ids of each row that are not padding (B,).
@@ -142,15 +152,11 @@ class TokenStore:
         """
         starts = np.asarray(self.bounds[indices])
         ends = np.asarray(self.bounds[np.asarray(indices) + 1]) + 1
-        return self._gather(starts, np.minimum(length, ends - starts), length, pad_id)
+        return gather(self.tokens, starts, np.minimum(length, ends - starts), length, pad_id)
 
-    def _gather(self, starts: np.ndarray, lengths: np.ndarray, width: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
-        """``width`` ids from each start; after the first ``lengths`` ids there is padding."""
-        steps = np.arange(width)
-        indices = np.minimum(starts[:, None] + steps, len(self.tokens) - 1)  # (B, width)
-        ids = self.tokens[indices].astype(np.int64)
-        ids[steps >= lengths[:, None]] = pad_id
-        return ids, lengths
+    def order(self, seed: int, epoch: int, length: int | None) -> np.ndarray:
+        """The order of an epoch: one permutation of all rows of ``length`` predicted tokens, or of all documents."""
+        return rng(seed, "rows", epoch).permutation(self.documents if length is None else self.rows(length))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TokenStore.open, (self.folder,)  # another process maps the same files instead of copying them
@@ -173,11 +179,25 @@ def counted_documents(sources: Sequence[Source], side: DocumentSplit | None = No
 def prepare_store(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, side: DocumentSplit | None = None) -> TokenStore:
     """The token store of all documents in ``sources`` (or of one side of a split), written unless ``cache`` has it already.
 
-    Raises ``DataError`` if there is no document, ``StorageError`` if the disk refuses; either way nothing is left behind.
+    Every byte of a store that was there is checked. Raises ``DataError`` if there is no document or the store is damaged,
+    ``StorageError`` if the disk refuses or another process is writing the same store; nothing is left behind.
     """
     folder = Path(cache) / _key(sources, tokenizer, side)
-    if folder.exists():
-        return TokenStore.open(folder)
+    lock = folder.with_name(f".{folder.name}.lock")
+    if not folder.exists():
+        with releasing_locks():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            hold(lock, f"the token store {folder}")
+            sweep(folder.parent)
+            if not folder.exists():  # another process may have written it before the lock was free
+                _make(folder, sources, tokenizer, side)
+                return TokenStore.open(folder)
+    discard_dead(lock)
+    return TokenStore.open(folder, verify=True)
+
+
+def _make(folder: Path, sources: Sequence[Source], tokenizer: Tokenizer, side: DocumentSplit | None) -> None:
+    """Write a store."""
     documents = counted_documents(sources, side)
     with atomic_folder(folder) as aside:
         counts = _write(documents, tokenizer, aside)
@@ -187,24 +207,23 @@ def prepare_store(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, 
             raise DataError(f"there must be at least one document that is not empty, but {where}{paths} has none; give more text")
         entry = {
             "format": STORE_FORMAT,
-            "dtype": _dtype(tokenizer).name,
+            "dtype": tokens_dtype(tokenizer).name,
             "tokenizer": tokenizer.digest,
             "counts": asdict(counts),
             "sha256": {name: _sha256(aside / name) for name in ("tokens.bin", "bounds.npy")},
         }
-        (aside / "store.json").write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
-    return TokenStore.open(folder)
+        (aside / "store.json").write_text(json.dumps(sealed(entry), indent=2) + "\n", encoding="utf-8")
 
 
 def _write(documents: Iterable[tuple[str, int]], tokenizer: Tokenizer, folder: Path) -> _Counts:
     """Write ``tokens.bin`` and ``bounds.npy``, and count."""
-    eos, unk, dtype = tokenizer.specials.eos, tokenizer.specials.unk, _dtype(tokenizer)
+    eos, unk, dtype = tokenizer.specials.eos, tokenizer.specials.unk, tokens_dtype(tokenizer)
     counts = _Counts(tokens=1)
     with open(folder / "tokens.bin", "wb") as tokens, open(folder / "bounds.npy", "wb") as bounds:
         _npy_header(bounds, 0)  # numpy pads the header, so the true length fits into the same bytes at the end
         _append(tokens, np.array([eos], dtype))
         _append(bounds, np.array([0]))
-        for batch, flat, lengths in _encoded(_batches(documents), tokenizer):
+        for batch, flat, lengths in _encoded(document_batches(documents, BATCH_CHARACTERS), tokenizer):
             _append(tokens, flat)
             _append(bounds, counts.tokens - 1 + np.cumsum(lengths))
             counts.tokens += len(flat)
@@ -218,6 +237,8 @@ def _write(documents: Iterable[tuple[str, int]], tokenizer: Tokenizer, folder: P
 
 
 _Documents = list[tuple[str, int]]
+Counted = TypeVar("Counted", bound=tuple[Any, ...])
+"""a document and what is known of it: its text comes first"""
 
 
 def _encoded(batches: Iterable[_Documents], tokenizer: Tokenizer) -> Iterator[tuple[_Documents, np.ndarray, np.ndarray]]:
@@ -225,30 +246,30 @@ def _encoded(batches: Iterable[_Documents], tokenizer: Tokenizer) -> Iterator[tu
     with ThreadPoolExecutor(AHEAD) as pool:
         ahead: deque[tuple[_Documents, Future[tuple[np.ndarray, np.ndarray]]]] = deque()
         for batch in batches:
-            ahead.append((batch, pool.submit(_encode, batch, tokenizer)))
+            ahead.append((batch, pool.submit(encode_documents, batch, tokenizer)))
             if len(ahead) > AHEAD:
                 first, tokens = ahead.popleft()
                 yield first, *tokens.result()
         yield from ((first, *tokens.result()) for first, tokens in ahead)
 
 
-def _encode(batch: _Documents, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+def encode_documents(batch: _Documents, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     """The tokens of all documents, an [EOS] behind each, and their number for each document. The library lets other threads run."""
     rows = tokenizer.encode([text for text, _ in batch])
     for ids in rows:
         ids.append(tokenizer.specials.eos)
     lengths = np.array([len(ids) for ids in rows])
-    return np.fromiter(chain.from_iterable(rows), _dtype(tokenizer), int(lengths.sum())), lengths
+    return np.fromiter(chain.from_iterable(rows), tokens_dtype(tokenizer), int(lengths.sum())), lengths
 
 
-def _batches(documents: Iterable[tuple[str, int]]) -> Iterator[_Documents]:
-    """Documents in lists of about ``BATCH_CHARACTERS``."""
-    batch: _Documents = []
+def document_batches(documents: Iterable[Counted], characters: int) -> Iterator[list[Counted]]:
+    """Documents in lists of about so many characters."""
+    batch: list[Counted] = []
     size = 0
-    for text, words in documents:
-        batch.append((text, words))
-        size += len(text)
-        if size >= BATCH_CHARACTERS:
+    for one in documents:
+        batch.append(one)
+        size += len(one[0])
+        if size >= characters:
             yield batch
             batch, size = [], 0
     if batch:
@@ -264,7 +285,8 @@ def _npy_header(file: IO[bytes], length: int) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
+def tokens_dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
+    """The type of stored tokens: two bytes for up to 65,536 pieces, else four."""
     return np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
 
 
@@ -279,17 +301,16 @@ def _key(sources: Sequence[Source], tokenizer: Tokenizer, side: DocumentSplit | 
 
 def _name(source: Source, file: Path) -> str:
     """A single file by its suffixes alone, since it may move; a file of a folder by its path in the folder."""
-    folder = Path(source.path)
+    folder = source_root(source)
     return "".join(file.suffixes) if file == folder else file.relative_to(folder).as_posix()
 
 
 def _sha256(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; check the path and its permissions") from None
 
 
-TokenStores = tuple[TokenStore, TokenStore | None]
+TokenStores = tuple[TokenizedText, TokenizedText | None]
 """training text and held-out text; None: nothing is held out"""

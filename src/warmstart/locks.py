@@ -1,0 +1,148 @@
+"""Locks: one process at a time writes a folder.
+
+The system takes a lock from a process that ends, however it ends, so a lock whose process is dead is nobody's. On a file system
+without locks nothing is held, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import psutil
+
+from warmstart.errors import StorageError
+
+LOCK = ".warmstart.lock"
+"""in the folder of a run, while a process writes there"""
+_held: dict[tuple[Path, int], IO[str]] = {}
+"""by file and process: a forked child does not own what its parent holds"""
+
+
+def hold(file: Path, what: str) -> None:
+    """Lock a file until this process ends, or until ``releasing_locks`` does; a process may hold it several times.
+
+    Raises ``StorageError`` that names the process that holds it, or if the file cannot be written.
+    """
+    key = file.resolve(), os.getpid()
+    while not (key in _held and _in_place(_held[key], file)):
+        _release({key})
+        try:
+            handle = file.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write {file}: {error.strerror}; choose another folder") from None
+        if not _lock(handle, what):
+            return
+        _held[key] = handle  # before a signal can come: what is held is released
+        handle.truncate(0)
+        json.dump({"process": os.getpid(), "host": platform.node()}, handle)
+        handle.flush()
+
+
+def _lock(handle: IO[str], what: str) -> bool:
+    """Lock an open file, or close it; False if its file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        with handle:
+            handle.seek(0)
+            holder = _holder(handle.read())
+        raise StorageError(f"{what} is in use by {holder}; wait until it has ended, or end it, and run the command again") from None
+    except OSError:
+        handle.close()
+        return False
+
+
+@contextmanager
+def releasing_locks() -> Iterator[None]:
+    """Releases at its end the locks that were taken inside."""
+    before = set(_held)
+    try:
+        yield
+    finally:
+        _release(_held.keys() - before)
+
+
+def _release(keys: set[tuple[Path, int]]) -> None:
+    for file, process in keys & _held.keys():
+        with suppress(OSError):
+            if process == os.getpid() and _in_place(_held[file, process], file):
+                file.unlink()
+        _held.pop((file, process)).close()
+
+
+atexit.register(lambda: _release({*_held}))
+
+
+def discard_dead(file: Path) -> None:
+    """Remove the lock that a killed process left, if there is one."""
+    if file.exists() and holder_of(file) is None:
+        file.unlink(missing_ok=True)
+
+
+class Holder(NamedTuple):
+    """The process that writes a folder."""
+
+    process: int
+    host: str
+
+
+def holder_of(file: Path) -> Holder | None:
+    """The process that holds a lock; None if it is dead, or if there is none. It takes no lock itself, unless for an instant.
+
+    That is on a lock of another host, whose processes cannot be asked.
+    """
+    try:
+        with file.open(encoding="utf-8") as handle:
+            values = json.loads(handle.read())
+            holder = Holder(int(values["process"]), str(values["host"]))
+            if holder.host != platform.node():
+                return holder if _is_locked(handle) else None
+        return holder if _is_alive(holder.process, file) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_locked(handle: IO[str]) -> bool:
+    """Whether another process has locked an open file; True where its file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _is_alive(process: int, file: Path) -> bool:
+    """Whether the process that wrote a file still runs: its number may belong to a younger one."""
+    try:
+        found = psutil.Process(process)
+        return found.status() != psutil.STATUS_ZOMBIE and found.create_time() <= file.stat().st_mtime + 1
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.Error:
+        return True
+
+
+def _in_place(handle: IO[str], file: Path) -> bool:
+    """Whether the file that was opened is still the one of this name: another process may have removed it when it was done."""
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), file.stat())
+    except OSError:
+        return False
+
+
+def _holder(text: str) -> str:
+    """The process that wrote a lock, for people."""
+    try:
+        values = json.loads(text)
+        return f"process {values['process']} on {values['host']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,41 @@
+"""What goes wrong outside of our code (memory, open files, paths, other libraries) as one sentence that says what to do."""
+
+from __future__ import annotations
+
+import errno
+
+_CURES = {
+    errno.EMFILE: "raise the limit of this shell with `ulimit -n 4096`, or close other programs",
+    errno.ENFILE: "close other programs: the system has no more file handles",
+    errno.ENOSPC: "free some space",
+    errno.ENOMEM: "close other programs, or compute on a machine with more memory",
+    errno.ELOOP: "remove the symbolic link that leads to itself",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+"""what to do about an error of the system, by its number"""
+_MEMORY = "close other programs, or choose a smaller --batch, --max-length or model; `warmstart cost` estimates what a model needs"
+
+
+def explain_trouble(error: BaseException) -> str | None:
+    """The sentence for an error that the system or another library raised; None for all others, which are faults of ours."""
+    reason = " ".join(str(error).split())
+    if is_memory(error):
+        return f"there is not enough memory{f' ({reason[:200]})' if reason else ''}; {_MEMORY}"
+    if isinstance(error, OSError):
+        cure = _CURES.get(error.errno or 0)
+        return f"{error.filename or 'the system'}: {error.strerror or error}" + (f"; {cure}" if cure else "")
+    if isinstance(error, ValueError) and "embedded null" in reason:
+        return "a path must not hold a NUL character, but one does; correct it"
+    if isinstance(error, RuntimeError) and reason.startswith("Symlink loop"):
+        return f"a path must lead somewhere, but there is a {reason[0].lower()}{reason[1:]}; {_CURES[errno.ELOOP]}"
+    if isinstance(error, RecursionError):
+        return "a file that was read is nested too deeply; check that it is what the command expects"
+    if type(error).__name__ == "PanicException":  # of any library in Rust; it is no Exception, and belongs to no module
+        return f"a library failed on this input ({reason[:200]}); check the files that were given, the last one read first"
+    return None
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether memory ran out, in Python, in torch on the processor or on a GPU."""
+    told = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(one in str(error) for one in told))

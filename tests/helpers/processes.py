@@ -1,0 +1,59 @@
+"""Functions that run in several connected processes, as a launcher would start them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from warmstart.training.distributed import joined
+
+SECONDS = 60
+"""after which processes that hang are killed, and the test fails"""
+
+
+def run_processes(count: int, folder: Path, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What ``work(*arguments)`` returns in each of ``count`` processes of one group, in the order of their ranks.
+
+    Results are exchanged by files in ``folder``. One that raises fails the test; so do processes that hang.
+    """
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=SECONDS))
+    context = multiprocessing.get_context("fork")  # they start with all that is imported here
+    files = [folder / f"result-{rank}-of-{count}.pt" for rank in range(count)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads: the store has one
+        workers = [
+            context.Process(target=_worker, args=(rank, count, store.port, file, work, arguments))
+            for rank, file in enumerate(files)
+        ]
+        for worker in workers:
+            worker.start()
+    for worker in workers:
+        worker.join(SECONDS)
+    hanging = [rank for rank, worker in enumerate(workers) if worker.is_alive()]
+    for worker in workers:
+        worker.kill()
+        worker.join()
+    assert not hanging, f"ranks {hanging} of {count} hang"
+    assert all(file.exists() for file in files), [worker.exitcode for worker in workers]
+    return [torch.load(file, weights_only=False) for file in files]
+
+
+def _worker(rank: int, count: int, port: int, file: Path, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    os.environ |= {
+        "RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }  # fmt: skip
+    torch.set_num_threads(1)
+    with joined():
+        result = work(*arguments)
+    aside = file.with_suffix(".part")
+    torch.save(result, aside)
+    aside.rename(file)

@@ -1,0 +1,154 @@
+"""One flipped bit in any file that is read back: an error or a sentence that names it, or the very same result.
+
+Results of races and seals have tests of their own (test_sweep.py, test_storage.py). ``make soak`` flips many more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.bundles import classifier, language_bundle
+from helpers.models import SENTENCES
+from helpers.tasks import cats
+from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.config import read_yaml
+from warmstart.console import console
+from warmstart.data.domain import DomainSource, domain_text
+from warmstart.data.encode import Encoded
+from warmstart.data.pool import Pool
+from warmstart.data.source import Source
+from warmstart.data.test_ledger import Ledger, ScoringRun, read_run_id
+from warmstart.data.token_store import prepare_store
+from warmstart.errors import WarmstartError
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.features import FeatureCache
+from warmstart.model.files import load_bundle, save
+from warmstart.run import save_settings
+from warmstart.tasks.load import load_task, save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from warmstart.training.log import MetricsLog
+
+FLIPS = round(200 * float(os.environ.get("CHAOS", "1")))
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("no_second_process")]
+
+
+def of_store(folder: Path, tokenizer: Tokenizer) -> Any:
+    """Every token and every count."""
+    text = folder.with_suffix(".txt")
+    text.write_text("\n\n".join(SENTENCES))
+    store = prepare_store([Source(path=str(text))], tokenizer, folder)
+    return store.tokens.tolist(), store.bounds.tolist(), store.words, store.bytes, store.documents, store.unknown
+
+
+def of_checkpoint(folder: Path, tokenizer: Tokenizer) -> Any:
+    """Of two checkpoints the one that is resumed."""
+    if not folder.exists():
+        for step in (10, 90):
+            write_checkpoint(folder, Checkpoint(step, 1.5 * step, {"w": torch.full((9,), float(step))}, "a", None, "b"))
+    found = read_checkpoint(folder, "a")
+    assert found
+    return found.step, found.seconds, found.log_digest, found.tensors["w"].tolist()
+
+
+def of_features(folder: Path, tokenizer: Tokenizer) -> Any:
+    """What a frozen backbone reads."""
+    model = classifier(tokenizer)
+    encoded: Encoded = EncodedTask.of(cats(), model, tokenizer).test
+    return FeatureCache(folder).get(model, encoded, 0).tolist()
+
+
+def of_bundle(folder: Path, tokenizer: Tokenizer) -> Any:
+    """Every weight, the tokenizer and the history."""
+    if not folder.exists():
+        save(language_bundle(tokenizer), folder)
+    bundle = load_bundle(folder)
+    weights = {name: tensor.tolist() for name, tensor in bundle.model.weights().items()}
+    return weights, bundle.tokenizer.digest, bundle.labels, bundle.history
+
+
+def of_log(folder: Path, tokenizer: Tokenizer) -> Any:
+    """The lines before a checkpoint."""
+    whole = MetricsLog(None)
+    for step in (10, 20, 30):
+        whole.add({"step": step, "loss": 1 / step, "held_out": {"loss": step / 7}})
+    if not folder.exists():
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in whole.rows))
+    return MetricsLog(folder, 30, whole.digest()).rows
+
+
+def of_chosen_text(folder: Path, tokenizer: Tokenizer) -> Any:
+    """What was chosen for a task, and what is read of it."""
+    folder.mkdir(exist_ok=True)
+    found, training, held_out = domain_text(DomainSource(cats(), Pool(tuple(SENTENCES)), (), None, 0.3), folder)
+    return found, Path(training[0].path).read_bytes(), held_out and held_out.read_bytes()
+
+
+def of_run_id(folder: Path, tokenizer: Tokenizer) -> Any:
+    """Whose scorings are counted."""
+    if not folder.exists():
+        ScoringRun(command="race", id="0123456789abcdef").keep(folder)
+    return read_run_id(folder)
+
+
+def of_settings(folder: Path, tokenizer: Tokenizer) -> Any:
+    """What a run was asked for."""
+    if not folder.exists():
+        folder.mkdir()
+        save_settings(folder, PretrainConfig(text=("ä.txt", "b.txt"), seed=3))
+    return PretrainConfig.build(read_yaml(folder / "config.yaml"))
+
+
+def of_ledger(folder: Path, tokenizer: Tokenizer) -> Any:
+    """How often a test split was scored, of a ledger that has no copy."""
+    shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)
+    if not folder.exists():
+        task = load_task(save_task(cats(), folder))
+        for seed in range(3):
+            ScoringRun(command="race", id="0123456789abcdef").method(f"full {seed}", [seed]).record(task, seed)
+        shutil.rmtree(os.environ["XDG_STATE_HOME"])
+        for file in folder.iterdir():
+            if file.suffix == ".jsonl":
+                file.rename(folder / "task.ledger.jsonl")
+            else:
+                file.unlink()
+    found = Ledger(cats().test_digest, folder / "task.ledger.jsonl", None).read()
+    for sentence in found.findings:
+        console.print(sentence)
+    return found.entries
+
+
+@pytest.mark.parametrize(
+    "read", [of_store, of_checkpoint, of_features, of_bundle, of_log, of_chosen_text, of_run_id, of_settings, of_ledger]
+)
+def test_a_flipped_bit_changes_nothing_in_silence(
+    read: Callable[[Path, Tokenizer], Any], tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever it is."""
+    whole, place = tmp_path / "whole", tmp_path / "place"
+    expected, chance = read(whole, tokenizer), np.random.default_rng(0)
+    for number in range(FLIPS):
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(whole, place)
+        files = sorted(file for file in place.rglob("*") if file.is_file())
+        file = files[number % len(files)]
+        data = bytearray(file.read_bytes())
+        bit = int(chance.integers(8 * len(data)))
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        capsys.readouterr()
+        try:
+            found = read(place, tokenizer)
+        except WarmstartError:
+            continue
+        assert found == expected or "damaged" in capsys.readouterr().err, f"bit {bit} of {file.relative_to(place)}"

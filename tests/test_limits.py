@@ -1,0 +1,147 @@
+"""What text, tables and settings may expand to is bounded; a stated environment variable raises the bound of compressed files."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from helpers.hostile import DEEP, LAUGHS
+from warmstart.cli import main
+from warmstart.config import read_yaml
+from warmstart.data import files, read
+from warmstart.data.read import read_documents, read_examples
+from warmstart.data.source import Source
+from warmstart.errors import ConfigError, DataError, TokenizerError
+from warmstart.limits import parse_json
+from warmstart.tokenizer.patterns import check_pattern
+
+WELL_KNOWN = {
+    "GPT-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "Llama 3": r"(?i:'s|'t|'re|'ve|'m|'ll)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "GPT-4o": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re)?|\p{N}{1,3}|\s+",
+    "DeepSeek": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*",
+    "BLOOM": r" ?[^(\s|[.,!?…。，、।۔،])]+",
+    "groups of three digits": r"\d{1,3}(?=(?:\d{3})*\b)",
+    "sentencepiece": r"\A +| +\z| +(?= )",
+    "a guard": r"\[(?=(?:EOS\]|MASK\]))|<(?=(?:pad>))",
+    "flags": r"(?i)abc+|(?<=a)b{2,}?|(?<name>c)d",
+}
+EXPONENTIAL = [
+    "(a+)+$", "(a|a)*b", "(a|ab)*c", r"(a*)*\1b", r"(?<x>a\g<x>|b)", "(a?)*", "(?:a{1,3})+", "a**", "(?~abc)", "(?(1)a|b)",
+    "((a+)b?)+", "(?:(?:a+))*", "(?=(a+)+$)b", "(a{1,}){2,}", "a*a*a*a*a*$", "(?:a{0,500}){0,500}", "a+)", "+a", "(?#a)b+",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WELL_KNOWN)
+def test_expressions_of_well_known_tokenizers_pass(name: str) -> None:
+    """Those that millions use."""
+    check_pattern(WELL_KNOWN[name])
+
+
+@pytest.mark.parametrize("pattern", EXPONENTIAL)
+def test_expressions_of_exponential_time_are_refused(pattern: str) -> None:
+    """So are those that cannot be judged."""
+    with pytest.raises(TokenizerError, match="must end in reasonable time"):
+        check_pattern(pattern)
+
+
+@pytest.fixture(params=[gzip, lzma], ids=["gz", "xz"])
+def bomb(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sixteen megabytes in a few thousand bytes, where one megabyte is free."""
+    monkeypatch.setattr(files, "FREE_BYTES", 1 << 20)
+    file = tmp_path / f"text.csv.{'gz' if request.param is gzip else 'xz'}"
+    with request.param.open(file, "wt") as stream:
+        stream.write("text,label\n" + ("a" * 999 + ",1\n") * 16_000)
+    return file
+
+
+@pytest.mark.parametrize("form", ["text", "csv"])
+def test_compressed_text_expands_to_a_limit(bomb: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it reading stops; the message names the variable that raises it, and with it all is read."""
+    source = Source.build({"path": str(bomb), "format": form})
+    with pytest.raises(DataError, match=r"must hold at most [\d,]+ bytes when decompressed.*set WARMSTART_MAX_EXPANSION"):
+        list(read_documents(source))
+    monkeypatch.setenv("WARMSTART_MAX_EXPANSION", "100000")
+    assert sum(map(len, read_documents(source))) > 15_000_000
+    monkeypatch.setenv("WARMSTART_MAX_EXPANSION", "all")
+    with pytest.raises(DataError, match="WARMSTART_MAX_EXPANSION must be a whole number.*but is 'all'"):
+        list(read_documents(source))
+
+
+@pytest.mark.parametrize("rows", [["x" * 100_000_000], ["x" * 1000, "y"] * 100_000], ids=["one text", "a repeated text"])
+def test_parquet_expands_to_a_limit(rows: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that would fill the memory is met by a process of its own; texts stored once and named often are counted."""
+    monkeypatch.setattr(files, "FREE_BYTES", 4 << 20)
+    file = tmp_path / "rows.parquet"
+    pl.DataFrame({"text": rows}).write_parquet(file, compression="zstd")
+    with pytest.raises(DataError, match=r"rows\.parquet must hold at most [\d,]+ bytes when decompressed"):
+        list(read_documents(Source(path=str(file))))
+
+
+def test_a_pattern_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that takes too long is named, and the file is not read."""
+    monkeypatch.setattr(read, "PATTERN_SECONDS", 0.2)
+    file = tmp_path / "lines.txt"
+    file.write_text("aaa\n" + "a" * 60 + "b\n")
+    with pytest.raises(DataError, match=r"must match a line within 0.2 seconds, but line 2 of .*lines.txt takes longer"):
+        list(read_documents(Source(path=str(file), pattern="^(?P<text>(a|aa)+)$")))
+
+
+def test_a_sound_parquet_file_passes(tmp_path: Path) -> None:
+    """The bound is far above text."""
+    file = tmp_path / "rows.parquet"
+    pl.DataFrame({"text": ["a", "b"], "label": ["1", "2"]}).write_parquet(file)
+    assert read_examples(Source(path=str(file))) == (["a", "b"], ["1", "2"])
+
+
+def test_a_table_has_a_limit_of_columns(tmp_path: Path) -> None:
+    """A million of them take gigabytes in a file of two."""
+    file = tmp_path / "rows.csv"
+    file.write_text("," * 1_000_000 + "\n")
+    with pytest.raises(DataError, match="must have at most 10,000 columns, but has 1,000,001"):
+        list(read_documents(Source(path=str(file))))
+
+
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 9))
+YAML = {
+    "aliases of aliases": (LAUGHS, "at most 131,072 values, those that its aliases repeat included"),
+    "merged groups": (MERGES, "at most 131,072 values"),
+    "an alias within itself": ("a: &a [*a]\n", r"the alias \*a is within itself"),
+    "deep lists": (DEEP, "nested too deeply"),
+    "a large file": ("a: " + "x" * (1 << 21), "must have at most 1,048,576 bytes of settings"),
+    "an object": ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
+}
+
+
+@pytest.mark.parametrize("name", YAML)
+def test_yaml_stands_for_what_it_says(name: str, tmp_path: Path) -> None:
+    """Aliases repeat only so much, and no value of another type than text, numbers, lists and groups is made."""
+    text, said = YAML[name]
+    (tmp_path / "settings.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        read_yaml(tmp_path / "settings.yaml")
+
+
+def test_ordinary_aliases_are_read(tmp_path: Path) -> None:
+    """What a recipe repeats, it may name once."""
+    (tmp_path / "settings.yaml").write_text("a: &a {x: 1}\nb: [*a, *a]\nc: {<<: *a, y: 2}\n")
+    assert read_yaml(tmp_path / "settings.yaml") == {"a": {"x": 1}, "b": [{"x": 1}] * 2, "c": {"x": 1, "y": 2}}
+
+
+def test_json_has_limits() -> None:
+    """Of depth and of values, before anything is made of it."""
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json(DEEP.encode(), 10**9)
+    with pytest.raises(ValueError, match="at most 3 values, but holds about 5"):
+        parse_json(b"[1,[2],3,4]", 3)
+
+
+def test_a_command_ends_with_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One message, no traceback."""
+    (tmp_path / "bundle.json").write_text(DEEP)
+    assert main(["doctor", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("warmstart: ")

@@ -1,0 +1,135 @@
+"""One process writes a folder at a time; a lock ends with its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from warmstart.cli import main
+from warmstart.config import Config
+from warmstart.errors import ConfigError, StorageError
+from warmstart.locks import LOCK, discard_dead, hold, releasing_locks
+from warmstart.run import open_run
+from warmstart.studies.lab.command import StudyLabConfig
+
+HOLDER = """
+import sys
+from pathlib import Path
+from warmstart.locks import hold
+hold(Path(sys.argv[1]), "it")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that writes the folder."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / LOCK)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_process_is_refused(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    """It learns who holds the folder, and what to do."""
+    message = rf"the run is in use by process {holder.pid} on .+; wait until it has ended, or end it, and run the command again"
+    with pytest.raises(StorageError, match=message):
+        hold(tmp_path / LOCK, "the run")
+
+
+def test_a_command_in_a_folder_in_use_exits_with_2(
+    holder: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And writes nothing there."""
+    assert main(["study", "lab", "--out", str(tmp_path)]) == 2
+    assert f"is in use by process {holder.pid} on" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    """However it died."""
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / LOCK).exists()
+    with releasing_locks():
+        hold(tmp_path / LOCK, "the run")
+        hold(tmp_path / LOCK, "the run")  # a process may lock what it holds
+        assert f'"process": {os.getpid()}' in (tmp_path / LOCK).read_text()
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_process_that_ends_leaves_no_lock(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Also one that never released it."""
+    assert holder.stdin is not None
+    holder.stdin.close()
+    assert holder.wait() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_that_was_removed_is_no_lock(tmp_path: Path) -> None:
+    """Whoever still has it open holds nothing: the next one makes a new file."""
+    with releasing_locks():
+        hold(tmp_path / LOCK, "the run")
+        (tmp_path / LOCK).unlink()
+        hold(tmp_path / LOCK, "the run")
+        assert (tmp_path / LOCK).exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """Is named."""
+    with pytest.raises(StorageError, match=r"cannot write .*none/\.warmstart\.lock: No such file or directory; choose another"):
+        hold(tmp_path / "none" / LOCK, "the run")
+
+
+class SomeConfig(Config):
+    """Settings of some command."""
+
+    out: str
+    seed: int = 0
+
+
+def test_an_unfinished_run_starts_again(tmp_path: Path) -> None:
+    """With the same settings, until its report is there; with others, or if something else is in the folder, nothing is touched."""
+    place = str(tmp_path / "run")
+    run = open_run(place, SomeConfig(out=place), resume=False)
+    (run / "bundle").mkdir()
+    assert open_run(place, SomeConfig(out=place), resume=False) == run
+    with pytest.raises(ConfigError, match="exists and is not empty; choose another --out, or remove it"):
+        open_run(place, SomeConfig(out=place, seed=1), resume=False)
+    (run / "report.html").touch()
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        open_run(place, SomeConfig(out=place), resume=False)
+    assert (run / "bundle").is_dir()
+
+
+def test_an_opened_run_has_no_leftovers(tmp_path: Path) -> None:
+    """A folder in which a killed process left nothing but an unfinished file is empty; an unfinished bundle is removed."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".config.yaml.writing-{dead.pid}").touch()
+    config = StudyLabConfig(out=str(tmp_path))
+    open_run(str(tmp_path), config, resume=False)
+    (tmp_path / f".bundle.writing-{dead.pid}").mkdir()
+    open_run(str(tmp_path), config, resume=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "config.yaml"]
+
+
+def test_the_lock_of_a_killed_process_is_discarded_and_that_of_a_living_one_is_kept(
+    holder: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """So that what a kill left behind does not stay for ever."""
+    discard_dead(tmp_path / LOCK)
+    assert (tmp_path / LOCK).exists()
+    holder.kill()
+    holder.wait()
+    discard_dead(tmp_path / LOCK)
+    assert not (tmp_path / LOCK).exists()

@@ -1,0 +1,124 @@
+"""Every place where a name that was read from a file becomes a path: none leads out of its folder, links included.
+
+The rest are files of fixed names in a stranger's folder, which may be links: ``helpers/hostile.py`` has them ("is a link out", "is
+a pipe"). Files that task manifests, recipes and settings name are the user's own choice, like arguments of a command.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from warmstart.commands.recipe import read_recipe
+from warmstart.data.token_store import TokenStore
+from warmstart.errors import DataError, WarmstartError
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.interop.folder import read_pooling, shards_of
+from warmstart.interop.hub import find_folder
+from warmstart.report.study_links import StudyLink, add_link, insert_links, read_links
+from warmstart.storage import inside, names_a_folder
+from warmstart.sweep.store import SweepContext, find_result, result_file
+from warmstart.sweep.trial import Method, Trial
+from warmstart.tasks.load import load_named_tasks
+
+NAMES = ["../x", "..", "/x", "a/../../x", "a/b", "", ".", "a\0b", "x\nb", "/dev/zero"]
+PAGE = "<!-- link --><!-- /link --><!-- studies --><!-- /studies -->"
+
+
+def shard(name: str, folder: Path) -> None:
+    """An index of shards."""
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": f"{name}.safetensors"}}))
+    if name == "a/b":
+        raise DataError("folders within the folder are allowed")
+    shards_of(folder)
+
+
+def pooling(name: str, folder: Path) -> None:
+    """The list of modules of sentence-transformers."""
+    (folder / "modules.json").write_text(json.dumps([{"type": "models.Pooling", "path": f"../{name}"}]))
+    read_pooling(folder)
+
+
+def task_name(name: str, folder: Path) -> None:
+    """A race on several tasks makes a folder of each task's name."""
+    (folder / "rows.csv").write_text("text,label\n" + "".join(f"text {i},{i % 2}\n" for i in range(8)))
+    (folder / "task.yaml").write_text(json.dumps({"name": name, "train": "rows.csv", "test": 0.5}))
+    load_named_tasks([folder])
+
+
+def step(name: str, folder: Path) -> None:
+    """A recipe makes a folder of each step's name."""
+    (folder / "recipe.yaml").write_text(json.dumps({"title": "t", "steps": {name: {"command": "doctor", "model": "x"}}}))
+    read_recipe(str(folder / "recipe.yaml"), folder, None)
+
+
+def hub_name(name: str, folder: Path) -> None:
+    """A model of the hub is kept in a folder of its name."""
+    find_folder(f"hf:{folder / 'none'}/{name}", folder)
+
+
+READERS: list[Callable[[str, Path], None]] = [shard, pooling, task_name, step, hub_name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+def test_a_name_that_leads_elsewhere_is_refused(reader: Callable[[str, Path], None], name: str, tmp_path: Path) -> None:
+    """With one of our own errors, before anything is read or written there."""
+    with pytest.raises(WarmstartError):
+        reader(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_of_trials_are_named_by_hashes(name: str, tmp_path: Path) -> None:
+    """Whatever a method or a backbone is called, its results lie in the folder of the trials; others' files there are data."""
+    context = SweepContext(task="task.yaml", digest=name, folder=str(tmp_path), tune=FineTuneConfig())
+    trial = Trial(method=Method(name=name, family="baseline", backbone=name, backbone_digest=name), seed=0)
+    file = result_file(trial, context)
+    assert file.parent == tmp_path
+    file.write_text('{"trial": ' + "[" * 100_000)
+    assert find_result(trial, context) is None
+
+
+def test_a_link_to_a_study_is_a_path(tmp_path: Path) -> None:
+    """The page of a run never links to a script, and a list of studies that is no list is named."""
+    page = insert_links(PAGE, [StudyLink("Probes", ("Done.",), "javascript:alert(1)")])
+    assert 'href="./javascript:alert(1)"' in page
+    (tmp_path / "studies.json").write_text('[{"page": 1, "evil": 2}]')
+    with pytest.raises(DataError, match=r"studies\.json is damaged"):
+        read_links(tmp_path)
+
+
+def test_a_page_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """What it leads to is neither read nor changed."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "secret").write_text(PAGE)
+    (tmp_path / "run" / "report.html").symlink_to(tmp_path / "secret")
+    with pytest.raises(DataError, match="leads to .*secret"):
+        add_link(tmp_path / "run", StudyLink("Probes", ("Done.",), "page.html"))
+    assert (tmp_path / "secret").read_text() == PAGE
+
+
+def test_a_link_to_itself_and_a_folder_are_no_files(tmp_path: Path) -> None:
+    """Each is refused with the reason."""
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ValueError, match="a link to itself"):
+        inside(tmp_path, "loop")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match="must be an ordinary file"):
+        inside(tmp_path, "folder")
+
+
+def test_ordinary_names_of_tasks_are_folders() -> None:
+    """Spaces and letters of any script are."""
+    assert all(map(names_a_folder, ["AG News", "sst-2", "tâche 1", "v1.0"]))
+
+
+def test_a_token_store_holds_numbers_only(tmp_path: Path) -> None:
+    """Its type of numbers is one of two, never that of Python's objects."""
+    (tmp_path / "store.json").write_text(json.dumps({"format": 3, "dtype": "O"}))
+    (tmp_path / "tokens.bin").write_bytes(b"\0" * 8)
+    with pytest.raises(DataError, match="must be uint16 or uint32, but are 'O'"):
+        TokenStore.open(tmp_path)
