@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from helpers.bundles import language_bundle
+from helpers.bundles import classifier, language_bundle
 from helpers.models import make_language_model
 from helpers.tasks import tune, write_task
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card, markdown_table
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import AdaptRecord, FindingRecord, OtherRecord, PretrainRecord, Record, TaskRecord
+from warmstart.model.history import (
+    AdaptRecord,
+    ComparisonRecord,
+    FindingRecord,
+    MethodRecord,
+    OtherRecord,
+    PretrainRecord,
+    Record,
+    TaskRecord,
+)
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import ONE_SPLIT
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -78,6 +88,20 @@ def test_no_history_is_in_its_way(history: tuple[Record, ...], causal: bool, tok
 def test_names_cannot_break_a_table() -> None:
     """Bars and new lines stay in their cell."""
     assert markdown_table(("a", "b"), [["x|y", "1\n2"]]) == "| a | b |\n| --- | --- |\n| x\\|y | 1 2 |"
+
+
+def test_data_brings_no_markup_into_a_card(tokenizer: Tokenizer) -> None:
+    """Names of labels and tasks and quoted texts add no HTML, picture or link, and end no code."""
+    evil = "`<script>alert(1)</script>\n# ![x](http://a)`"
+    task = TaskRecord(name=evil, train=9)
+    found = FindingRecord(severity="error", sentence=f"a text is in both, such as '{evil}'")
+    comparison = ComparisonRecord(metric="accuracy", methods=(MethodRecord(name=evil, scores=(1.0,), mean=1.0),), findings=(evil,))
+    record = AdaptRecord(task=task, audit=(found,), seed=0, budget=(evil,), comparison=comparison)
+    text = card(Bundle(classifier(tokenizer), tokenizer, (evil, "b"), (record,)))
+    outside = re.sub(r"`[^`\n]*`", "", text)
+    assert "<script" not in outside
+    assert "![x]" not in outside
+    assert "\n# !" not in text
 
 
 def test_nothing_reads_it_back(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -26,18 +26,20 @@ from warmstart.errors import BundleError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.load import load, load_model
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.checks import faults
 from warmstart.model.embed import embed
-from warmstart.model.files import load_bundle, manifest_digest, saved_as
+from warmstart.model.files import load_bundle, saved_as
 from warmstart.model.model import swap_head
 from warmstart.processes import run_python
 from warmstart.seeding import rng
 from warmstart.stack import files as stack_files
+from warmstart.stack.checks import BASELINE_CHECKS, BaselineSubject, run_stack_checks
 from warmstart.stack.files import load_stack, save_stack
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout
 from warmstart.stack.rows import WordRows
 from warmstart.stack.stack import Member, Stack
-from warmstart.storage import sha256
+from warmstart.storage import sealed, sha256
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import predict, raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -163,8 +165,8 @@ def test_damage_is_named(tmp_path: Path) -> None:
             (arrays, (whole / arrays).read_bytes()[:-1] + b"x", "its hash is not the one in stack.json"),
             (settings, (whole / settings).read_bytes().replace(b"cat", b"cow"), "its hash is not the one in stack.json"),
             (stack, (whole / stack).read_bytes().replace(b"model 1", b"model 9"), "was edited"),
-            (stack, b"[1]", "it is not the JSON of a stack"),
-            (stack, b"[" * 100_000, "it is not the JSON of a stack"),
+            (stack, b"[1]", "it must hold values by name, but holds list"),
+            (stack, b"[" * 100_000, "it is nested too deeply"),
         )
     ):
         folder = tmp_path / str(number)
@@ -187,7 +189,7 @@ def forged(folder: Path, change: Any) -> None:
         data = (member / name).read_bytes()
         manifest["members"][0]["files"][name] = [len(data), sha256(data)]
     manifest.pop("digest")
-    (folder / "stack.json").write_text(json.dumps(manifest | {"digest": manifest_digest(manifest)}))
+    (folder / "stack.json").write_text(json.dumps(sealed(manifest)))
 
 
 HOSTILE = {
@@ -230,7 +232,7 @@ def test_a_stack_without_weights_is_the_plain_mean(tmp_path: Path) -> None:
 def test_a_large_manifest_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_stack(make_stack(1.0), tmp_path / "saved")
     monkeypatch.setattr(stack_files, "MANIFEST_BYTES", 100)
-    with pytest.raises(BundleError, match="larger than any stack's"):
+    with pytest.raises(BundleError, match=r"'stack\.json' must have at most 100 bytes, but has"):
         load(folder)
 
 
@@ -257,6 +259,41 @@ def test_what_is_no_saved_model_is_never_replaced(tmp_path: Path) -> None:
     assert saved_as(folder) == "stack.json"
 
 
+STACK_MUTANTS: dict[str, tuple[str, Any]] = {
+    "label names are swapped": ("stored predictions", lambda m, s, a: m.update(labels=["dog", "cat"])),
+    "another temperature": ("stored predictions", lambda m, s, a: m["calibration"].update(temperature=3.0)),
+    "another temperature of a member": ("stored predictions", lambda m, s, a: m["members"][0].update(temperature=5.0)),
+    "another weight of a member": ("stored predictions", lambda m, s, a: m["members"][0].update(weight=9.0)),
+    "words in another order": ("model 1: stored outputs", lambda m, s, a: s.update(vocabulary=["a", "dog", "cat"])),
+    "other coefficients": ("model 1: stored outputs", lambda m, s, a: a.update({"0.bias": a["0.bias"] + [0.0, 1.0]})),
+}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", STACK_MUTANTS)
+def test_the_doctor_names_what_is_wrong_with_a_stack(name: str, tmp_path: Path) -> None:
+    """Though every hash matches; a sound one passes every check."""
+    folder = save_stack(make_stack(1.0, 3.0), tmp_path / "stack")
+    assert not faults(run_stack_checks(load_stack(folder), folder))
+    check, change = STACK_MUTANTS[name]
+    forged(folder, change)
+    failed = {one.title for one in run_stack_checks(load_stack(folder), folder) if one.status == "fail"}
+    assert check in failed
+    with pytest.raises(BundleError, match="fails its self-test: outputs differ from the stored ones"):
+        load_stack(folder, selftest=True)
+
+
+@pytest.mark.parametrize("check", ["order of rows", "finite"])
+def test_the_doctor_names_what_is_wrong_with_a_baseline(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its predictions depend on the other texts, or are no numbers."""
+    baseline, sound = make_stack(1.0).members[0].model, FittedBaseline.predict
+    assert isinstance(baseline, FittedBaseline)
+    subject, factor = BaselineSubject(baseline, None), {"order of rows": len, "finite": lambda texts: np.nan}[check]
+    assert BASELINE_CHECKS[check](check, subject).status == "pass"
+    monkeypatch.setattr(FittedBaseline, "predict", lambda self, texts: sound(self, texts) * factor(texts))
+    assert BASELINE_CHECKS[check](check, subject).status == "fail"
+
+
 @pytest.mark.usefixtures("here")
 def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also in the folder of a run; what needs a network says so."""
@@ -264,7 +301,7 @@ def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["predict", str(folder.parent), "a cat"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["label"] == "cat"
     assert main(["doctor", str(folder.parent)]) == 0
-    assert "every file of model 1, model 2 matches its hash" in " ".join(capsys.readouterr().err.split())
+    assert "is sound: every file and tensor matches its hash, and it passes 7 checks" in capsys.readouterr().err
     rows = "text,label\n" + "a cat,cat\na dog,dog\ndog,dog\ncat,cat\n"
     for name in ("train", "validation", "test"):
         (tmp_path / f"{name}.csv").write_text(rows)

@@ -9,7 +9,16 @@ from warmstart.data.task import Split, Task
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.schemes import SCHEMES
 from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.detection import DetectionHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.multilabel import MultilabelHeadConfig
+from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.regression import RegressionHeadConfig
+from warmstart.heads.span import SpanHeadConfig
+from warmstart.heads.tagging import TaggingHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
@@ -31,6 +40,22 @@ COMPOSITIONS = [
 ]
 SCHEME_CASES = [*SCHEMES, *COMPOSITIONS]
 """every scheme, and compositions of them"""
+HEAD_CASES: list[HeadConfig] = [
+    LMHeadConfig(),
+    LMHeadConfig(tied=False, bias=True),
+    *(ClassificationHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
+    MultilabelHeadConfig(classes=3),
+    RegressionHeadConfig(mean=3.0, std=2.0),
+    MultipleChoiceHeadConfig(alternatives=2),
+    TaggingHeadConfig(classes=3),
+    SpanHeadConfig(),
+    LMHeadConfig(bias=True, transform=True, norm_eps=1e-12),
+    ClassificationHeadConfig(classes=3, hidden="tanh"),
+    ClassificationHeadConfig(classes=3, windows="attention"),
+    EmbeddingHeadConfig(),
+    DetectionHeadConfig(),
+]
+"""every head"""
 
 
 def make_task() -> Task:

@@ -1,37 +1,55 @@
-"""``doctor``: check that a saved model is complete and reproduces itself."""
+"""``doctor``: check that a saved model is complete, reproduces itself and keeps what every model promises."""
 
 from __future__ import annotations
 
-from tyro.conf import Positional
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+from tyro.conf import Positional, arg
 
 from warmstart.config import Config
-from warmstart.console import console
-from warmstart.interop.load import is_stack
-from warmstart.model.files import find_bundle, load_bundle
-from warmstart.stack.files import load_stack
+from warmstart.console import console, print_table
+from warmstart.errors import BundleError
+from warmstart.interop.load import load
+from warmstart.model.checks import faults
+from warmstart.model.checks.check import CheckResult
+from warmstart.stack.checks import examine
 
 
 class DoctorConfig(Config):
-    """Check that a saved model is complete and undamaged, and gives the outputs that it gave when it was saved."""
+    """Check that a model is complete and undamaged, gives the outputs that it gave when it was saved, and reads rows as it must."""
 
     model: Positional[str]
-    """a bundle, or the folder of a run"""
+    """a bundle, the folder of a run, or hf:FOLDER for a model in the Hugging Face format"""
+    as_json: Annotated[bool, arg(name="json")] = False
+    """write JSON to standard output instead of a table"""
 
 
-def doctor(config: DoctorConfig) -> None:
-    """The ``doctor`` command; raises ``BundleError`` if something is wrong."""
-    folder = find_bundle(config.model)
-    if is_stack(folder):
-        stack = load_stack(folder, selftest=True)
-        console.print(
-            f"{folder} is complete: every file of {stack.names} matches its hash. Each gives the outputs that it gave when it was "
-            "saved.",
-            markup=False,
+def doctor(config: DoctorConfig) -> list[CheckResult]:
+    """The ``doctor`` command; raises ``BundleError`` if a file is damaged or a check fails."""
+    model = load(config.model)
+    results = examine(model, config.model)
+    if config.as_json:
+        sys.stdout.write(json.dumps({"model": config.model, "checks": [one.to_dict() for one in results]}, indent=1) + "\n")
+    else:
+        _print(results, config.model)
+    if found := faults(results):
+        advice = dict.fromkeys(one.check.advice for one in results if one.status == "fail")
+        raise BundleError(
+            f"{config.model} fails {len(found)} of {len(results)} checks: {'; '.join(found)}. What to do: {'; or '.join(advice)}"
         )
-        return
-    bundle = load_bundle(folder, selftest=True)
-    console.print(
-        f"{folder} is complete: every file and all {len(bundle.model.weights())} tensors match their hashes. It gives the outputs "
-        "that it gave when it was saved, and padding changes none of them.",
-        markup=False,
-    )
+    return results
+
+
+def _print(results: Sequence[CheckResult], path: str) -> None:
+    """The checks that say something of this model, as a table, and the others by name."""
+    applied = [one for one in results if one.status != "not applicable"]
+    rows = [(one.title, one.status, one.number, f"{one.check.limit:g}") for one in applied]
+    print_table(path, rows, ("check", "result", "found", "limit"))
+    if others := [f"{one.title} ({one.note})" for one in results if one.status == "not applicable"]:
+        console.print(f"not applicable: {', '.join(others)}")
+    if not faults(results):
+        source = "every file and tensor matches its hash, and " if not path.startswith("hf:") else ""
+        console.print(f"{path} is sound: {source}it passes {len(applied)} checks.")

@@ -6,6 +6,8 @@ and its limits. It is for people: nothing reads it back, and it may be edited.
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -46,9 +48,19 @@ def card(bundle: Bundle) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table in Markdown; bars and line ends within a cell are escaped."""
-    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, ["---"] * len(header), *rows)]
+    """A table in Markdown; what a cell holds is escaped."""
+    cells = [[escaped(str(cell)).replace("|", "\\|") for cell in row] for row in (header, ["---"] * len(header), *rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def escaped(text: str) -> str:
+    """A sentence that may quote data, on one line and without HTML, links and pictures of its own."""
+    return re.sub(r"([\[\]])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+
+
+def code(name: str) -> str:
+    """A name as code: on one line, and quotation marks for the marks that would end it."""
+    return f"`{' '.join(name.split()).replace('`', chr(39))}`"
 
 
 def _header(bundle: Bundle) -> str:
@@ -61,7 +73,7 @@ def _tag(bundle: Bundle) -> str:
 
 def _title(bundle: Bundle) -> str:
     tasks = [task.name for record in bundle.history if (task := _task(record))]
-    return f"A model for {tasks[-1]}" if tasks else "A language model" if _is_language_model(bundle) else "A text model"
+    return f"A model for {escaped(tasks[-1])}" if tasks else "A language model" if _is_language_model(bundle) else "A text model"
 
 
 def _task(record: Record) -> TaskRecord | None:
@@ -92,7 +104,7 @@ def _description(bundle: Bundle) -> str:
     ]
     if bundle.labels:
         more = f" … ({len(bundle.labels)} in all)" if len(bundle.labels) > MAX_LABELS else ""
-        lines.append(f"Labels: {', '.join(f'`{name}`' for name in bundle.labels[:MAX_LABELS])}{more}.")
+        lines.append(f"Labels: {', '.join(map(code, bundle.labels[:MAX_LABELS]))}{more}.")
     return "\n\n".join(lines)
 
 
@@ -137,7 +149,7 @@ def _results(record: Record) -> str:
             for method in methods
         ]
         parts += [markdown_table(header, rows)]
-        parts += ["\n".join(f"- {sentence}" for sentence in comparison.findings)] if comparison.findings else []
+        parts += ["\n".join(f"- {escaped(sentence)}" for sentence in comparison.findings)] if comparison.findings else []
     if isinstance(record, AdaptRecord) and record.test and record.test.per_class:
         cells = [
             [row.name, *(f"{value:.3f}" for value in (row.precision, row.recall, row.f1)), row.support]
@@ -151,7 +163,7 @@ def _results(record: Record) -> str:
         words = f" of {record.held_out_words:,} words including line ends" if record.held_out_words else ""
         parts += [f"As pretrained, on held-out text{words}:", markdown_table(("metric", "value"), cells)]
     if isinstance(record, ContinuedPretrainingRecord):
-        parts += [f"Continued pretraining: {record.decision}"]
+        parts += [f"Continued pretraining: {escaped(record.decision)}"]
     return "\n\n".join(parts)
 
 
@@ -159,17 +171,17 @@ def _data(record: Record) -> str:
     parts = []
     if task := _task(record):
         sizes = {"train": task.train, "validation": task.validation, "test": task.test}
-        parts.append(f"`{task.name}`: {', '.join(f'{size:,} for {name}' for name, size in sizes.items() if size is not None)}.")
+        parts.append(f"{code(task.name)}: {', '.join(f'{size:,} for {name}' for name, size in sizes.items() if size is not None)}.")
     if isinstance(record, AdaptRecord) and record.budget:
-        parts.append(" ".join(record.budget))
+        parts.append(escaped(" ".join(record.budget)))
     if isinstance(record, PretrainRecord) and record.corpus:
         parts.append(f"Text: {record.tokens:,} tokens were read, from a corpus with the digest `{record.corpus[:16]}`.")
     if isinstance(record, PretrainRecord) and (domain := record.domain):
         labels = f", and the labels of {domain.labels:,} of them" if domain.labels else ", without labels"
         more = f", and {domain.passages:,} passages of other text that are like them" if domain.passages else ""
-        parts.append(f"The text was chosen for `{domain.task}`: {domain.texts:,} texts of its own{labels}{more}.")
+        parts.append(f"The text was chosen for {code(domain.task)}: {domain.texts:,} texts of its own{labels}{more}.")
     if isinstance(record, AdaptRecord) and record.audit is not None:
-        findings = [f"- {finding.severity}: {finding.sentence}" for finding in record.audit]
+        findings = [f"- {finding.severity}: {escaped(finding.sentence)}" for finding in record.audit]
         parts.append("\n".join(["Findings of the audit:", "", *findings]) if findings else "The audit of the data found nothing.")
     return "\n\n".join(parts)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +25,29 @@ from safetensors.torch import save as serialise
 from torch import Tensor
 
 from warmstart import __version__
-from warmstart.adapters import adapter_config, insert_adapter
-from warmstart.adapters.insertion import inserted_adapters
-from warmstart.backbone.backbone import Backbone
-from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import BundleError, UncheckedWarning
-from warmstart.heads import head_config, make_head
+from warmstart.limits import (
+    MANIFEST_BYTES,
+    MANIFEST_VALUES,
+    TOKENIZER_BYTES,
+    check_tensor_header,
+    free_memory,
+    refused_if_malformed,
+)
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.card import card
-from warmstart.model.history import read_record
-from warmstart.model.model import Model
+from warmstart.model.checks import faults, run_checks
+from warmstart.model.history import read_record, recorded_tasks
 from warmstart.model.old_formats import upgraded
-from warmstart.model.selftest import failures, make_selftest
+from warmstart.model.rebuild import model_settings, rebuilt
+from warmstart.model.selftest import SELFTEST_ROWS, make_selftest
 from warmstart.processes import run_python
-from warmstart.storage import atomic_folder, sha256
+from warmstart.storage import atomic_folder, read_inside, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-FORMAT, WITHOUT_WINDOWS = 3, 2
-"""3: the head joins windows; a bundle without them is in format 2, which older versions read"""
+FORMAT, WITHOUT_TASKS, WITHOUT_WINDOWS = 4, 3, 2
+"""4: a labelled task in the history has hashes of its texts; 3: there is none, and the head joins windows; 2: neither. Older
+versions read what they know"""
 STACK_MANIFEST = "stack.json"
 MANIFESTS = ("bundle.json", STACK_MANIFEST)
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
@@ -77,18 +83,37 @@ def saved_as(folder: Path) -> str | None:
 
 
 def bundle_contents(bundle: Bundle) -> dict[str, bytes]:
-    """The files of a bundle, by name."""
+    """The files of a bundle, by name. Raises ``BundleError`` if a quick check of the model fails."""
     bundle.model.eval()
+    if found := faults(run_checks(bundle, moment="save")):
+        more = f"; {len(found) - 1} more checks fail" if len(found) > 1 else ""
+        raise BundleError(
+            f"a model must be sound to be saved, but {found[0]}{more}; `run_checks` of warmstart.model.checks lists all"
+        )
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.weights().items()}
     contents = {
         "weights.safetensors": serialise(tensors),
         "tokenizer.json": bundle.tokenizer.to_json().encode(),
-        "selftest.safetensors": serialise(make_selftest(bundle.model, bundle.tokenizer)),
+        "selftest.safetensors": serialise(make_selftest(bundle)),
     }
     manifest = _manifest(bundle, tensors) | {"files": {name: sha256(data) for name, data in contents.items()}}
-    contents["README.md"] = card(bundle).encode()
-    contents["bundle.json"] = json.dumps(manifest | {"digest": manifest_digest(manifest)}, indent=1, ensure_ascii=False).encode()
+    contents["README.md"] = written_card(lambda: card(bundle))
+    contents["bundle.json"] = manifest_bytes(manifest)
     return contents
+
+
+def written_card(card: Callable[[], str]) -> bytes:
+    """The card of a model, for its ``README.md``; if it fails, the reason: a model is never lost to its description."""
+    try:
+        return card().encode(errors="backslashreplace")
+    except Exception as error:
+        warnings.warn(f"the model card cannot be written: {error!r}; the model itself is complete", UncheckedWarning, stacklevel=2)
+        return f"The card of this model could not be written: {error!r}\n".encode(errors="backslashreplace")
+
+
+def manifest_bytes(manifest: dict[str, Any]) -> bytes:
+    """A manifest with its digest, as JSON; names of files that are no Unicode are written as escapes, which JSON reads back."""
+    return json.dumps(sealed(manifest), indent=1, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def write_files(folder: Path, contents: dict[str, bytes]) -> None:
@@ -114,29 +139,38 @@ def load_bundle(folder: str | Path, *, selftest: bool = False) -> Bundle:
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
+    with refused_if_malformed(BundleError, f"{folder} must hold a sound bundle", "do not use it, or copy it again"):
+        return _load(folder, manifest, selftest)
+
+
+def _load(folder: Path, manifest: dict[str, Any], selftest: bool) -> Bundle:
     contents = {name: _read_file(folder, name, manifest["files"].get(name)) for name in FILES}
     tensors = _read_tensors(folder, contents["weights.safetensors"], manifest["tensors"])
     manifest, tensors = upgraded(manifest, tensors)
     tokenizer = Tokenizer.from_json(contents["tokenizer.json"].decode())
-    model = _rebuild(folder, manifest, tensors)
+    try:
+        model = rebuilt(manifest, tensors)
+    except BundleError as error:
+        raise BundleError(f"{folder}: {error}") from None
     calibration = Calibration.build(manifest["calibration"], "calibration") if manifest["calibration"] else None
     history = tuple(map(read_record, manifest["history"]))
     bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), history, calibration)
-    if selftest and (found := failures(model, tokenizer, parse_tensors(contents["selftest.safetensors"]))):
+    if selftest and (found := faults(run_checks(bundle, _stored(contents["selftest.safetensors"]), moment="load"))):
         raise BundleError(f"{folder} fails its self-test: {'; '.join(found)}; it was damaged, or this machine computes differently")
     return bundle
 
 
+def read_selftest(folder: Path) -> dict[str, Tensor]:
+    """What was stored to test the bundle in a folder, which was loaded before, so that its hashes match."""
+    return _stored(read_model_file(folder, "selftest.safetensors", free_memory()))
+
+
 def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    head = bundle.model.head.config
+    windows = bundle.model.head.config.window_settings.windows != "none"
     return {
-        "format": FORMAT if head.window_settings.windows != "none" else WITHOUT_WINDOWS,
+        "format": FORMAT if recorded_tasks(bundle.history) else WITHOUT_TASKS if windows else WITHOUT_WINDOWS,
         "warmstart": __version__,
-        "backbone": bundle.model.backbone.config.to_dict(),
-        "vocab_size": bundle.model.backbone.vocab_size,
-        "head": head.to_dict(),
-        "causal": bundle.model.causal,
-        "adapters": [config.to_dict() for config in inserted_adapters(bundle.model.backbone)],
+        **model_settings(bundle.model),
         "labels": list(bundle.labels),
         "calibration": bundle.calibration.to_dict() if bundle.calibration else None,
         "history": [record.to_dict() for record in bundle.history],
@@ -148,11 +182,6 @@ def _hash(tensor: Tensor) -> str:
     return sha256(tensor.flatten().view(torch.uint8).numpy().data)
 
 
-def manifest_digest(manifest: dict[str, Any]) -> str:
-    """The hash of a manifest without its own digest."""
-    return sha256(json.dumps(manifest, sort_keys=True, ensure_ascii=False).encode())
-
-
 def _read_manifest(folder: Path) -> dict[str, Any]:
     file = folder / "bundle.json"
     if not folder.is_dir():
@@ -161,27 +190,35 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(f"{folder} must be a bundle, but is a stack, which has no single network; `ws.load` reads it")
     if not file.is_file():
         raise BundleError(f"{folder} is not a bundle, or its bundle.json is missing; copy the whole folder again")
+    return checked_manifest(read_model_file(folder, file.name, MANIFEST_BYTES), file, FORMAT)
+
+
+def checked_manifest(data: bytes, file: Path, newest: int) -> dict[str, Any]:
+    """The mapping in a manifest. Raises ``BundleError`` if its digest shows that it was changed, or its format is newer."""
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        digest = manifest.pop("digest")
+        manifest = unsealed(data, values=MANIFEST_VALUES)
+        version = int(manifest["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"{file} is damaged or was edited: {error}; copy it again") from None
+    if not 1 <= version <= newest:
+        raise BundleError(f"{file.parent} has format {version}, this warmstart reads 1 to {newest}; update warmstart")
+    return manifest
+
+
+def read_model_file(folder: Path, name: str, most: int) -> bytes:
+    """A file of a saved model. Raises ``BundleError`` if it is missing, has more than ``most`` bytes or leads elsewhere."""
+    try:
+        return read_inside(folder, name, most)
+    except FileNotFoundError:
+        raise BundleError(f"{folder / name} is missing; copy the whole folder again") from None
     except OSError as error:
-        raise BundleError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, KeyError, AttributeError):
-        raise BundleError(f"{file} is damaged: it is not the JSON of a bundle; copy it again") from None
-    if digest != manifest_digest(manifest):
-        raise BundleError(f"{file} is damaged or was edited: its contents do not match its digest; copy it again")
-    if manifest["format"] > FORMAT:
-        raise BundleError(f"{folder} has format {manifest['format']}, this warmstart reads up to {FORMAT}; update warmstart")
-    return dict(manifest)
+        raise BundleError(f"cannot read {folder / name}: {error.strerror}") from None
+    except ValueError as error:
+        raise BundleError(f"cannot read a file of {folder}: {error}; do not use this model, or copy it again") from None
 
 
 def _read_file(folder: Path, name: str, expected: str | None) -> bytes:
-    try:
-        data = (folder / name).read_bytes()
-    except FileNotFoundError:
-        raise BundleError(f"{name} is missing in {folder}; copy the whole folder again") from None
-    except OSError as error:
-        raise BundleError(f"cannot read {folder / name}: {error.strerror}") from None
+    data = read_model_file(folder, name, TOKENIZER_BYTES if name == "tokenizer.json" else free_memory())
     # damaged weights pass here: the check of every tensor names the damaged one
     if name != "weights.safetensors" and sha256(data) != expected:
         raise BundleError(f"{folder / name} is damaged: its hash is not the one in bundle.json; copy it again")
@@ -190,8 +227,8 @@ def _read_file(folder: Path, name: str, expected: str | None) -> bytes:
 
 def _read_tensors(folder: Path, data: bytes, expected: dict[str, Any]) -> dict[str, Tensor]:
     try:
-        tensors = parse_tensors(data)
-    except (safetensors.SafetensorError, ValueError) as error:
+        tensors = _parsed(data)
+    except ValueError as error:
         raise BundleError(f"{folder / 'weights.safetensors'} is damaged: {error}; copy it again") from None
     problems = [f"missing: {name}" for name in sorted(expected.keys() - tensors.keys())]
     problems += [f"unknown: {name}" for name in sorted(tensors.keys() - expected.keys())]
@@ -206,19 +243,20 @@ def _read_tensors(folder: Path, data: bytes, expected: dict[str, Any]) -> dict[s
     return tensors
 
 
-def _rebuild(folder: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
-    backbone = Backbone(BackboneConfig.build(manifest["backbone"], "backbone"), manifest["vocab_size"])
-    for values in manifest["adapters"]:
-        insert_adapter(backbone, adapter_config(values), seed=0)
-    head = make_head(head_config(manifest["head"]), backbone.config.width, backbone.embedding.weight)
-    model = Model(backbone, head, causal=manifest["causal"])
-    wanted = {name: list(tensor.shape) for name, tensor in model.weights().items()}
-    found = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    if wanted != found:
-        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
-        raise BundleError(f"{folder}: the settings and the weights disagree about these tensors: {', '.join(wrong)}")
-    model.load_state_dict(tensors, strict=False)  # a tied head's weight is the embedding's; the names were compared above
-    return model.eval()
+def _parsed(data: bytes) -> dict[str, Tensor]:
+    check_tensor_header(data)
+    try:
+        return parse_tensors(data)
+    except safetensors.SafetensorError as error:
+        raise ValueError(str(error)) from None
+
+
+def _stored(data: bytes) -> dict[str, Tensor]:
+    """The self-test that was stored; its rows are as few as those that are written."""
+    stored = _parsed(data)
+    if (rows := len(stored["ids"])) > SELFTEST_ROWS:
+        raise ValueError(f"a self-test must have {SELFTEST_ROWS} rows, but has {rows:,}")
+    return stored
 
 
 def _verify_in_fresh_process(folder: Path) -> str | None:
@@ -258,9 +296,14 @@ except Exception as error:
 
 
 def find_bundle(path: str | Path) -> Path:
-    """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run."""
+    """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run.
+
+    One that a killed process left under another name is brought back.
+    """
     folder = Path(path)
     inside = folder / "bundle"
+    for missing in (one for one in (folder, inside) if not one.exists()):
+        sweep(missing.parent, missing.name)
     return inside if not saved_as(folder) and inside.is_dir() else folder
 
 
@@ -268,4 +311,4 @@ def model_digest(path: str) -> str:
     """Identifies a bundle by its manifest, which has the hash of every tensor; a model that is no bundle, by its path."""
     folder = find_bundle(path)
     manifest = saved_as(folder)
-    return sha256((folder / manifest).read_bytes()) if manifest else path
+    return sha256(read_model_file(folder, manifest, MANIFEST_BYTES)) if manifest else path

@@ -5,6 +5,7 @@ to the format of the bundle: whoever changes a field raises ``model.files.FORMAT
 
     Record
     ├── AdaptRecord, ContinualRecord, MultitaskRecord     a head for labels
+    ├── ZeroShotRecord                                     a stack that compares texts with the names of labels
     └── LanguageRecord                                     says what the language head was trained on, and whether it generates
         └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, PruneRecord, ImportRecord, ImportLoraRecord, OtherRecord
 
@@ -13,19 +14,20 @@ to the format of the bundle: whoever changes a field raises ``model.files.FORMAT
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from warmstart.config import Config
 from warmstart.data.task import texts_digest
+from warmstart.data.text_hashes import TextHashes, text_hashes_wanted
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.registry import Registry
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Finding
-    from warmstart.data.task import Task
+    from warmstart.data.task import Split, Task
     from warmstart.model.bundle import Bundle
     from warmstart.stats.comparison import Comparison
 
@@ -55,13 +57,24 @@ class TaskRecord(Config):
     test: int | None = None
     learned: str | None = None
     """a hash of the training texts, in any order; None in bundles of older versions"""
+    splits: dict[str, TextHashes] = Field(default_factory=dict)
+    """split -> hashes of its texts, as the task was read; empty in bundles of formats before 4"""
+    labelled: TextHashes | None = None
+    """of the texts whose labels were looked at, to learn or to choose; None: unknown"""
 
     @classmethod
-    def of(cls, task: Task) -> TaskRecord:
-        """The record of a task in memory."""
+    def of(cls, task: Task, loaded: Task | None = None, apart: Split | None = None) -> TaskRecord:
+        """The record of a task in memory; with the task as it was ``loaded``, also hashes of the texts.
+
+        ``apart`` are texts whose labels were looked at, but which are no longer part of ``task``.
+        """
+        kept: dict[str, Any] = {}
+        if loaded is not None and text_hashes_wanted():
+            seen = [*task.train.keys, *task.validation.keys, *(apart.keys if apart else ())]
+            kept = {"splits": loaded.text_hashes(), "labelled": TextHashes.of(seen)}
         held_out = {name: len(split) or None for name, split in task.held_out().items()}
         named = {"name": task.name, "type": task.type, "metric": task.metric, "labels": task.labels}
-        return cls.build({**named, "train": len(task.train), **held_out, "learned": texts_digest(task.train.keys)}, "task")
+        return cls.build({**named, "train": len(task.train), **held_out, "learned": texts_digest(task.train.keys), **kept}, "task")
 
 
 class MethodRecord(Config):
@@ -229,6 +242,14 @@ class AdaptRecord(Record):
     def label_tasks(self) -> tuple[str, ...]:
         """The task."""
         return (self.task.name,)
+
+
+class ZeroShotRecord(Record):
+    """``warmstart zero-shot``: no label and no text of the task was read."""
+
+    type: Literal["zero_shot"] = "zero_shot"
+    meanings: dict[str, str]
+    """label -> its meaning in words, with which texts are compared"""
 
 
 class ContinualRecord(Record):
@@ -410,6 +431,7 @@ RECORDS: Registry[type[Record]] = Registry(
         "pretrain": PretrainRecord,
         "continued_pretraining": ContinuedPretrainingRecord,
         "adapt": AdaptRecord,
+        "zero_shot": ZeroShotRecord,
         "answers": AnswersRecord,
         "continual": ContinualRecord,
         "multitask": MultitaskRecord,
@@ -434,5 +456,16 @@ def seen_labels(bundle: Bundle, task: str) -> bool:
 
 def recorded_task_type(bundle: Bundle) -> str | None:
     """The type of the task that a model was last fine-tuned for; None if its history names none."""
-    tasks = [task for record in bundle.history if isinstance(task := getattr(record, "task", None), TaskRecord)]
+    tasks = recorded_tasks(bundle.history)
     return tasks[-1].type if tasks else None
+
+
+def recorded_labels(bundle: Bundle) -> tuple[str, ...]:
+    """The label names of the task that a model was last fine-tuned for, in the order of its classes; empty if they are unknown."""
+    tasks = recorded_tasks(bundle.history)
+    return tasks[-1].labels if tasks else ()
+
+
+def recorded_tasks(history: Iterable[Record]) -> list[TaskRecord]:
+    """The labelled tasks of the steps of a history, oldest first."""
+    return [task for record in history if isinstance(task := getattr(record, "task", None), TaskRecord)]

@@ -26,6 +26,8 @@ class Model(nn.Module):
         self.backbone = backbone
         self.head = head
         self.causal = causal
+        self.reordered = False
+        """its linear layers multiply with reordered copies of their weights for good (``inference_weights.py``)"""
 
     def forward(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warmstart.model.bundle import Bundle
-from warmstart.model.card import markdown_table
+from warmstart.model.card import code, escaped, markdown_table
 from warmstart.model.history import AdaptRecord
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.rows import VectorRows, WordRows
@@ -29,7 +29,7 @@ def stack_card(stack: Stack) -> str:
         f"# {stack.names if several else stack.members[0].name}",
         what,
         markdown_table(("folder in members/", "method", "what it is", "temperature", "weight"), rows),
-        *([f"Labels: {', '.join(f'`{name}`' for name in stack.labels)}."] if stack.labels else []),
+        *([f"Labels: {', '.join(map(code, stack.labels))}."] if stack.labels else []),
         "## Use",
         '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',
         *_origins(stack),
@@ -54,8 +54,10 @@ def _origins(stack: Stack) -> list[str]:
         if isinstance(record, AdaptRecord):
             scores = record.test.figures if record.test else {}
             named = [f"{name} {percent(value) if 0 <= value <= 1 else f'{value:.4g}'}" for name, value in scores.items()]
-            parts.append(f"On the {record.task.test} test texts of `{record.task.name}`, seed {record.seed}: {', '.join(named)}.")
-            parts += record.budget
+            parts.append(
+                f"On the {record.task.test} test texts of {code(record.task.name)}, seed {record.seed}: {', '.join(named)}."
+            )
+            parts += map(escaped, record.budget)
         if record.provenance:
             made = record.provenance
             parts.append(f"{made.date}, {made.machine}, warmstart {made.warmstart}\n\n```sh\n{made.command}\n```")

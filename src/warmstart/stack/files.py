@@ -25,29 +25,34 @@ from safetensors.numpy import save as serialise
 from warmstart import __version__
 from warmstart.config import Config
 from warmstart.errors import BundleError, ConfigError, ModelError
+from warmstart.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.checks.check import OUTPUT_TOLERANCE
 from warmstart.model.files import (
     STACK_MANIFEST,
     bundle_contents,
+    checked_manifest,
     free_for_model,
     load_bundle,
-    manifest_digest,
+    manifest_bytes,
+    read_model_file,
     save,
     verify_in_fresh_process,
     warn_unchecked,
     write_files,
+    written_card,
 )
 from warmstart.model.history import read_record
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.stack.card import stack_card
 from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
+from warmstart.stack.selftest import outputs_gap, predictions_gap, stack_predictions
 from warmstart.stack.stack import Member, Stack
 from warmstart.storage import atomic_folder, sha256
 
-STACK_FORMAT = 2
-"""2: members have weights; in format 1 all are equal"""
-MANIFEST_BYTES = 1 << 26
-"""stack.json is never larger"""
+STACK_FORMAT = 4
+"""4: a labelled task in the history has hashes of its texts; 3: predictions are
+stored by label name; 2: members have weights; in format 1 all are equal"""
 SELFTEST = "selftest"
 """array of what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved"""
 SELFTEST_TOLERANCE = 1e-5
@@ -74,9 +79,11 @@ class StackManifest(Config):
     warmstart: str
     type: Literal["classification", "multilabel", "regression"]
     labels: tuple[str, ...]
-    members: tuple[MemberManifest, ...] = Field(min_length=1)
+    members: tuple[MemberManifest, ...] = Field(min_length=1, max_length=1000)
     calibration: Calibration | None
     history: tuple[dict[str, Any], ...]
+    predictions: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """``stack_predictions`` when it was saved; empty: an older version saved it"""
 
 
 def save_stack(stack: Stack, folder: str | Path) -> Path:
@@ -99,11 +106,12 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
             "members": members,
             "calibration": stack.calibration.to_dict() if stack.calibration else None,
             "history": [record.to_dict() for record in stack.history],
+            "predictions": stack_predictions(stack),
         },
         STACK_MANIFEST,
     ).to_dict()
-    contents["README.md"] = stack_card(stack).encode()
-    contents[STACK_MANIFEST] = json.dumps(manifest | {"digest": manifest_digest(manifest)}, indent=1, ensure_ascii=False).encode()
+    contents["README.md"] = written_card(lambda: stack_card(stack))
+    contents[STACK_MANIFEST] = manifest_bytes(manifest)
     with atomic_folder(target) as aside:
         write_files(aside, contents)
         unchecked = _verify_stack_in_fresh_process(aside)
@@ -120,17 +128,21 @@ def save_model(model: Bundle | Stack, folder: str | Path) -> Path:
 def load_stack(folder: str | Path, *, selftest: bool = False) -> Stack:
     """The stack in a folder. Raises ``BundleError`` that names a missing, damaged or exchanged file.
 
-    With ``selftest`` every member must also reproduce its stored outputs.
+    With ``selftest`` every member must also reproduce its stored outputs, and all together theirs.
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
-    models = [_load_model(folder / "members" / str(i), one, selftest) for i, one in enumerate(manifest.members, 1)]
-    members = (Member(one.name, model, one.temperature, one.weight) for one, model in zip(manifest.members, models, strict=True))
-    try:
+    sound = f"{folder} must hold a sound stack"
+    with refused_if_malformed(BundleError, sound, "do not use it, or copy it again", also=(ConfigError, ModelError)):
+        models = [_load_model(folder, i, one, selftest) for i, one in enumerate(manifest.members, 1)]
+        members = (
+            Member(one.name, model, one.temperature, one.weight) for one, model in zip(manifest.members, models, strict=True)
+        )
         history = tuple(map(read_record, manifest.history))
-        return Stack(tuple(members), manifest.type, manifest.labels, history, manifest.calibration)
-    except (ConfigError, ModelError) as error:
-        raise BundleError(f"{folder / STACK_MANIFEST} is damaged: {error}") from None
+        stack = Stack(tuple(members), manifest.type, manifest.labels, history, manifest.calibration)
+    if selftest and manifest.predictions:
+        _require_small(predictions_gap(stack_predictions(stack), manifest.predictions), OUTPUT_TOLERANCE, folder)
+    return stack
 
 
 def _verify_stack_in_fresh_process(folder: Path) -> str | None:
@@ -157,66 +169,63 @@ def member_contents(member: Member) -> tuple[str, dict[str, bytes]]:
     return "baseline", files
 
 
-def _load_model(folder: Path, manifest: MemberManifest, selftest: bool) -> Bundle | FittedBaseline:
-    contents = {name: _read_checked(folder / name, *manifest.files.get(name, (0, ""))) for name in CHECKED[manifest.kind]}
+def _load_model(stack: Path, number: int, manifest: MemberManifest, selftest: bool) -> Bundle | FittedBaseline:
+    member = f"members/{number}"
+    folder = stack / member
+    contents = {
+        name: _read_checked(stack, f"{member}/{name}", *manifest.files.get(name, (0, ""))) for name in CHECKED[manifest.kind]
+    }
     if manifest.kind == "bundle":
         return load_bundle(folder, selftest=selftest)
     try:
-        settings = BaselineSettings.build(json.loads(contents["baseline.json"]), "baseline.json")
+        settings = BaselineSettings.build(parse_json(contents["baseline.json"], TOKENIZER_VALUES), "baseline.json")
+        check_tensor_header(contents["arrays.safetensors"])
         arrays = parse_arrays(contents["arrays.safetensors"])
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise BundleError(f"{folder} is damaged: {error}; copy it again") from None
-    stored = arrays.pop(SELFTEST, None)
-    backbone = load_bundle(folder / "backbone", selftest=selftest) if settings.rows == "vectors" else None
+    stored, backbone = arrays.pop(SELFTEST, None), None
+    if settings.rows == "vectors":
+        read_model_file(stack, f"{member}/backbone/bundle.json", MANIFEST_BYTES)  # no part of the way to it is a link
+        backbone = load_bundle(folder / "backbone", selftest=selftest)
     baseline = unpacked(settings, arrays, backbone)
     if selftest:
-        _check_outputs(folder, baseline, stored)
+        _require_small(outputs_gap(baseline.predict(SELFTEST_TEXTS), stored), SELFTEST_TOLERANCE, folder)
     return baseline
 
 
-def _check_outputs(folder: Path, baseline: FittedBaseline, stored: np.ndarray | None) -> None:
-    """Raises ``BundleError`` if a baseline does not predict for the self-test's texts what is stored."""
-    found = baseline.predict(SELFTEST_TEXTS)
-    fits = stored is not None and stored.shape == found.shape
-    gap = float(np.abs(found - stored).max() / max(1.0, np.abs(found).max())) if fits and stored is not None else np.inf
-    if not gap <= SELFTEST_TOLERANCE:
+def _require_small(gap: float, limit: float, folder: Path) -> None:
+    """Raises ``BundleError`` if outputs differ too much from the stored ones; nan is too much."""
+    if not gap <= limit:
         raise BundleError(
             f"{folder} fails its self-test: outputs differ from the stored ones by {gap:.2g}; it was damaged, or this machine "
             "computes differently"
         )
 
 
+def stored_stack_predictions(folder: Path) -> dict[str, tuple[float, ...]]:
+    """``stack_predictions`` of the stack in a folder when it was saved; empty if an older version saved it."""
+    return _read_manifest(folder).predictions
+
+
+def stored_baseline_outputs(folder: Path) -> np.ndarray | None:
+    """(4, C) what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved; None: nothing is stored."""
+    return parse_arrays((folder / "arrays.safetensors").read_bytes()).get(SELFTEST)
+
+
 def _read_manifest(folder: Path) -> StackManifest:
     file = folder / STACK_MANIFEST
-    try:
-        if file.stat().st_size > MANIFEST_BYTES:
-            raise BundleError(f"{file} is larger than any stack's: {file.stat().st_size:,} bytes; do not use it")
-        values = json.loads(file.read_text(encoding="utf-8"))
-        digest = values.pop("digest")
-    except OSError as error:
-        raise BundleError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise BundleError(f"{file} is damaged: it is not the JSON of a stack; copy it again") from None
-    if digest != manifest_digest(values):
-        raise BundleError(f"{file} is damaged or was edited: its contents do not match its digest; copy it again")
-    if isinstance(values.get("format"), int) and values["format"] > STACK_FORMAT:
-        raise BundleError(f"{folder} has format {values['format']}, this warmstart reads up to {STACK_FORMAT}; update warmstart")
+    values = checked_manifest(read_model_file(folder, STACK_MANIFEST, MANIFEST_BYTES), file, STACK_FORMAT)
     try:
         return StackManifest.build(values, STACK_MANIFEST)
     except ConfigError as error:
         raise BundleError(f"{file} is damaged: {error}") from None
 
 
-def _read_checked(file: Path, size: int, expected: str) -> bytes:
-    """The bytes of a file; a file of another size is not read."""
-    try:
-        if (found := file.stat().st_size) != size:
-            raise BundleError(f"{file} is damaged: it has {found:,} bytes instead of {size:,}; copy it again")
-        data = file.read_bytes()
-    except FileNotFoundError:
-        raise BundleError(f"{file} is missing; copy the whole folder again") from None
-    except OSError as error:
-        raise BundleError(f"cannot read {file}: {error.strerror}") from None
+def _read_checked(folder: Path, name: str, size: int, expected: str) -> bytes:
+    """The bytes of a file of a stack; a file of another size is not read."""
+    file, data = folder / name, read_model_file(folder, name, size)
+    if len(data) != size:
+        raise BundleError(f"{file} is damaged: it has {len(data):,} bytes instead of {size:,}; copy it again")
     if sha256(data) != expected:
         raise BundleError(f"{file} is damaged: its hash is not the one in {STACK_MANIFEST}; copy it again")
     return data

@@ -68,7 +68,7 @@ class BaselineSettings(Config):
     rows: Literal["words", "vectors", "none"]
     word_pairs: bool = False
     """words: whether pairs count"""
-    readouts: tuple[ReadoutSettings, ...] = Field(min_length=1)
+    readouts: tuple[ReadoutSettings, ...] = Field(min_length=1, max_length=100_000)
     per_label: bool = False
     """there is a readout for each label"""
     vocabulary: tuple[str, ...] = ()

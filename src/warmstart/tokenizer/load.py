@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from warmstart.errors import TokenizerError
+from warmstart.limits import TOKENIZER_BYTES
 from warmstart.tokenizer.sentencepiece import parse_sentencepiece, sentencepiece_json
 from warmstart.tokenizer.specials import new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -28,6 +29,8 @@ def load_tokenizer(path: str | os.PathLike[str], sentinels: int = 0) -> Tokenize
     if file.suffix not in (".json", ".model", ".txt"):
         raise TokenizerError(f"a tokenizer file must end in .json, .model or .txt (a word list), but this is {file}")
     try:
+        if (size := file.stat().st_size) > TOKENIZER_BYTES:
+            raise TokenizerError(f"a tokenizer must have at most {TOKENIZER_BYTES:,} bytes, but has {size:,}; give another file")
         content = file.read_bytes()
         if file.suffix == ".model":
             return Tokenizer(sentencepiece_json(parse_sentencepiece(content)), sentinels)

@@ -23,6 +23,8 @@ _UNIGRAM, _BPE = 1, 2
 """types of models"""
 _UNKNOWN, _CONTROL = 2, 3
 """types of pieces"""
+LONGEST_PIECE = 256
+"""of a piece: the ways to cut it are tried one after another"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ def parse_sentencepiece(data: bytes) -> SentencePieceModel:
         )
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error):
         raise TokenizerError("this is not a sentencepiece model; give the .model file that spm_train wrote") from None
+    if (longest := max((len(piece) for piece, _, _ in pieces), default=0)) > LONGEST_PIECE:
+        raise TokenizerError(f"a piece must have at most {LONGEST_PIECE:,} characters, but one has {longest:,}; use another model")
     if not any(kind == _UNKNOWN for _, _, kind in pieces) or model.model_type not in (_UNIGRAM, _BPE):
         raise TokenizerError(
             f"a sentencepiece model must be of type unigram (1) or BPE (2) and hold an unknown piece, but this one is of type "
@@ -106,6 +110,8 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     """A number of seven bits per byte, lowest first, and the position after it; a set top bit means that more bytes follow."""
     value = shift = 0
     while True:
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
         byte = data[position]
         value |= (byte & 0x7F) << shift
         position, shift = position + 1, shift + 7

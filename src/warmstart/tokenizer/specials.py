@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import TokenizerError
+from warmstart.limits import TOKENIZER_VALUES, parse_json
+from warmstart.tokenizer.checks import check_tokenizer
 from warmstart.types import SpecialTokens
 
 _KNOWN_SPELLINGS = {
@@ -74,11 +77,27 @@ def guarded_backend(text: str, sentinels: int = 0) -> tuple[Backend, SpecialToke
     new ids at the end of the vocabulary. Padding and truncation settings are removed. Doing it twice changes nothing. Raises
     ``TokenizerError`` if the text is not a tokenizer's JSON.
     """
+    with library_errors("a tokenizer must be the JSON of the tokenizers library, but reading it failed"):
+        return _guarded(parse_json(text.encode(), TOKENIZER_VALUES), sentinels)
+
+
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Whatever the library raises inside becomes a ``TokenizerError`` that begins with ``what``.
+
+    It raises bare ``Exception`` for a malformed file, and for some a panic, which is no ``Exception`` at all.
+    """
     try:
-        spec: dict[str, Any] = json.loads(text)
-        backend = Backend.from_str(json.dumps({**spec, "truncation": None, "padding": None}))
-    except Exception as error:  # the library raises bare Exception for a malformed file
-        raise TokenizerError(f"a tokenizer must be the JSON of the tokenizers library, but reading it failed: {error}") from None
+        yield
+    except (TokenizerError, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise TokenizerError(f"{what}: {error}") from None
+
+
+def _guarded(spec: dict[str, Any], sentinels: int) -> tuple[Backend, SpecialTokens]:
+    check_tokenizer(spec)
+    backend = Backend.from_str(json.dumps({**spec, "truncation": None, "padding": None}))
     first, last = added_special_tokens(spec.get("post_processor"))
     names = _name_roles(backend.get_vocab(with_added_tokens=True), spec["model"], sentinels, last)
     backend.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in names.values()])

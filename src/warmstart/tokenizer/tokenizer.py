@@ -24,7 +24,7 @@ import numpy as np
 from warmstart.errors import TokenizerError
 from warmstart.storage import atomic_write, sha256
 from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
-from warmstart.tokenizer.specials import guarded_backend
+from warmstart.tokenizer.specials import guarded_backend, library_errors
 from warmstart.types import Vocabulary
 
 
@@ -54,19 +54,21 @@ class Tokenizer:
         """
         if isinstance(texts, str):
             raise TokenizerError("encode takes a list of texts, but got a single string; write encode([text])")
-        try:
-            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        except TypeError:
-            raise TokenizerError(
-                "every text must be a valid Unicode string, but one is something else or has a lone surrogate; "
-                "read files with errors='replace'"
-            ) from None
+        with library_errors("this tokenizer cannot read one of the texts; use another"):
+            try:
+                encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+            except TypeError:
+                raise TokenizerError(
+                    "every text must be a valid Unicode string, but one is something else or has a lone surrogate; "
+                    "read files with errors='replace'"
+                ) from None
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids, without special tokens. Bytes that form no character become U+FFFD."""
         ordinary = [int(id) for id in ids if int(id) not in self._special_ids]
-        text: str = self._backend.decode(ordinary, skip_special_tokens=True)
+        with library_errors("this tokenizer cannot write these tokens; use another"):
+            text: str = self._backend.decode(ordinary, skip_special_tokens=True)
         return text
 
     def token(self, id: int) -> str:

@@ -40,7 +40,7 @@ class TokenizerConfig(Config):
 
     type: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
     """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""
-    vocab_size: int = Field(default=8192, ge=1)
+    vocab_size: int = Field(default=8192, ge=1, le=10_000_000)
     """largest number of pieces in the vocabulary, special tokens included"""
     lowercase: Advanced[bool] = False
     """convert all letters to lower case first"""

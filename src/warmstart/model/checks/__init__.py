@@ -1,0 +1,263 @@
+"""Checks of a model. A new check is a function that measures one number, and one row in ``CHECKS``.
+
+``warmstart doctor`` runs all of them; the quick ones also run before a bundle is saved, and those that read what was stored with it
+when its self-test runs. No check reads a text of the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from torch import Tensor
+
+from warmstart.model.bundle import Bundle
+from warmstart.model.checks import direction, reading, stored, text, weights
+from warmstart.model.checks.check import CheckResult, ModelCheck, Moment, Subject
+from warmstart.registry import Registry
+
+OF_LARGEST = "of the largest"
+CODE = "load it with `ws.load` in a fresh process; if it still fails, a change to the code or to a module of the model causes it"
+EDITED = "copy the folder again, or save the model again from the run that made it"
+FROM_SETTINGS = "build the model from its settings, and save that"
+SAVE: tuple[Moment, ...] = ("save",)
+LOAD: tuple[Moment, ...] = ("load",)
+
+CHECKS: Registry[ModelCheck[Subject]] = Registry(
+    "check",
+    {
+        "stored tokens": ModelCheck(
+            stored.stored_tokens,
+            "The tokenizer splits and frames the test texts as when it was saved.",
+            "the tokenizer splits the test texts differently: {value} tokens differ",
+            EDITED,
+            limit=0,
+            moments=LOAD,
+        ),
+        "stored outputs": ModelCheck(
+            stored.stored_outputs,
+            "Outputs for the stored rows are those of the day it was saved.",
+            f"outputs differ from the stored ones by {{value}} {OF_LARGEST}",
+            EDITED,
+            moments=LOAD,
+        ),
+        "stored predictions": ModelCheck(
+            stored.stored_predictions,
+            "Each label, found by its name, has the predictions that it had when it was saved; so have numbers.",
+            f"predictions, found by label name, differ from the stored ones by {{value}} {OF_LARGEST}",
+            EDITED,
+            moments=LOAD,
+        ),
+        "stored calibration": ModelCheck(
+            stored.stored_calibration,
+            "Calibrated predictions are those of the day it was saved.",
+            f"calibrated predictions differ from the stored ones by {{value}} {OF_LARGEST}",
+            EDITED,
+            moments=LOAD,
+        ),
+        "stored length": ModelCheck(
+            stored.stored_length,
+            "A text that is too long is cut where it was cut when it was saved.",
+            "a text that is too long is cut {value} tokens further on or earlier than when it was saved",
+            EDITED,
+            limit=0,
+            moments=LOAD,
+        ),
+        "settings": ModelCheck(
+            weights.settings,
+            "A model made anew from the settings and tensors gives the same outputs.",
+            f"a model made from its settings and tensors gives outputs that differ by {{value}} {OF_LARGEST}",
+            FROM_SETTINGS,
+        ),
+        "finite": ModelCheck(
+            weights.finite,
+            "Every number in the weights is finite.",
+            "{value} numbers in the weights are nan or infinite",
+            "train again with a lower learning rate, or from an earlier checkpoint",
+            limit=0,
+            moments=SAVE,
+        ),
+        "one dtype": ModelCheck(
+            weights.one_dtype,
+            "Every tensor is float32.",
+            "{value} tensors are not float32",
+            "convert the model with `model.float()`",
+            limit=0,
+            moments=SAVE,
+        ),
+        "bfloat16": ModelCheck(
+            weights.bfloat16,
+            "Products in bfloat16 give nearly the same states.",
+            "with bfloat16 products, states are off by {value} of their length",
+            "use --precision float32; weights of very different sizes cause it",
+            limit=0.2,
+        ),
+        "evaluation mode": ModelCheck(
+            weights.evaluation_mode,
+            "No module is in training mode, and two readings of the same rows agree: dropout is off.",
+            f"modules are in training mode, or two readings of the same rows differ: {{value}} (modules, or {OF_LARGEST})",
+            "call `model.eval()`; a module that still draws at random must look at `self.training`",
+            moments=SAVE,
+        ),
+        "tied weights": ModelCheck(
+            weights.tied,
+            "The weight of a tied language head is the embedding, or equal to it.",
+            f"the head shares the embedding by its settings, but differs by {{value}} {OF_LARGEST}",
+            "set `tied=False` in the head's settings, or set `head.weight = backbone.embedding.weight`",
+            moments=SAVE,
+        ),
+        "position table": ModelCheck(
+            weights.position_table,
+            "Rotary and sinusoidal tables are those of the settings (base, scaling, length).",
+            f"the table of positions differs from that of the settings by {{value}} {OF_LARGEST}",
+            FROM_SETTINGS,
+            moments=SAVE,
+        ),
+        "maximum length": ModelCheck(
+            text.maximum_length,
+            "As many positions as the settings say; a longer row is refused, a longer text is cut.",
+            "the longest row is {value} tokens off the maximum length of the settings",
+            "correct `max_length` in the backbone's settings",
+            limit=0,
+            moments=SAVE,
+        ),
+        "dead units": ModelCheck(
+            weights.dead,
+            "No branch of a block, and no head, gives every token the same in most dimensions.",
+            "in one branch of a block, or in the head, {value} of the dimensions never change",
+            "look for weights that are zero; prune the layer, or train again",
+            limit=0.5,
+        ),
+        "padding on the right": ModelCheck(
+            reading.padding_right,
+            "Padding on the right, however much, changes no state and no output.",
+            f"padding changes outputs by {{value}} {OF_LARGEST}",
+            CODE,
+            moments=("save", "load"),
+        ),
+        "padding on the left": ModelCheck(
+            reading.padding_left,
+            "Padding on the left changes nothing either: positions count from the first token.",
+            f"padding on the left changes outputs by {{value}} {OF_LARGEST}",
+            CODE,
+            moments=SAVE,
+        ),
+        "attention mask": ModelCheck(
+            reading.attention_mask,
+            "Which ids stand at padding does not matter.",
+            f"ids that are masked change outputs by {{value}} {OF_LARGEST}",
+            CODE,
+            moments=SAVE,
+        ),
+        "batch mates": ModelCheck(
+            reading.batch_mates,
+            "The size of a batch, and the other rows in it, change no output.",
+            f"other rows of a batch change outputs by {{value}} {OF_LARGEST}",
+            CODE,
+            moments=SAVE,
+        ),
+        "order of rows": ModelCheck(
+            reading.order_of_rows,
+            "Predictions come in the order of the texts, whatever their lengths.",
+            f"the order of the texts changes outputs by {{value}} {OF_LARGEST}",
+            CODE,
+            moments=SAVE,
+        ),
+        "inference layout": ModelCheck(
+            reading.inference_layout,
+            "The weights as laid out for fast inference give the same outputs.",
+            f"the layout of weights for fast inference changes outputs by {{value}} {OF_LARGEST}",
+            CODE,
+        ),
+        "causal leak": ModelCheck(
+            direction.causal_leak,
+            "No state of any layer depends on a later token.",
+            f"later tokens change earlier states by {{value}} {OF_LARGEST}",
+            CODE,
+            moments=SAVE,
+        ),
+        "prefix": ModelCheck(
+            direction.prefix,
+            "The beginning of a row has the same states without the rest of it.",
+            f"the rest of a row changes its beginning by {{value}} {OF_LARGEST}",
+            CODE,
+        ),
+        "KV cache": ModelCheck(
+            direction.kv_cache,
+            "Token by token with a KV cache, also beside padding, the states are those of the whole row.",
+            f"states read with a KV cache differ by {{value}} {OF_LARGEST}",
+            CODE,
+            moments=SAVE,
+        ),
+        "reach": ModelCheck(
+            direction.reach,
+            "Every block passes on what other tokens are, to both sides if it reads both.",
+            "blocks do not pass on what other tokens are: {value} ways are closed",
+            "look for a mask that hides too much, or attention weights that are zero",
+            limit=0,
+        ),
+        "objective": ModelCheck(
+            direction.objective,
+            "Its direction, and whether it generates, are those of the objective that it was trained on.",
+            "its direction, or whether it generates, is not that of its objective",
+            "correct `causal` of the model, or `generates` in the record of its history",
+            limit=0,
+            moments=SAVE,
+        ),
+        "tokenizer round trip": ModelCheck(
+            text.tokenizer_round_trip,
+            "Tokens, decoded and encoded again, are the same.",
+            "of the test texts, {value} decoded and encoded again have other tokens",
+            "use the tokenizer as its library saved it; some normalisers cannot be undone",
+            limit=0,
+        ),
+        "special ids": ModelCheck(
+            text.special_ids,
+            "Special tokens have ids of their own, which the embedding has and tokenizer.json gives.",
+            "{value} special ids are shared, have no row, or are not those of tokenizer.json",
+            "load the tokenizer that the weights were trained with",
+            limit=0,
+        ),
+        "vocabulary size": ModelCheck(
+            text.vocabulary_size,
+            "Embedding and head have a row for each token, and few others.",
+            "the sizes of tokenizer, embedding and head do not fit each other",
+            "load the tokenizer that the weights were trained with",
+            limit=0,
+        ),
+        "test texts": ModelCheck(
+            text.reads_texts,
+            "The model reads texts of several languages, and states are finite.",
+            "{value} of the test texts cannot be read: states are nan or infinite",
+            "load the tokenizer that the weights were trained with",
+            limit=0,
+        ),
+        "label names": ModelCheck(
+            text.labels_in_order,
+            "Label names differ from each other, and none is that of another class of the task in its history.",
+            "{value} label names are empty, repeated, or those of other classes of the task that it was trained on",
+            "give `labels` in the order of the classes that it was trained on",
+            limit=0,
+            moments=SAVE,
+        ),
+        "temperature": ModelCheck(
+            text.temperature,
+            "The temperature lies within its own interval.",
+            "the temperature lies outside its own interval",
+            "calibrate again with `warmstart adapt`",
+            limit=0,
+            moments=SAVE,
+        ),
+    },
+)
+"""Every check, by the name that ``warmstart doctor`` prints."""
+
+
+def run_checks(bundle: Bundle, stored: Mapping[str, Tensor] | None = None, moment: Moment | None = None) -> list[CheckResult]:
+    """Every check of a model, or those of a moment; ``stored`` is the self-test that was saved with it."""
+    subject = Subject(bundle, stored or {})
+    return [check(name, subject) for name, check in CHECKS.items() if moment is None or moment in check.moments]
+
+
+def faults(results: Iterable[CheckResult]) -> Sequence[str]:
+    """What is wrong, one phrase for each check that failed; empty if all is well."""
+    return [f"{one.note} ({one.title})" for one in results if one.status == "fail"]

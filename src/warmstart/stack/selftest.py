@@ -1,0 +1,55 @@
+"""What a stack and its baselines predict for fixed texts: stored when it is saved, compared when it is checked.
+
+Letters: N texts, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from warmstart.model.bundle import Bundle
+from warmstart.model.selftest import SELFTEST_TEXTS, named_predictions
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.stack import Stack
+from warmstart.stats.calibration import apply_temperature
+
+ByName = Mapping[str, Sequence[float]]
+
+
+def stack_predictions(stack: Stack) -> dict[str, tuple[float, ...]]:
+    """By label name, or as ``number``, what all members together predict for each of ``SELFTEST_TEXTS``, calibrated.
+
+    Empty if a member's context is too short for text.
+    """
+    columns = [_columns(member.model) for member in stack.members]
+    if not all(one.size for one in columns):
+        return {}
+    tempered = [apply_temperature(one, member.temperature) for one, member in zip(columns, stack.members, strict=True)]
+    together = np.average(tempered, axis=0, weights=[member.weight for member in stack.members])  # (N, C)
+    calibrated = apply_temperature(together, stack.calibration.temperature) if stack.calibration else together
+    names = stack.labels or ("number",)
+    return {name: tuple(map(float, column)) for name, column in zip(names, calibrated.T, strict=True)}
+
+
+def predictions_gap(found: ByName, stored: ByName) -> float:
+    """The largest difference by name, as a fraction of the largest prediction if that is above 1; infinite if names differ."""
+    if found.keys() != stored.keys():
+        return np.inf
+    return outputs_gap(np.array([found[name] for name in stored]), np.array([*stored.values()]))
+
+
+def outputs_gap(found: np.ndarray, stored: np.ndarray | None) -> float:
+    """The largest difference of predictions (N, C), as a fraction of the largest if that is above 1; infinite for other shapes."""
+    if stored is None or stored.shape != found.shape:
+        return np.inf
+    return float(np.abs(found - stored).max() / max(1.0, np.abs(found).max()))
+
+
+def _columns(model: Bundle | FittedBaseline) -> np.ndarray:
+    """(N, C), before its temperature."""
+    if isinstance(model, FittedBaseline):
+        return model.predict(SELFTEST_TEXTS)
+    columns = [column.double().numpy() for column in named_predictions(model).values()]
+    return np.stack(columns, axis=1) if columns else np.empty((len(SELFTEST_TEXTS), 0))

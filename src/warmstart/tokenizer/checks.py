@@ -1,0 +1,93 @@
+"""What a tokenizer's JSON may ask for, checked before the library builds it: it may come from a stranger.
+
+The library itself aborts the process when memory ends, and a regular expression can keep it busy for hours. So these are refused:
+
+- ids beyond ``TOKENIZER_VALUES``, and words so long that WordPiece, whose time is quadratic in them, would not end;
+- steps that together make a text more than ``MOST_GROWTH`` times as long, such as ten that each double it;
+- tables of characters (sentencepiece's ``precompiled_charsmap``) whose sizes contradict each other;
+- regular expressions that can take exponential time (``patterns.py``).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from warmstart.errors import TokenizerError
+from warmstart.limits import TOKENIZER_VALUES
+from warmstart.tokenizer.patterns import check_pattern
+
+LONGEST_CHAIN = 100
+"""steps of normalisation, pre-tokenization and decoding"""
+MOST_GROWTH = 1000
+"""how many times as long as a text its normalised form may be"""
+MOST_INSERTED = 1000
+"""of what a step inserts, and of a word that WordPiece splits"""
+MOST_ADDED = 1 << 21
+"""characters of all added tokens together"""
+_STEP_GROWTH = {"ByteLevel": 2, "BertNormalizer": 3}
+"""bytes become characters of two bytes; a Chinese character gets two spaces"""
+
+
+def check_tokenizer(spec: Any) -> None:
+    """Raise ``TokenizerError`` if a tokenizer, given as the content of its ``tokenizer.json``, asks for too much."""
+    if not isinstance(spec, dict) or not isinstance(spec.get("model"), dict):
+        raise TokenizerError("a tokenizer must be the JSON of the tokenizers library, with a model, but this is not")
+    _check_model(spec["model"], spec.get("added_tokens") or [])
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        steps, growth = list(_steps(spec.get(part))), 1.0
+        if len(steps) > LONGEST_CHAIN:
+            raise TokenizerError(f"the {part} of a tokenizer must have at most {LONGEST_CHAIN} steps, but has {len(steps)}")
+        for step in steps:
+            growth *= _growth(step)
+        if growth > MOST_GROWTH:
+            raise TokenizerError(
+                f"the {part} of a tokenizer must make no text more than {MOST_GROWTH:,} times as long, but this one could make it "
+                f"{growth:,.0f} times as long; use another tokenizer"
+            )
+
+
+def _check_model(model: dict[str, Any], added: list[Any]) -> None:
+    vocabulary = model.get("vocab")
+    ids = [*vocabulary.values()] if isinstance(vocabulary, dict) else [len(vocabulary or ())]
+    ids += [token.get("id", 0) for token in added]
+    if (highest := max(ids, default=0)) >= TOKENIZER_VALUES:
+        raise TokenizerError(f"ids of tokens must be below {TOKENIZER_VALUES:,}, but one is {highest:,}; use another tokenizer")
+    if (longest := model.get("max_input_chars_per_word") or 0) > MOST_INSERTED:
+        raise TokenizerError(f"max_input_chars_per_word must be at most {MOST_INSERTED:,}, but is {longest:,}; correct the file")
+    if (total := sum(len(token.get("content", "")) for token in added)) > MOST_ADDED:
+        raise TokenizerError(f"added tokens must have at most {MOST_ADDED:,} characters in all, but have {total:,}")
+
+
+def _steps(part: Any) -> Iterator[dict[str, Any]]:
+    """The steps of a part, those of sequences within sequences too."""
+    if isinstance(part, dict):
+        inner = [one for value in part.values() if isinstance(value, list) for one in value if isinstance(one, dict)]
+        yield part
+        for one in inner:
+            yield from _steps(one)
+
+
+def _growth(step: dict[str, Any]) -> float:
+    """How many times as long a step can make a text. Raises ``TokenizerError`` for an expression or a table that it has."""
+    pattern, content = step.get("pattern"), step.get("content") or step.get("prepend") or ""
+    if len(content) > MOST_INSERTED:
+        raise TokenizerError(f"a tokenizer's step must insert at most {MOST_INSERTED:,} characters, but inserts {len(content):,}")
+    if isinstance(pattern, dict) and "Regex" in pattern:
+        check_pattern(pattern["Regex"])
+    if step.get("type") == "Precompiled":
+        return _table_growth(step.get("precompiled_charsmap") or "")
+    if step.get("type") == "Replace":
+        replaced = (pattern.get("String") if isinstance(pattern, dict) else pattern) or ""
+        return max(1.0, len(content) / len(replaced) if replaced else 1.0 + len(content))
+    return _STEP_GROWTH.get(str(step.get("type")), 1)
+
+
+def _table_growth(charsmap: str) -> float:
+    """How many characters can take the place of one. The table: the size of an index in bytes, the index, texts that end in 0."""
+    data = base64.b64decode(charsmap)
+    size = int.from_bytes(data[:4], "little")
+    if len(data) < 4 or size % 4 or size + 4 > len(data):
+        raise TokenizerError("the precompiled_charsmap of a tokenizer must hold its index, but is cut; copy the file again")
+    return float(max(1, *map(len, data[4 + size :].decode("utf-8", "replace").split("\0"))))

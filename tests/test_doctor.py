@@ -1,0 +1,246 @@
+"""The doctor finds what is broken, names it, and is content with what is sound."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.bundles import HEAD_CASES, language_bundle, make_task
+from helpers.foreign import CASES, folder_of
+from helpers.models import SENTENCES, make_backbone
+from helpers.mutants import HARMLESS, IN_CODE, IN_FILES, IN_TRAINING, PAGE, CodeMutant, FileMutant, bases, edit, with_tables
+from warmstart.cli import main
+from warmstart.commands.adapt import command
+from warmstart.data.task import Split
+from warmstart.errors import BundleError, UncheckedWarning
+from warmstart.finetuning.saved import warn_of_other_predictions
+from warmstart.interop.convert import from_huggingface
+from warmstart.model.bundle import Bundle
+from warmstart.model.checks import CHECKS, faults, run_checks
+from warmstart.model.checks.check import Subject
+from warmstart.model.files import load_bundle, read_selftest, save
+from warmstart.model.model import Model, fresh_head
+from warmstart.model.selftest import make_selftest
+from warmstart.tasks.load import save_task
+from warmstart.tasks.predict import uncalibrated_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def sound(tokenizer: Tokenizer) -> dict[str, Bundle]:
+    """The models that mutants are made of."""
+    return bases(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def saved(sound: dict[str, Bundle], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, each in a folder."""
+    place = tmp_path_factory.mktemp("sound")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        for name, bundle in sound.items():
+            save(bundle, place / name)
+    return place
+
+
+def status(check: str, bundle: Bundle, folder: Path | None = None) -> str:
+    """What one check says of a model."""
+    return CHECKS[check](check, Subject(bundle, read_selftest(folder) if folder else {})).status
+
+
+def test_what_mutants_are_made_of_is_sound(saved: Path) -> None:
+    """Every check passes, or has nothing to look at."""
+    for folder in saved.iterdir():
+        assert not faults(run_checks(load_bundle(folder, selftest=True), read_selftest(folder))), folder.name
+
+
+@pytest.mark.parametrize("mutant", IN_CODE, ids=lambda one: one.name)
+def test_a_model_broken_in_code_is_caught_by_name(
+    mutant: CodeMutant, sound: dict[str, Bundle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check passes before, and fails after."""
+    bundle = copy.deepcopy(sound[mutant.base])
+    assert status(mutant.check, bundle) == "pass"
+    bundle = mutant.change(bundle, monkeypatch) or bundle
+    assert status(mutant.check, bundle) == "fail"
+
+
+@pytest.mark.parametrize("mutant", IN_FILES, ids=lambda one: one.name)
+def test_an_edited_model_is_caught_by_name(mutant: FileMutant, saved: Path, tmp_path: Path) -> None:
+    """Its hashes match, so that it loads; what it does gives it away."""
+    folder = shutil.copytree(saved / mutant.base, tmp_path / "edited")
+    assert status(mutant.check, load_bundle(folder), folder) == "pass"
+    edit(folder, mutant.change)
+    assert status(mutant.check, load_bundle(folder), folder) == "fail"
+
+
+@pytest.mark.parametrize("mutant", HARMLESS, ids=lambda one: one.name)
+def test_a_harmless_change_passes(mutant: FileMutant, saved: Path, tmp_path: Path) -> None:
+    """Every check."""
+    folder = shutil.copytree(saved / mutant.base, tmp_path / "edited")
+    edit(folder, mutant.change)
+    assert not faults(run_checks(load_bundle(folder), read_selftest(folder)))
+
+
+SWITCHES: list[dict[str, Any]] = [
+    {},
+    {"norm": "post", "positions": "sinusoidal", "activation": "relu", "scale_embeddings": True},
+    {"positions": "learned", "activation": "gelu-tanh", "dropout": 0.1, "token_types": 2, "embedding_norm": True},
+    {"norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
+    {"attention": "synthesizer", "positions": "learned"},
+    {"window": 1, "global_every": 2, "window_rotary_base": 500.0, "init_std": 0.02},
+    {"depth": 0},
+    {"max_length": 4},
+]
+"""every kind of backbone"""
+FEW, TWENTY = range(1), range(20)
+
+
+def alarms(seed: int, tokenizer: Tokenizer) -> list[str]:
+    """What is found wrong with sound models: of every kind of backbone, with one head after the other, then of every head."""
+    cases = [(switches, HEAD_CASES[(i + seed) % len(HEAD_CASES)]) for i, switches in enumerate(SWITCHES)]
+    found = []
+    for switches, head in [*cases, *(({}, head) for head in HEAD_CASES)]:
+        backbone = make_backbone(seed, tokenizer.vocab_size, **switches)
+        model = Model(backbone, fresh_head(head, backbone, seed), causal=seed % 2 == 0).eval()
+        bundle = Bundle(model, tokenizer, tuple("abc") if hasattr(head, "classes") else ())
+        found += [f"{switches} {head.kind} {seed}: {one}" for one in faults(run_checks(bundle, make_selftest(bundle)))]
+    return found
+
+
+def alarms_imported(name: str, seed: int, folder: Path) -> list[str]:
+    """What is found wrong with a model of transformers."""
+    return [f"{name} {seed}: {one}" for one in faults(run_checks(from_huggingface(folder_of(name, folder, seed))))]
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_sound_models_raise_no_alarm(seed: int, tokenizer: Tokenizer) -> None:
+    """Every kind of backbone and every head, with random weights."""
+    assert not alarms(seed, tokenizer)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_imported_models_raise_no_alarm(name: str, tmp_path: Path) -> None:
+    """Every family, as transformers writes it."""
+    assert not alarms_imported(name, 0, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", TWENTY)
+def test_no_false_alarm_over_twenty_seeds(seed: int, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Neither of ours nor of theirs."""
+    theirs = [one for name in CASES for one in alarms_imported(name, seed, tmp_path / name)]
+    assert not [*alarms(seed, tokenizer), *theirs]
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_the_command_prints_a_table_or_json(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0 for a sound model; 2 for a broken one, with the name of the check and what to do."""
+    assert main(["doctor", str(saved / "labels")]) == 0
+    printed = capsys.readouterr().err
+    assert "padding on the left" in printed
+    assert "not applicable: tied weights (no head shares the embedding)" in printed
+    folder = shutil.copytree(saved / "labels", tmp_path / "edited")
+    edit(folder, lambda manifest, tensors, spec: manifest.update(labels=["milk", "tea", "water"]))
+    assert main(["doctor", str(folder), "--json"]) == 2
+    printed = capsys.readouterr()
+    rows = {row["check"]: row for row in json.loads(printed.out)["checks"]}
+    assert set(rows) == set(CHECKS)
+    assert rows["label names"]["status"] == rows["stored predictions"]["status"] == "fail"
+    assert rows["label names"]["value"] == 2
+    assert "2 label names are empty, repeated, or those of other classes of the task" in printed.err
+    assert "give `labels` in the order of the classes" in printed.err
+
+
+def test_the_command_reads_a_folder_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is stored with it, and no hash is claimed."""
+    assert main(["doctor", f"hf:{folder_of('bert-labels', tmp_path)}"]) == 0
+    printed = capsys.readouterr().err
+    assert "stored outputs (it is not a bundle, so nothing is stored)" in printed
+    assert "hash" not in printed
+
+
+@pytest.mark.usefixtures("no_second_process")
+@pytest.mark.parametrize("mutant", [one for one in IN_CODE if "save" in CHECKS[one.check].moments], ids=lambda one: one.name)
+def test_a_broken_model_is_not_saved(
+    mutant: CodeMutant, sound: dict[str, Bundle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quick checks run first, and name the fault or another one that it causes."""
+    bundle = copy.deepcopy(sound[mutant.base])
+    bundle = mutant.change(bundle, monkeypatch) or bundle
+    with pytest.raises(BundleError, match="a model must be sound to be saved, but"):
+        save(bundle, tmp_path / "broken")
+    assert not (tmp_path / "broken").exists()
+
+
+@pytest.mark.usefixtures("no_second_process")
+@pytest.mark.parametrize("mutant", [one for one in IN_CODE if one.check == "settings"], ids=lambda one: one.name)
+def test_a_model_that_differs_from_its_settings_is_not_put_in_place(
+    mutant: CodeMutant, sound: dict[str, Bundle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is noticed when it is read again."""
+    bundle = copy.deepcopy(sound[mutant.base])
+    mutant.change(bundle, monkeypatch)
+    with pytest.raises(BundleError, match="outputs differ from the stored ones"):
+        save(bundle, tmp_path / "broken")
+    assert not (tmp_path / "broken").exists()
+
+
+@pytest.mark.parametrize("mutant", IN_TRAINING, ids=lambda one: one.name)
+def test_a_model_that_does_not_predict_what_was_scored_is_named(mutant: FileMutant, saved: Path, tmp_path: Path) -> None:
+    """Even if it agrees with all that is stored with it: the labels of test texts are other ones, by name."""
+    folder, bundle = shutil.copytree(saved / mutant.base, tmp_path / "saved"), load_bundle(saved / mutant.base)
+    with torch.no_grad():
+        bundle.model.head.score.weight.normal_(std=5.0, generator=torch.Generator().manual_seed(0))
+    texts = tuple(f"{one} {other}" for one in SENTENCES for other in SENTENCES)
+    task = replace(make_task(), labels=bundle.labels, test=Split(texts, np.zeros(len(texts), dtype=np.int64)))
+    with torch.no_grad():  # no label is always the most probable one
+        bundle.model.head.score.bias -= torch.from_numpy(np.log(uncalibrated_predictions(bundle, texts)).mean(axis=0))
+    scored = uncalibrated_predictions(bundle, texts)
+    assert len(set(scored.argmax(axis=1))) == 3
+    edit(folder, lambda _, tensors, __: tensors.update({name: one.detach() for name, one in bundle.model.weights().items()}))
+    warn_of_other_predictions(folder, task, scored)  # warnings are errors
+    edit(folder, mutant.change)
+    with pytest.warns(UncheckedWarning, match="does not predict what was scored: .* of 16 test texts get another label"):
+        warn_of_other_predictions(folder, task, scored)
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_adapt_tells_of_a_model_that_was_broken_before_it_was_saved(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report is written, the fault named, and the exit code 1."""
+    whole = command.adapted_bundle
+
+    def broken(*arguments: Any) -> Any:
+        bundle = whole(*arguments)
+        with torch.no_grad():
+            for parameter in bundle.model.head.parameters():
+                parameter.copy_(parameter.flip(0))
+        return bundle
+
+    monkeypatch.setattr(command, "adapted_bundle", broken)
+    task = save_task(make_task(), tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    words = ["--out", str(tmp_path / "run"), "--seeds", "1", "--steps", "40", "--no-scratch", "--no-baselines"]
+    assert main(["adapt", str(tmp_path / "lm"), str(task), *words]) == 1
+    assert "12 of 12 test texts get another label" in capsys.readouterr().err
+
+
+def test_every_check_catches_a_mutant() -> None:
+    """A check that never fails proves nothing; a new one comes with a mutant."""
+    assert {one.check for one in (*IN_CODE, *IN_FILES)} == set(CHECKS)
+
+
+def test_the_page_lists_checks_and_mutants() -> None:
+    """docs/doctor.md is written from the list: cd tests && python -m helpers.mutants."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_tables(page)
