@@ -27,24 +27,26 @@ from helpers.foreign import (
 )
 from helpers.models import make_backbone
 from warmstart.backbone.attention import KVCache
+from warmstart.backbone.config import PRESETS
 from warmstart.cli import main
 from warmstart.cost.parameters import count_parameters
 from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.heads.embedding import EmbeddingHead
-from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop import hub
 from warmstart.interop.convert import from_huggingface, import_folder, to_tensors
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.folder import read_pooling, shards_of
+from warmstart.interop.folder import read_pooling, read_tensors, shards_of
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
+from warmstart.model.model import Model, fresh_head
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.types import Batch
 
-CAUSAL = [name for name in CASES if name.startswith(("gpt2", "llama", "qwen"))]
+CAUSAL = [name for name in CASES if name.startswith(("gpt2", "llama", "qwen", "starcoder2"))]
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -124,8 +126,7 @@ def test_the_cache_gives_their_logits(name: str, tmp_path: Path) -> None:
 def test_tensors_go_out_as_they_came_in(pair: tuple[str, Any, Bundle, Path]) -> None:
     """Bit for bit and name for name, but for those that are left out, and they are named."""
     _, _, bundle, folder = pair
-    stored = load_file(folder / "model.safetensors")
-    came = import_folder(folder)
+    stored, came = read_tensors(folder), import_folder(folder)
     family = FAMILIES[came.family]
     prefixed = any(name.startswith(family.prefix) for name in stored)
     made = to_tensors(family, bundle.model, prefixed=prefixed)
@@ -181,7 +182,7 @@ def hurt(folder: Path, change: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ('config model_type="t5"', "unknown model_type 't5'; known: bert, distilbert, gpt2, llama"),
+        ('config model_type="t5"', "unknown model_type 't5'; known: bert, distilbert, esm, gpt2, llama"),
         ('config model_type="brt"', "unknown model_type 'brt'; did you mean 'bert'"),
         ('config hidden_act="silu"', "activation must be one of gelu, gelu_new"),
         ('config position_embedding_type="relative_key"', "position_embedding_type must be 'absolute' in a BERT, MiniLM model"),
@@ -438,7 +439,7 @@ def test_what_came_in_goes_out_and_transformers_reads_it(pair: tuple[str, Any, B
     name, before, bundle, folder = pair
     ws.to_huggingface(bundle, tmp_path / "out")
     settings = json.loads((tmp_path / "out" / "config.json").read_text())
-    made, stored = load_file(tmp_path / "out" / "model.safetensors"), load_file(folder / "model.safetensors")
+    made, stored = load_file(tmp_path / "out" / "model.safetensors"), read_tensors(folder)
     strip = FAMILIES[settings["model_type"]].prefix
     old = {key.removeprefix(strip): tensor for key, tensor in stored.items()}
     assert made
@@ -468,19 +469,23 @@ def test_what_came_in_goes_out_and_transformers_reads_it(pair: tuple[str, Any, B
             True,
             r"the nearest one, GPT-2, this model has positions 'sinusoidal' instead of 'learned'.*; export it with --to onnx",
         ),
-        ({"positions": "rotary"}, {}, True, "this model has .*; export it with --to onnx"),
+        ({"positions": "rotary"}, {}, True, ""),
+        ({"positions": "rotary", "activation": "relu", "kv_heads": 1}, {"tied": False}, True, ""),
+        (
+            {"positions": "rotary", "norm": "post"},
+            {},
+            True,
+            "this model has norm 'post' instead of 'pre'; export it with --to onnx",
+        ),
         ({"positions": "learned", "window": 2, "global_every": 2}, {}, True, "window 2 instead of None"),
         ({"positions": "learned"}, {"bias": True}, True, "bias True of the head instead of False"),
         ({"positions": "learned"}, {}, False, "bidirectional attention"),
     ],
 )
 def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causal: bool, said: str, tmp_path: Path) -> None:
-    """A model of GPT-2's or Llama's switches is one; another is told which switch stands in the way."""
+    """A model of GPT-2's, Llama's or StarCoder2's switches is one; another is told which switch stands in the way."""
     tokenizer = ws.train_tokenizer(SENTENCES, ws.TokenizerConfig(vocab_size=300))
     backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
-    from warmstart.heads.language_modeling import LMHeadConfig
-    from warmstart.model.model import Model, fresh_head
-
     bundle = Bundle(Model(backbone, fresh_head(LMHeadConfig(**head), backbone, 0), causal=causal), tokenizer)
     if said:
         with pytest.raises(ModelError, match=said):
@@ -491,6 +496,45 @@ def test_own_models_go_out_where_a_family_fits(switches: dict, head: dict, causa
     ids = torch.tensor([[5, 9, 2, 7]])
     with torch.no_grad():
         torch.testing.assert_close(bundle.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("head", [{}, {"transform": True, "bias": True}], ids=["plain", "transform"])
+@pytest.mark.parametrize("causal", [True, False], ids=["causal", "bidirectional"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_goes_out_with_equal_logits_or_is_refused_by_name(
+    preset: str, causal: bool, head: dict, tmp_path: Path
+) -> None:
+    """The defaults are a StarCoder2 or an ESM; what no family has is named, and what takes any model."""
+    fits = {
+        ("causal", False): {
+            "small": "starcoder2",
+            "tiny": "starcoder2",
+            "gpt-nano": "gpt2",
+            "birthplace": "gpt2",
+            "tutorial": "gpt2",
+        },
+        ("bidirectional", True): {"small": "esm", "tiny": "esm"},
+    }
+    tokenizer = ws.train_tokenizer(SENTENCES, ws.TokenizerConfig(vocab_size=300))
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **{"init_std": 0.05, **PRESETS[preset]})
+    with torch.no_grad():
+        for parameter in backbone.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.02)
+    model = Model(backbone, fresh_head(LMHeadConfig(**head), backbone, 0), causal=causal).eval()
+    family = fits.get(("causal" if causal else "bidirectional", bool(head)), {}).get(preset)
+    if family is None:
+        with pytest.raises(
+            ModelError, match=r"compared with the nearest one, .*, this model has .* --to onnx, which takes any model"
+        ):
+            ws.to_huggingface(Bundle(model, tokenizer), tmp_path / "out")
+        return
+    assert ws.to_huggingface(Bundle(model, tokenizer), tmp_path / "out") == family
+    auto = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForMaskedLM
+    theirs = auto.from_pretrained(tmp_path / "out").eval()
+    ids, mask = ragged("right")
+    with torch.no_grad():
+        wanted = theirs(ids, attention_mask=mask.long()).logits
+        torch.testing.assert_close(model(ids, mask)[mask], wanted[mask], atol=1e-4, rtol=1e-4)
 
 
 def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_round_trip_keeps_the_bits(tmp_path: Path) -> None:
     [
         ({"use_dora": True}, "use_dora must be False, but is True in"),
         ({"peft_type": "IA3"}, "peft_type must be 'LORA', but is 'IA3' in"),
-        ({"r": 9}, r"lora_A of blocks.0.attention.qkv must have the shape \(9, 32\), but has \(3, 32\)"),
+        ({"r": 9}, "lora_A must have 9 rows, as r is in"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama-bare": ("LlamaConfig", "LlamaModel", LLAMA),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", LLAMA),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**LLAMA, "head_dim": 16}),
+    "starcoder2": ("Starcoder2Config", "Starcoder2ForCausalLM", LLAMA),
+    "esm": ("EsmConfig", "EsmForMaskedLM", {**BERT, "position_embedding_type": "rotary", "pad_token_id": 0, "mask_token_id": 4}),
+    "esm-labels": ("EsmConfig", "EsmForSequenceClassification", {
+        **BERT, "position_embedding_type": "rotary", "pad_token_id": 0, "mask_token_id": 4, "num_labels": 3}),
     "modernbert": ("ModernBertConfig", "ModernBertForMaskedLM", {
         **BERT, "num_hidden_layers": 5, "max_position_embeddings": 64, "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1,
         "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}),
@@ -80,10 +84,10 @@ def write_tokenizer(folder: Path, frame: tuple[str, str] | None = ("[CLS]", "[SE
     return fast
 
 
-def make_theirs(name: str) -> Any:
+def make_theirs(name: str, seed: int = 0) -> Any:
     """A tiny model of transformers with spread weights, biases and norms included."""
     config, model, settings = CASES[name]
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     made = getattr(transformers, model)(getattr(transformers, config)(**settings)).eval()
     with torch.no_grad():
         for parameter in made.parameters():
@@ -99,8 +103,8 @@ def ragged(side: str) -> tuple[torch.Tensor, torch.Tensor]:
     return (ids, mask) if side == "right" else (ids, mask.flip(1))
 
 
-def folder_of(name: str, place: Path) -> Path:
+def folder_of(name: str, place: Path, seed: int = 0) -> Path:
     """A folder that a test may hurt."""
-    make_theirs(name).save_pretrained(place)
+    make_theirs(name, seed).save_pretrained(place)
     write_tokenizer(place)
     return place

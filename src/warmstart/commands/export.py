@@ -77,9 +77,7 @@ def export_model(config: ExportConfig) -> Path:
     bundle = load_model(config.model)
     if config.to == "peft":
         write_lora(bundle, config.out)
-        console.print(
-            f"{config.out}: LoRA weights for PEFT; export the model before LoRA with `--to hf` as their base", markup=False
-        )
+        console.print(f"{config.out}: LoRA weights for PEFT; export the model before LoRA with `--to hf` as their base")
         return Path(config.out)
     if config.to == "onnx":
         return export_onnx(bundle, config)
@@ -87,7 +85,7 @@ def export_model(config: ExportConfig) -> Path:
         merge_adapters(bundle.model)
     name = to_huggingface(bundle, config.out)
     gap = output_difference(bundle, from_huggingface(config.out))
-    console.print(f"{config.out}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}", markup=False)
+    console.print(f"{config.out}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}")
     return Path(config.out)
 
 
@@ -101,7 +99,6 @@ def _export_stack(config: ExportConfig) -> Path:
     gap = stack_to_onnx(stack, config.out)
     console.print(
         f"{config.out}: {stack.names}; read back by its predict.py without warmstart, predictions differ by at most {gap:.2g}",
-        markup=False,
     )
     return Path(config.out)
 
@@ -113,9 +110,7 @@ def export_onnx(bundle: Bundle, config: ExportConfig) -> Path:
     if task is not None:
         _check_task(bundle, task)
     gap = to_onnx(bundle, folder, int8=int8)
-    console.print(
-        f"{folder / GRAPH}: read back by onnxruntime, outputs differ by at most {gap:.2g} of the largest one", markup=False
-    )
+    console.print(f"{folder / GRAPH}: read back by onnxruntime, outputs differ by at most {gap:.2g} of the largest one")
     if task is not None:
         _print_forms(task, compare_forms(bundle, task, [folder / GRAPH, *[folder / INT8_GRAPH] * int8], scoring))
         scoring.finish([task])
@@ -123,7 +118,6 @@ def export_onnx(bundle: Bundle, config: ExportConfig) -> Path:
         gap = relative_difference(bundle.model, OnnxModel(folder / INT8_GRAPH, bundle.model))
         console.print(
             f"{folder / INT8_GRAPH}: outputs differ by up to {gap:.2g} of the largest one; --task shows the effect on predictions",
-            markup=False,
         )
     return folder
 

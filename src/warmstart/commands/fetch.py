@@ -28,5 +28,5 @@ class FetchConfig(Config):
 def fetch_data(config: FetchConfig) -> Path:
     """Download and print the number of files; the ``fetch`` command."""
     folder = fetch(config.url, config.checksum, Path(config.out), unpack=config.unpack)
-    console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files", markup=False)
+    console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files")
     return folder

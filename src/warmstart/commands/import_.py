@@ -42,11 +42,11 @@ def import_model(config: ImportConfig) -> Bundle:
         return _import_lora(config, config.onto)
     imported = import_folder(find_folder(config.source), config.max_length)
     for line in describe(imported):
-        console.print(line, markup=False)
+        console.print(line)
     record = imported.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
     bundle = replace(imported.bundle, history=(record,))
     save(bundle, target)
-    console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)", markup=False)
+    console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)")
     return bundle
 
 
@@ -63,7 +63,7 @@ def _import_lora(config: ImportConfig, model: str) -> Bundle:
     )
     made = Bundle(bundle.model, bundle.tokenizer, bundle.labels, (*bundle.history, record))
     save(made, config.out)
-    console.print(f"bundle: {config.out}, with LoRA of rank {lora.rank} on {', '.join(lora.targets)}", markup=False)
+    console.print(f"bundle: {config.out}, with LoRA of rank {lora.rank} on {', '.join(lora.targets)}")
     return made
 
 

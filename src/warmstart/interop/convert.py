@@ -27,6 +27,7 @@ from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import as_float, read_json, read_pooling, read_tensors, read_tokenizer
+from warmstart.limits import MANIFEST_VALUES, check_depth, refused_if_malformed
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
 from warmstart.model.model import Model
@@ -61,6 +62,11 @@ def from_huggingface(folder: str | Path) -> Bundle:
 def import_folder(place: Path, max_length: int | None = None) -> Imported:
     """The same, with what was left out and what was added; ``max_length`` is the maximum length, if positions are rotary."""
     theirs = read_json(place / "config.json")
+    with refused_if_malformed(ModelError, f"{place / 'config.json'}, with the files beside it, must describe a model"):
+        return _import(place, theirs, max_length)
+
+
+def _import(place: Path, theirs: dict[str, Any], max_length: int | None) -> Imported:
     name = str(theirs.get("model_type"))
     family = FAMILIES[name]
     tokenizer, stored = read_tokenizer(place), read_tensors(place)
@@ -108,6 +114,7 @@ def from_tensors(
     family: Family, config: BackboneConfig, head: HeadConfig, stored: Mapping[str, Tensor], rows: int
 ) -> tuple[Model, tuple[str, ...]]:
     """A model made of their tensors, and the names of those left out. Raises ``ModelError`` for missing and unknown ones."""
+    check_depth(config.depth, len(stored))
     with torch.device("meta"):
         backbone = Backbone(config, rows)
         model = Model(backbone, make_head(head, config.width, backbone.embedding.weight), causal=family.causal)
@@ -228,7 +235,7 @@ def labels_of(family: Family, theirs: Mapping[str, Any]) -> tuple[str, ...] | No
         raise ModelError(
             f"a classification head must predict one label, as BERT's does, but this is a {architecture}; import its base model"
         )
-    names = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(int(theirs.get("num_labels", 2)))}
+    names = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(min(int(theirs.get("num_labels", 2)), MANIFEST_VALUES))}
     if len(names) < 2:
         raise ModelError(
             f"a classification head needs at least two labels, but id2label has {list(names.values())}; import its base model"

@@ -54,6 +54,14 @@ def _classes(name: str) -> dict[str, str]:
 
 _BERT_MUST = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
 
+_ROBERTA_HEAD = {
+    "head.transform.dense": "lm_head.dense",
+    "head.transform.norm": "lm_head.layer_norm",
+    "head.bias": "lm_head.bias",
+    "head.weight": "lm_head.decoder.weight",
+}
+_ROBERTA_CLASSIFY = {"head.hidden": "classifier.dense", "head.score": "classifier.out_proj"}
+
 _LLAMA_BLOCK = "layers.{i}."
 _LLAMA = Family(
     title="Llama, SmolLM",
@@ -193,19 +201,41 @@ FAMILIES: Registry[Family] = Registry(
             fixed=_BERT_FIXED,
             settings=_BERT_SETTINGS,
             names=_BERT_NAMES,
-            head={
-                "head.transform.dense": "lm_head.dense",
-                "head.transform.norm": "lm_head.layer_norm",
-                "head.bias": "lm_head.bias",
-                "head.weight": "lm_head.decoder.weight",
-            },
+            head=_ROBERTA_HEAD,
             transform={"transform": True, "bias": True},
             must=_BERT_MUST,
             left_out=(r"pooler\.", r"position_ids$", r"^lm_head\.decoder\."),
-            classify={"head.hidden": "classifier.dense", "head.score": "classifier.out_proj"},
+            classify=_ROBERTA_CLASSIFY,
             hidden="tanh",
             architectures=_classes("Roberta"),
             rules=ROBERTA_RULES,
+        ),
+        "esm": Family(
+            title="ESM",
+            causal=False,
+            prefix="esm.",
+            fixed={"activation": "gelu"},
+            settings={
+                **{name: key for name, key in _BERT_SETTINGS.items() if name not in ("token_types", "activation")},
+                "rotary_base": Setting("rope_theta", 10_000.0),
+            },
+            names={
+                **{name: theirs for name, theirs in _BERT_NAMES.items() if name.startswith("blocks")},
+                "embedding": "embeddings.word_embeddings",
+                "blocks.{i}.norm_1": f"{_BERT_BLOCK}attention.LayerNorm",
+                "blocks.{i}.norm_2": f"{_BERT_BLOCK}LayerNorm",
+                "norm": "encoder.emb_layer_norm_after",
+            },
+            head=_ROBERTA_HEAD | {"head.bias": "lm_head.bias"},
+            transform={"transform": True, "bias": True},
+            must={
+                "position_embedding_type": "rotary", "token_dropout": False, "emb_layer_norm_before": False, "is_decoder": False,
+                "add_cross_attention": False, "is_folding_model": False,
+            },
+            left_out=(r"pooler\.", r"position_ids$", r"contact_head\.", r"inv_freq$", r"^lm_head\.decoder\."),
+            classify=_ROBERTA_CLASSIFY,
+            hidden="tanh",
+            architectures=_classes("Esm"),
         ),
         "llama": _LLAMA,
         "qwen2": replace(
@@ -220,6 +250,25 @@ FAMILIES: Registry[Family] = Registry(
             fixed={**_LLAMA.fixed, "qk_norm": True},
             settings={**_LLAMA.settings, "head_width": Setting("head_dim", 128)},
             architectures={"language-modeling": "Qwen3ForCausalLM", "embedding": "Qwen3Model"},
+        ),
+        "starcoder2": replace(
+            _LLAMA,
+            title="StarCoder2",
+            fixed={},
+            settings={
+                **{name: key for name, key in _LLAMA.settings.items() if name != "head_width"},
+                "activation": Setting("hidden_act", "gelu_pytorch_tanh"),
+                "dropout": Setting("residual_dropout", 0.0),
+                "norm_eps": Setting("norm_epsilon", 1e-5),
+            },
+            names={
+                **_LLAMA.names,
+                "blocks.{i}.feedforward.inner": f"{_LLAMA_BLOCK}mlp.c_fc",
+                "blocks.{i}.feedforward.out": f"{_LLAMA_BLOCK}mlp.c_proj",
+            },
+            must={"use_bias": True, "sliding_window": None},
+            tied=True,
+            architectures={"language-modeling": "Starcoder2ForCausalLM", "embedding": "Starcoder2Model"},
         ),
         "modernbert": Family(
             title="ModernBERT",

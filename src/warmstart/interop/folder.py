@@ -19,7 +19,8 @@ from torch import Tensor
 from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
-from warmstart.storage import inside
+from warmstart.limits import MANIFEST_BYTES, check_tensor_header, free_memory, parse_json
+from warmstart.storage import inside, read_inside
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -49,9 +50,9 @@ def refuse_windows(head: HeadConfig) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The mapping in a JSON file; raises ``ModelError`` if there is none."""
+    """The mapping in a JSON file; raises ``ModelError`` if there is none, or the file is a link out of its folder."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = parse_json(read_inside(file.parent, file.name, MANIFEST_BYTES))
     except FileNotFoundError:
         raise ModelError(f"a model's folder must hold {file.name}, but {file.parent} does not; copy it there") from None
     except (OSError, ValueError) as error:
@@ -86,8 +87,12 @@ def shards_of(folder: Path) -> list[Path]:
 
 
 def read_tensor_file(file: Path) -> dict[str, Tensor]:
-    """The tensors of one file; raises ``ModelError`` if it is missing or damaged."""
+    """The tensors of one file; raises ``ModelError`` if it is missing or damaged, or needs more memory than is free."""
     try:
+        with inside(file.parent, file.name).open("rb") as binary:
+            check_tensor_header(binary.read(8))
+        if (size := file.stat().st_size) > (free := free_memory()):
+            raise ModelError(f"{file} has {size:,} bytes, but only {free:,} of this machine's memory are free; free some")
         return load_file(file)
     except FileNotFoundError:
         pickles = sorted(other.name for other in file.parent.glob("*.bin"))
@@ -109,12 +114,16 @@ def as_float(tensor: Tensor) -> Tensor:
 
 def read_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a folder; raises ``TokenizerError`` if there is none, or its mask token is not recognised."""
-    if not (folder / "tokenizer.json").exists():
+    try:
+        file = inside(folder, "tokenizer.json")
+    except ValueError as error:
+        raise TokenizerError(f"cannot read the tokenizer of {folder}: {error}; do not use this model, or copy the file") from None
+    if not file.exists():
         raise TokenizerError(
             f"a model's folder must hold tokenizer.json, but {folder} does not; write it with "
             "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    tokenizer = load_tokenizer(file)
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         settings |= read_json(folder / name) if (folder / name).exists() else {}
@@ -133,7 +142,7 @@ def read_pooling(folder: Path) -> tuple[str, bool]:
     if not (folder / "modules.json").exists():
         return "mean", True
     try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        modules = parse_json(read_inside(folder, "modules.json", MANIFEST_BYTES))
         paths = {str(module["type"]).rsplit(".", 1)[-1]: module["path"] for module in modules}
         settings = read_json(inside(folder, f"{paths['Pooling']}/config.json")) if "Pooling" in paths else {}
     except (OSError, ValueError, KeyError, TypeError) as error:

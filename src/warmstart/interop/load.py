@@ -37,7 +37,7 @@ def load_predictor(path: str | Path) -> Bundle | Stack:
         return load_model(path)
     stack = load_stack(place)
     what = f"a stack of {len(stack.members)} ({stack.names})" if len(stack.members) > 1 else stack.names
-    console.print(f"loaded {place}: {what}, hashes match", markup=False)
+    console.print(f"loaded {place}: {what}, hashes match")
     return stack
 
 
@@ -60,7 +60,5 @@ def load_model(path: str | Path) -> Bundle:
         bundle = load_bundle(place)
     total = sum(parameter.numel() for parameter in bundle.model.parameters())
     head = bundle.model.head.config.kind
-    console.print(
-        f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, {checked}", markup=False
-    )
+    console.print(f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, {checked}")
     return bundle

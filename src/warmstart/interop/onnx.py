@@ -72,6 +72,7 @@ class OnnxModel(nn.Module):
     def __init__(self, file: Path, model: Model) -> None:
         super().__init__()
         self.head, self.causal, self.inputs = model.head, model.causal, inputs_of(model)
+        self.reordered = True  # the library lays its weights out
         runtime = _needed("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()

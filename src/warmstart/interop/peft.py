@@ -30,6 +30,7 @@ from warmstart.interop.export import family_for
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import Family
 from warmstart.interop.folder import as_float, free_place, read_json, read_tensor_file
+from warmstart.limits import refused_if_malformed
 from warmstart.model.bundle import Bundle
 from warmstart.storage import atomic_folder
 
@@ -52,6 +53,11 @@ def read_lora(bundle: Bundle, folder: str | Path) -> LoraConfig:
     """
     place = Path(folder)
     settings = read_json(place / ADAPTER_CONFIG)
+    with refused_if_malformed(ModelError, f"{place / ADAPTER_CONFIG} must hold LoRA's settings"):
+        return _read_lora(bundle, place, settings)
+
+
+def _read_lora(bundle: Bundle, place: Path, settings: Mapping[str, Any]) -> LoraConfig:
     for key, value in REQUIRED.items():
         if (found := settings.get(key, value)) != value and found:
             raise ModelError(
@@ -74,6 +80,10 @@ def read_lora(bundle: Bundle, folder: str | Path) -> LoraConfig:
         {"rank": settings["r"], "alpha": settings["lora_alpha"], "targets": targets, "dropout": settings.get("lora_dropout", 0.0)},
         ADAPTER_CONFIG,
     )
+    if odd := {len(down) for pairs in pairs_of.values() for down, _ in pairs} - {config.rank}:
+        raise ModelError(
+            f"lora_A must have {config.rank:,} rows, as r is in {place / ADAPTER_CONFIG}, but has {odd.pop():,}; copy it again"
+        )
     insert_adapter(backbone, config, seed=0)  # pairs start at zero: those that are not in the file add nothing
     for (host, target), pairs in pairs_of.items():
         _fill(backbone.get_submodule(host), target, pairs, host)
