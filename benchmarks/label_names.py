@@ -1,4 +1,4 @@
-"""What label names are worth with very few labels, on the sets of development: 0 to 100 labels, vectors of an imported encoder.
+"""What label names are worth with very few labels, on the sets of development: 0 to 500 labels, vectors of an imported encoder.
 
 Every method chooses its settings within the labels, by cross-validation. With no label there is the name alone.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.few_label_tasks import prepare
+from benchmarks.few_label_tasks import shortened
 from benchmarks.harness import table
 from benchmarks.table import paragraph
 
@@ -20,7 +20,6 @@ from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import run_baseline
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
-from warmstart.data.splits import stratified_sample
 from warmstart.data.task import Task
 from warmstart.interop.load import load_model
 from warmstart.model.embed import embed
@@ -38,10 +37,14 @@ SETS: dict[str, dict[str, str]] = {
     "imdb-train": {"0": "a bad, boring film", "1": "a great, wonderful film"},
 }  # fmt: skip
 """set of development -> descriptions of its labels, where their names are codes"""
-LABELS, DRAWS, TEXTS = (8, 20, 50, 100), 5, 500
+LABELS, DRAWS = (8, 20, 50, 100, 500), 5
+TEXTS, WORDS_OF_TEXT = (3000, 500), 60
+"""training and test texts at most, and the words of each that are read"""
 VECTORS = (
     "label names",
     "class means + label names",
+    "label names + logistic regression",
+    "class means + label names + EM",
     "frozen vectors + logistic regression",
     "frozen vectors + nearest neighbours",
 )
@@ -52,13 +55,12 @@ def run(runs: Path = Path("runs")) -> str:
     """A row for each set and number of labels."""
     rows = []
     for name, described in SETS.items():
-        task = replace(load_task(prepare(name, runs)), label_descriptions=described)
-        few = replace(task, test=task.test.take(stratified_sample(task.test.labels, TEXTS, 0)))
+        few = replace(load_task(shortened(name, runs, WORDS_OF_TEXT, TEXTS)), label_descriptions=described)
         vectors, pool = _remembered(runs), task_pool(few)
         budgets = {
             count: [label_budget(few, count, "cross-validation", seed) for seed in range(DRAWS)]
             for count in LABELS
-            if count >= 2 * len(task.labels)
+            if count >= 2 * len(few.labels)
         }
         alone = run_baseline(BASELINES["label names"], budgets[LABELS[-1]][0], (), vectors)
         rows.append((f"{name}, 0 labels", percent(_accuracy(alone.test, few)), *["-"] * (len(VECTORS) + len(WORDS) - 1)))
@@ -67,8 +69,10 @@ def run(runs: Path = Path("runs")) -> str:
                 (f"{name}, {count} labels", *(percent(_mean(method, drawn, pool, vectors)) for method in (*VECTORS, *WORDS)))
             )
     said = (
-        f"Accuracy on {TEXTS} test texts, mean over {DRAWS} draws of labels; all sets are sets of development, and labels that are "
-        "codes are described. Where names alone are below majority or naive Bayes with EM, they are no substitute for a few labels."
+        f"Accuracy on {TEXTS[1]} test texts, mean over {DRAWS} draws of labels; the first {WORDS_OF_TEXT} words of each text, at "
+        f"most {TEXTS[0]:,} training texts, of which those without labels are the pool; all sets are sets of development, and "
+        "labels that are codes are described. Where names alone are below majority or naive Bayes with EM, they are no substitute "
+        "for a few labels."
     )
     return "\n\n".join([table(("set", *VECTORS, *WORDS), rows), paragraph(said)])
 

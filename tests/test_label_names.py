@@ -11,17 +11,29 @@ import numpy as np
 import pytest
 import yaml
 from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
 from sklearn.preprocessing import normalize
 
+from helpers.bundles import classifier
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Sample
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.label_names import SCALE, nearest_mean, nearest_name
+from warmstart.baselines.label_names import SCALE, logistic_with_names, nearest_mean, nearest_mean_em, nearest_name
 from warmstart.cli import main
+from warmstart.commands.zero_shot import label_meanings
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
+from warmstart.finetuning.teacher import Teacher
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.interop.load import load_predictor
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.model.model import swap_head
+from warmstart.stack.rows import BackboneVectors
 from warmstart.tasks.load import load_task, save_task
+from warmstart.tasks.predict import raw_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 WORDS = ("grain", "wheat", "oil", "crude")
 
@@ -120,3 +132,85 @@ def test_descriptions_of_no_label_or_without_words_are_refused(
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "label_descriptions": described}))
     assert main(["audit", str(file)]) == 2
     assert why in " ".join(capsys.readouterr().err.split())
+
+
+NAMES = np.array([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]])
+"""of the labels grain and oil"""
+
+
+def sample_of(texts: Sequence[str], labels: Sequence[int], pool: Sequence[str] = (), names: np.ndarray = NAMES) -> Sample:
+    """What a method on label names learns from."""
+    return Sample(vectors(texts), np.array(labels), vectors(pool) if pool else None, task_of(), 0, names)
+
+
+def test_a_regression_counts_a_name_as_ten_texts_of_its_class() -> None:
+    """As scikit-learn's does with ten copies of it, whose classes weigh the same; a class without a text is known by its name."""
+    texts, labels = ["wheat", "wheat grain", "crude"], [0, 0, 1]
+    found = logistic_with_names(sample_of(texts, labels), 3.0)
+    rows = normalize(np.concatenate([vectors(texts), *[NAMES] * 10]))
+    balanced = {0: 23 / 2 / 12, 1: 23 / 2 / 11}
+    wanted = LogisticRegression(C=3.0, max_iter=10_000, class_weight=balanced).fit(rows, [*labels, *[0, 1] * 10])
+    np.testing.assert_allclose(found(vectors(WORDS)), wanted.predict_proba(normalize(vectors(WORDS))), atol=1e-3)
+    alone = logistic_with_names(sample_of(["wheat"], [0]), 3.0)(vectors(["oil"]))
+    assert alone.argmax() == 1
+    without = logistic_with_names(sample_of(["wheat"], [0], names=0 * NAMES), 3.0)(vectors(["oil"]))
+    np.testing.assert_array_equal(without, [[1.0, 0.0]])
+
+
+def test_the_pool_moves_class_means_towards_texts_like_theirs() -> None:
+    """No labelled text and no name has "crude"; the pool says that it goes with "oil". Without a pool nothing changes."""
+    named = sample_of(["wheat", "oil"], [0, 1])
+    np.testing.assert_array_equal(nearest_mean_em(named, 0.3)(vectors(WORDS)), nearest_mean(named, 3.0)(vectors(WORDS)))
+    plain = nearest_mean(named, 3.0)(vectors(["crude"]))[0]
+    moved = nearest_mean_em(sample_of(["wheat", "oil"], [0, 1], ["crude oil"] * 20), 0.3)(vectors(["crude"]))[0]
+    assert moved[1] > plain[1] + 0.1
+
+
+def zero_shot(*flags: str, model: Path, out: Path) -> int:
+    return main(["zero-shot", str(model), *flags, "--out", str(out)])
+
+
+def test_zero_shot_saves_what_a_race_calls_label_names(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The saved classifier predicts what the baseline predicts with the same backbone, and learned from no text that chooses."""
+    bundle = Bundle(swap_head(classifier(tokenizer), EmbeddingHeadConfig(), 0), tokenizer)
+    save(bundle, tmp_path / "backbone")
+    task = task_of(("grain", "b2"), b2="crude oil")
+    save_task(task, tmp_path / "task")
+    assert zero_shot("--task", str(tmp_path / "task"), model=tmp_path / "backbone", out=tmp_path / "zero") == 0
+    found = load_predictor(str(tmp_path / "zero"))
+    baseline = run_baseline(BASELINES["label names"], label_budget(task, None, "none", 0), (), BackboneVectors(bundle))
+    np.testing.assert_allclose(raw_predictions(found, task.test.texts), baseline.test, atol=1e-6)
+    assert Teacher.load(str(tmp_path / "zero"), task).learned(label_budget(task, None, "cross-validation", 0)) == "others"
+    assert "No label was read" in capsys.readouterr().err
+
+
+def test_meanings_come_from_names_or_after_a_colon() -> None:
+    assert label_meanings(("sport", "Sci/Tech: science", "on_air")) == {"sport": "sport", "Sci/Tech": "science", "on_air": "on air"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "give either --task or --label-names"),
+        (("--label-names", "a", "b", "--task", "t"), "give either --task or --label-names"),
+        (("--label-names", "a"), "at least two labels"),
+        (("--label-names", "a", "a"), "at least two labels"),
+        (("--label-names", "a", "7"), "'7' has none"),
+    ],
+)
+def test_zero_shot_refuses_labels_that_mean_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], message: str
+) -> None:
+    assert zero_shot(*flags, model=tmp_path / "backbone", out=tmp_path / "zero") == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "zero").exists()
+
+
+def test_zero_shot_warns_of_a_backbone_that_was_not_trained_to_compare_texts(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(Bundle(classifier(tokenizer), tokenizer, ("a", "b")), tmp_path / "backbone")
+    assert zero_shot("--label-names", "a", "b", model=tmp_path / "backbone", out=tmp_path / "zero") == 0
+    assert "not trained to compare texts" in " ".join(capsys.readouterr().err.split())

@@ -11,7 +11,17 @@ from warmstart.baselines.frozen_vectors import (
     nearest_texts,
     standardised,
 )
-from warmstart.baselines.label_names import NAME_WEIGHTS, nearest_mean, nearest_name, with_label_names
+from warmstart.baselines.label_names import (
+    NAME_WEIGHTS,
+    POOL_WEIGHTS,
+    REGRESSION_STRENGTHS,
+    VECTOR_POOL_LIMIT,
+    logistic_with_names,
+    nearest_mean,
+    nearest_mean_em,
+    nearest_name,
+    with_label_names,
+)
 from warmstart.baselines.linear import (
     MARGINS,
     PENALTIES,
@@ -88,6 +98,28 @@ BASELINES: Registry[Baseline] = Registry(
             "name weight",
             NAME_WEIGHTS,
             race_only=True,
+            needs_vectors=True,
+        ),
+        "label names + logistic regression": Baseline(
+            with_label_names,
+            logistic_with_names,
+            ("classification",),
+            "C",
+            REGRESSION_STRENGTHS,
+            race_only=True,
+            needs_vectors=True,
+            needs_names=True,
+        ),
+        "class means + label names + EM": Baseline(
+            with_label_names,
+            nearest_mean_em,
+            ("classification",),
+            "pool weight",
+            POOL_WEIGHTS,
+            race_only=True,
+            reads_pool=True,
+            pool_limit=VECTOR_POOL_LIMIT,
+            limited_because="each is read by the network",
             needs_vectors=True,
         ),
         "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES),

@@ -1,40 +1,63 @@
-"""Classification by what labels are called: the nearest label name, or the nearest mean of a class and its name.
+"""Classification by what labels are called, with an encoder's vectors of texts and of names, all of length 1.
 
-The prototype of a class is w n + the sum of its texts' vectors, all of length 1, where n is the vector of the label's name or
-description (class means as prototypes: Snell et al. 2017, equation 1; names in place of texts: Chang et al. 2008, Yin et al. 2019).
-So w is the number of texts that a name is worth. Probabilities are the softmax of ``SCALE`` times the cosine with each prototype.
+The prototype of a class is w n + the sum of its texts' vectors, where n is the vector of the label's name or description (class
+means as prototypes: Snell et al. 2017, equation 1; names in place of texts: Chang et al. 2008, Yin et al. 2019). So w is the number
+of texts that a name is worth. Probabilities are the softmax of ``SCALE`` times the cosine with each prototype. Texts without labels
+refine the prototypes, each with its probabilities (soft k-means, Ren et al. 2018, equations 3 and 4). With more labels a logistic
+regression is better, for which names are texts, too.
 The vectors are as the backbone gives them: standardised, they would lose the mean that texts and names have in common.
 
-Letters: N texts, D width, C classes.
+Letters: N texts, M texts of the pool, D width, C classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from warmstart.baselines.baseline import Readable, Reading, Sample
-from warmstart.stack.readout import LinearReadout
+from warmstart.baselines.baseline import Readable, Reading, Sample, Vectors
+from warmstart.baselines.linear import logistic
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout
 from warmstart.stack.rows import VectorRows
 
 NAME_WEIGHTS = (3.0, 1.0, 10.0, 100.0)
 """texts that a name is worth"""
 SCALE = 20.0
 """of cosines in the softmax: near the lowest loss on every development set, with 0, 50 and 100 labels"""
+POOL_WEIGHTS = (0.1, 0.03, 0.3)
+"""of a text without label; a labelled one has 1"""
+POOL_STEPS = 10
+VECTOR_POOL_LIMIT = 3000
+"""texts of the pool that are read at most: each is read by a network"""
+REGRESSION_STRENGTHS = (3.0, 1.0, 10.0, 30.0)
+"""values of C"""
+NAME_TEXTS = 10.0
+"""texts that a name is worth in a regression"""
 
 
 def with_label_names(readable: Readable) -> Reading:
     """Rows are (N, D) vectors, and there is one for what each label means; zeros where the task does not say that in words."""
+    assert readable.vectors is not None, "a baseline that needs vectors is run with a function that gives them"
+    readable.words_of()
+    rows, names = _rows_and_names(readable.vectors, readable.task.label_meanings)
+    return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
+
+
+def zero_shot(vectors: Vectors, meanings: Sequence[str]) -> FittedBaseline:
+    """The label whose name is nearest, for (C,) ``meanings`` in words; it has read no text and no label."""
+    rows, names = _rows_and_names(vectors, meanings)
+    return FittedBaseline(rows, _nearest(names))
+
+
+def _rows_and_names(vectors: Vectors, meanings: Sequence[str]) -> tuple[VectorRows, np.ndarray]:
+    """How texts become rows, and the (C, D) rows of what labels mean, of length 1; zeros for an empty meaning."""
     from sklearn.preprocessing import normalize
 
-    vectors, meanings = readable.vectors, readable.task.label_meanings
-    assert vectors is not None, "a baseline that needs vectors is run with a function that gives them"
-    readable.words_of()
-    width = np.asarray(vectors(readable.inputs[:1])).shape[1]
-    names, known = np.zeros((len(meanings), width)), [i for i, meaning in enumerate(meanings) if meaning]
-    if known:
-        names[known] = normalize(vectors([meanings[i] for i in known]))
-    rows = VectorRows(vectors, np.zeros(width), np.ones(width))
-    return Reading(rows, saved=rows, names=names)
+    names = normalize(vectors(meanings)) * np.array([[meaning != ""] for meaning in meanings])
+    return VectorRows(vectors, np.zeros(names.shape[1]), np.ones(names.shape[1])), names
 
 
 def nearest_name(sample: Sample, _: float) -> LinearReadout:
@@ -44,9 +67,41 @@ def nearest_name(sample: Sample, _: float) -> LinearReadout:
 
 def nearest_mean(sample: Sample, weight: float) -> LinearReadout:
     """The class whose mean is nearest, to which its name counts as ``weight`` texts."""
+    return _nearest(_prototypes(sample, weight))
+
+
+def nearest_mean_em(sample: Sample, pool_weight: float) -> LinearReadout:
+    """The same, of means to which texts of the pool count, too, as ``pool_weight`` texts: as much in a class as they seem to be."""
     from sklearn.preprocessing import normalize
 
-    return _nearest(weight * sample.names + np.eye(len(sample.names))[sample.labels].T @ normalize(sample.rows))
+    known = _prototypes(sample, NAME_WEIGHTS[0])
+    nearest = _nearest(known)
+    for _ in range(POOL_STEPS if sample.pool is not None else 0):
+        nearest = _nearest(known + pool_weight * nearest(sample.pool).T @ normalize(sample.pool))
+    return nearest
+
+
+def logistic_with_names(sample: Sample, strength: float) -> Readout:
+    """Logistic regression for which a name is ``NAME_TEXTS`` texts of its class; all classes together weigh the same."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import normalize
+
+    named = np.flatnonzero(sample.names.any(axis=1))
+    rows, labels = np.concatenate([normalize(sample.rows), sample.names[named]]), np.append(sample.labels, named)
+    present, dense = np.unique(labels, return_inverse=True)
+    if len(present) == 1:
+        return ConstantReadout(np.eye(len(sample.names))[present[0]])
+    weights = np.append(np.ones(len(sample.labels)), np.full(len(named), NAME_TEXTS))
+    weights *= weights.sum() / len(present) / np.bincount(dense, weights)[dense]
+    model = LogisticRegression(C=strength, max_iter=10_000).fit(rows, dense, weights)
+    return replace(logistic(model).spread(present, len(sample.names)), unit_length=True)
+
+
+def _prototypes(sample: Sample, weight: float) -> np.ndarray:
+    """(C, D) the sum of the texts of each class and, as ``weight`` texts, its name."""
+    from sklearn.preprocessing import normalize
+
+    return np.asarray(weight * sample.names + np.eye(len(sample.names))[sample.labels].T @ normalize(sample.rows))
 
 
 def _nearest(prototypes: np.ndarray) -> LinearReadout:
