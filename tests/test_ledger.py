@@ -22,6 +22,7 @@ from warmstart.config import Config
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import SUFFIX, Ledger, LedgerEntry, ScoringRun
 from warmstart.errors import DataError, StorageError
+from warmstart.storage import SEAL, sealed, unsealed
 from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.scoring import score_test
@@ -129,7 +130,8 @@ def test_lines_of_older_versions_count(task: Task, state: Path) -> None:
     record(task)
     assert task.manifest is not None
     beside, folder = task.manifest.with_name("task.ledger.jsonl"), state / "warmstart" / "ledgers"
-    line = beside.read_text().replace(task.test_digest, OLDER)
+    values = json.loads(beside.read_text().replace(task.test_digest, OLDER))
+    line = json.dumps({name: value for name, value in values.items() if name != SEAL}) + "\n"
     assert task.older_test_digest == OLDER
     beside.write_text(line)
     (folder / f"{task.test_digest}{SUFFIX}").rename(folder / f"{OLDER}{SUFFIX}").write_text(line)
@@ -246,7 +248,7 @@ def test_what_was_read_before_is_read_again_only_if_it_changed(task: Task, monke
     assert ledger.state is not None
     ledger.state.unlink()
     one, two, three = ledger.beside.read_bytes().splitlines(keepends=True)
-    other = two.replace(b"adapt", b"other")
+    other = json.dumps(sealed(unsealed(two) | {"command": "other"})).encode() + b"\n"
     contents = (one, one + two, one + other, two, two + three[:40], two + three, one + b"\n" + three, b"", three + one)
     for content in contents:
         ledger.beside.write_bytes(content)

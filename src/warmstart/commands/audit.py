@@ -47,14 +47,14 @@ def audit_task(config: AuditConfig) -> None:
     rows = [(row["split"], row["label"], row["count"], percent(float(row["fraction"]))) for row in result.balance()]
     print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "percent"))
     for finding in result.findings():
-        console.print(f"{finding.severity}: {finding.sentence}", markup=False)
+        console.print(f"{finding.severity}: {finding.sentence}")
     ledger = Ledger.of(task).read()
     if ledger.entries:
         print_table(f"{task.name}: who scored the test split", ledger.table(), ledger.HEADER)
     for sentence in ledger.findings or [ledger.sentence]:
-        console.print(sentence, markup=False)
+        console.print(sentence)
     if ledger.files:
-        console.print(f"ledger: {', '.join(map(str, ledger.files))}", markup=False)
+        console.print(f"ledger: {', '.join(map(str, ledger.files))}")
 
 
 def _windows(config: AuditConfig, task: Task, bundle: Bundle | None) -> WindowSettings | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,10 +30,11 @@ from warmstart.stats.formatting import percent
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, Scores
 from warmstart.tasks import check_task_type
-from warmstart.tasks.answers import answer_questions, load_answer_task
+from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
 from warmstart.tasks.load import load_task
-from warmstart.tasks.predict import cut_texts, raw_predictions
+from warmstart.tasks.predict import predictions_and_cut
 from warmstart.tasks.scoring import score_test, score_test_answers
+from warmstart.tasks.trained_on import changed_data, known_texts_sentence
 from warmstart.training.held_out import held_out_metrics
 
 
@@ -87,6 +89,7 @@ def _score_answers(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
     console.print(
         f"{int(right.sum())} of {len(task.test)} answers are right: {_interval(right, task.test.units)} over test questions"
     )
+    _say_what_it_knows(bundle, task, task.test.questions)
     _finish(method, task)
     return {"exact_match": float(right.mean())}
 
@@ -96,10 +99,18 @@ def _method(config: EvaluateConfig, task: ScoredTask) -> ScoredMethod:
     return ScoringRun.begin([task], config).method(config.model, ["evaluate", model_digest(config.model)])
 
 
+def _say_what_it_knows(model: Bundle | Stack, task: Task | AnswerTask, texts: Sequence[Any]) -> None:
+    """How the task has changed since the model was trained on it, and which of the test texts it has seen."""
+    for sentence in changed_data(model, task.name, task.text_hashes()):
+        console.print(sentence)
+    if known := known_texts_sentence(model, texts, "test texts", "its score is too high"):
+        console.print(known)
+
+
 def _finish(method: ScoredMethod, task: ScoredTask) -> None:
     method.run.finish([task])
     for sentence in Ledger.of(task).read().findings:
-        console.print(sentence, markup=False)
+        console.print(sentence)
 
 
 def _score(bundle: Bundle | Stack, config: EvaluateConfig) -> Scores:
@@ -108,19 +119,30 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig) -> Scores:
     check_task_type(bundle, task)
     known, method = replace(task, labels=bundle.labels, test=_renumbered(bundle, task)), _method(config, task)
     test = known.test
-    scored = score_test(known, raw_predictions(bundle, test.texts), method, None)
+    predictions, cut = predictions_and_cut(bundle, test.texts)
+    scored = score_test(known, predictions, method, None)
     scores = scored.scores
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):
         accuracy, macro_f1 = _interval(scores.predicted == test.labels, test.units), percent(scores.macro_f1)
         console.print(f"accuracy {accuracy} over test texts, macro F1 {macro_f1}, log loss {scores.log_loss:.3f} nats")
+        console.print(_constant_sentence(scores.accuracy, known))
     else:
         low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
-    if cut := cut_texts(bundle, test.texts):
-        console.print(cut, markup=False)
+    if found := cut():
+        console.print(found)
+    _say_what_it_knows(bundle, task, test.texts)
     _finish(method, task)
     return scores
+
+
+def _constant_sentence(accuracy: float, task: Task) -> str:
+    """What the same label for every test text would score."""
+    counts = np.bincount(task.test.labels, minlength=len(task.labels))
+    constant = float(counts.max() / counts.sum())
+    better = "; the model is no better" if accuracy <= constant else ""
+    return f"Always predicting '{task.labels[counts.argmax()]}', their most frequent label, scores {percent(constant)}{better}."
 
 
 def _interval(right: np.ndarray, units: np.ndarray) -> str:

@@ -24,9 +24,9 @@ from warmstart.stack.stack import Stack
 from warmstart.storage import atomic_write
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
-from warmstart.tasks.predict import cut_texts
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.proper_names import unseen_names
+from warmstart.tasks.trained_on import known_texts_sentence
 
 
 class PredictConfig(Config):
@@ -65,6 +65,8 @@ def predict(config: PredictConfig) -> None:
     texts = _inputs_of(bundle, config)
     if not texts:
         raise DataError("there is no text; give texts, or a file of texts with --file")
+    if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
+        console.print(known)
     rows = _answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config)
     data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
@@ -85,10 +87,10 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
         raise DataError("--target-error is for models that answer questions or give one label per text; leave it out")
     threshold = threshold_for(bundle, config.target_error, config.confidence_level) if config.target_error else None
     if threshold:
-        console.print(threshold.sentence(), markup=False)
+        console.print(threshold.sentence())
     predictions = predictions_of(bundle, texts, top=config.top)
-    if cut := cut_texts(bundle, texts):
-        console.print(cut, markup=False)
+    if cut := predictions.cut:
+        console.print(cut)
     probabilities = predictions.probabilities
     confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
     for text, row, confidence in zip(texts, predictions, confidences, strict=True):
@@ -100,7 +102,7 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
     """The answer to each question, or none if the model abstains."""
     threshold = answer_threshold(bundle, config.target_error, config.confidence_level) if config.target_error else None
     if threshold:
-        console.print(threshold.sentence(), markup=False)
+        console.print(threshold.sentence())
     sources = [Source(path=path) for path in config.corpus]
     unseen = unseen_names(texts, documents_of(sources)) if sources else [[] for _ in texts]
     for text, one, names in zip(texts, answer_questions(bundle, texts), unseen, strict=True):

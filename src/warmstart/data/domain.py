@@ -24,6 +24,7 @@ from tyro.conf import arg
 
 from warmstart.config import Advanced, Config
 from warmstart.data.budget import LabelBudget
+from warmstart.data.files import text_lines
 from warmstart.data.pool import NO_POOL, REST, Pool, task_pool, texts_to_read
 from warmstart.data.relevance import KNOWN, LEFT_OUT, Relevances, passages_of, relevances
 from warmstart.data.source import Source
@@ -31,7 +32,7 @@ from warmstart.data.task import Task, plain_text
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
-from warmstart.storage import atomic_folder
+from warmstart.storage import atomic_folder, file_sha256, sealed, unsealed
 
 DOMAIN = "domain"
 """folder of the chosen text, in the folder of the run"""
@@ -194,13 +195,26 @@ def domain_text(source: DomainSource, folder: Path) -> tuple[DomainText, list[So
         chosen = _kept_passages(source) if source.text else None
         with atomic_folder(place) as aside:
             _write(source, chosen, identity, aside)
-    found = DomainText.build(json.loads((place / "domain.json").read_text(encoding="utf-8")), str(place / "domain.json"))
+    found = _read(place)
     if found.identity != identity:
         raise CheckpointError(
             f"{place} was chosen from other texts or with other settings: the task's text or TEXT changed since the run began; "
             "start a new run in another folder"
         )
     return found, [Source(path=str(place / "training.ndjson"))], place / "held_out.ndjson" if found.held_out else None
+
+
+def _read(place: Path) -> DomainText:
+    """What was chosen before. Raises ``CheckpointError`` if its files are not those that were written."""
+    file = place / "domain.json"
+    try:
+        values = unsealed(file.read_bytes(), required=False)
+        for name, digest in values.pop("sha256", {}).items():
+            if file_sha256(place / name) != digest:
+                raise ValueError(f"{name} has changed")
+        return DomainText.build(values, str(file))
+    except (OSError, ValueError, TypeError, AttributeError, ConfigError) as error:
+        raise CheckpointError(f"{place} is damaged: {error}; remove this folder, and the text is chosen again") from None
 
 
 def _kept_passages(source: DomainSource) -> _Passages:
@@ -253,11 +267,12 @@ def _write(source: DomainSource, passages: _Passages | None, identity: str, fold
     rounds = TIMES if passages else 1
     with open(folder / "training.ndjson", "w", encoding="utf-8") as file:
         for turn in range(rounds):  # copies of a text lie far apart, so that no row holds two
-            file.writelines(_lines(own))
+            file.writelines(text_lines(own))
             if passages:
-                file.writelines(_lines(text for text, times in zip(passages.texts, passages.times, strict=True) if times > turn))
+                often = zip(passages.texts, passages.times, strict=True)
+                file.writelines(text_lines(text for text, times in often if times > turn))
     if any(held):
-        (folder / "held_out.ndjson").write_text("".join(_lines(text for text, out in zip(texts, held, strict=True) if out)))
+        (folder / "held_out.ndjson").write_text("".join(text_lines(text for text, out in zip(texts, held, strict=True) if out)))
     values: dict[str, Any] = {}
     if passages:
         with open(folder / "passages.ndjson", "w", encoding="utf-8") as file:
@@ -275,12 +290,9 @@ def _write(source: DomainSource, passages: _Passages | None, identity: str, fold
         identity=identity,
         **values,
     )
-    (folder / "domain.json").write_text(json.dumps(found.to_dict(), indent=1), encoding="utf-8")
+    digests = {file.name: file_sha256(file) for file in sorted(folder.glob("*.ndjson"))}
+    (folder / "domain.json").write_text(json.dumps(sealed(found.to_dict() | {"sha256": digests}), indent=1), encoding="utf-8")
 
 
 def _words(texts: Iterable[str]) -> int:
     return sum(len(text.split()) for text in texts)
-
-
-def _lines(texts: Iterable[str]) -> Iterable[str]:
-    return (json.dumps({"text": text}) + "\n" for text in texts)

@@ -13,6 +13,8 @@ Letters: N examples, C classes.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from warmstart.errors import DataError
@@ -92,7 +94,9 @@ def stratified_sample(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 def held_out_count(total: int, fraction_or_count: float) -> int:
     """How many of ``total`` examples a fraction (below 1) or a count (from 1 on) holds out; neither side may be empty."""
-    count = round(fraction_or_count * total) if fraction_or_count < 1 else int(fraction_or_count)
+    count = 0
+    if 0 < fraction_or_count < math.inf:
+        count = round(fraction_or_count * total) if fraction_or_count < 1 else int(fraction_or_count)
     if not (0 < count < total and (fraction_or_count < 1 or count == fraction_or_count)):
         raise DataError(
             "a held-out part must be a fraction between 0 and 1 or a whole number of examples, and leave some on both sides; "

@@ -16,6 +16,7 @@ import numpy as np
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sample, stratified_split
 from warmstart.data.test_ledger import digest_of
+from warmstart.data.text_hashes import TextHashes, key_of
 from warmstart.data.text_key import text_key
 
 
@@ -47,7 +48,7 @@ class Split:
     @cached_property
     def keys(self) -> list[str | list[str]]:
         """What the texts have in common with those that count as the same (``text_key``); a list for a text of several parts."""
-        return [text_key(text) if isinstance(text, str) else [*map(text_key, text)] for text in self.texts]
+        return [*map(key_of, self.texts)]
 
     @cached_property
     def units(self) -> np.ndarray:
@@ -98,9 +99,7 @@ class Task:
     @property
     def label_meanings(self) -> tuple[str, ...]:
         """What each label means: its description, or the words of its name; empty for a name without any letter."""
-        words = [" ".join(re.findall(r"[^\W_]+", name)) for name in self.labels]
-        named = [word if re.search(r"[^\W\d_]", word) else "" for word in words]
-        return tuple(self.label_descriptions.get(name, word) for name, word in zip(self.labels, named, strict=True))
+        return tuple(self.label_descriptions.get(name) or words_of_name(name) for name in self.labels)
 
     @property
     def single_label(self) -> bool:
@@ -150,6 +149,11 @@ class Task:
         rows = zip(self.test.keys, self.test.labels.tolist(), strict=True)
         return digest_of(sorted(json.dumps([key, self._named(label)], default=np.ndarray.tolist) for key, label in rows))
 
+    def text_hashes(self) -> dict[str, TextHashes]:
+        """The texts of each split that has any, in few bytes, with a hash of their targets by name."""
+        splits = {name: split for name, split in self.splits().items() if len(split)}
+        return {name: TextHashes.of(one.keys, [*map(self._named, one.labels.tolist())]) for name, one in splits.items()}
+
     def _named(self, label: Any) -> Any:
         """A target with names in place of numbers, if the task has names; those of a multilabel task have no order."""
         if not self.labels:
@@ -162,6 +166,12 @@ class Task:
         """Name, type, metric, labels and the size of each split, for logs and reports."""
         sizes = {name: len(split) for name, split in self.splits().items()}
         return {"name": self.name, "type": self.type, "metric": self.metric, "labels": list(self.labels), **sizes}
+
+
+def words_of_name(name: str) -> str:
+    """The words of a label's name, such as "abbreviation meaning" of ``abbreviation_meaning``; empty for one without any letter."""
+    words = " ".join(re.findall(r"[^\W_]+", name))
+    return words if re.search(r"[^\W\d_]", words) else ""
 
 
 def texts_digest(keys: Iterable[str | Sequence[str]]) -> str:

@@ -5,12 +5,14 @@ with each look, and the chosen score is too high (Dwork et al. 2015, "The reusab
 JSON:
 
     {"id": "5d41…", "test": "9f86…", "task": "trec", "time": "2026-11-22T08:00:00Z", "command": "race", "run": "8b1a…",
-     "settings": "2c26…", "name": "lora, learning rate 0.0005", "seed": 3, "seal": "", "warmstart": "0.1.0", "event": "scored"}
+     "settings": "2c26…", "name": "lora, learning rate 0.0005", "seed": 3, "seal": "", "warmstart": "0.1.0", "event": "scored",
+     "digest": "b5bb…"}
 
 - The line is on the disk before the score is computed: a kill in between counts one scoring too many, never one too few.
 - ``test`` identifies the texts, in any order, so the same test split under another name or with other labels has the same ledger,
   and a changed one has none yet. Lines of older versions, whose ``test`` identifies texts and labels, count as well.
 - ``id`` identifies the run, the settings and the seed: a trial that is resumed counts once, and lines merged by git count once.
+- ``digest`` is a hash of the rest of the line: a damaged line is counted as such, whatever it seems to say.
 - A line is appended by one system call to a file opened for appending, so several processes can write at once on a local disk.
 - Lines go into ``NAME.ledger.jsonl`` beside the task's manifest, if it can be written, and into the user's state folder, where the
   same test split is found again under another folder.
@@ -32,12 +34,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from pydantic import Field, ValidationError
 
 from warmstart import __version__
-from warmstart.config import Config
+from warmstart.config import Config, command_name
 from warmstart.errors import DataError, StorageError
-from warmstart.storage import sha256, user_folder
+from warmstart.storage import atomic_write, sealed, sha256, unsealed, user_folder
 
 SUFFIX = ".ledger.jsonl"
-NOT_SCORED = {"out", "jobs", "threads", "budget", "sealed"}
+RUN_ID = "run_id"
+"""file with the id of a run"""
+NOT_SCORED = {"out", "jobs", "threads", "budget", "sealed", "worker", "backend", "slurm"}
 """settings of a command that change no score"""
 
 
@@ -213,7 +217,7 @@ class Ledger:
 
     def append(self, entry: LedgerEntry) -> None:
         """Write an entry to the disk, in every place that can be written. Raises ``StorageError`` if there is none."""
-        line = (json.dumps(entry.to_dict()) + "\n").encode()
+        line = (json.dumps(sealed(entry.to_dict())) + "\n").encode()
         written = [_append(file, line) for file in (self.beside, self.state) if file]
         if not any(written):
             places = " or ".join(str(file) for file in (self.beside, self.state) if file)
@@ -236,12 +240,16 @@ class ScoringRun(Config):
     def begin(cls, tasks: Sequence[ScoredTask], config: Config, run: str = "") -> ScoringRun:
         """The run of a command with these settings on these tasks; ``run`` is the id of the run that it resumes.
 
+        Without it, that which the run's folder keeps, if the run was stopped before its end.
+
         It is sealed if the settings or a manifest say so. To be called before anything is trained: raises ``DataError`` if it may
         not score a test split.
         """
-        command = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(config).__name__.removesuffix("Config")).lower()
         sealed = getattr(config, "sealed", False) or any(task.sealed for task in tasks)
         settings = {name: value for name, value in config.to_dict().items() if name not in NOT_SCORED}
+        out = getattr(config, "out", None)
+        run = run or (read_run_id(Path(out)) if out else "")
+        command = command_name(config)
         begun = cls(command=command, seal=digest_of([command, settings]) if sealed else "", **({"id": run} if run else {}))
         for task in tasks:
             begun.check(task)
@@ -250,6 +258,11 @@ class ScoringRun(Config):
     def method(self, name: str, settings: Mapping[str, Any] | Sequence[Any]) -> ScoredMethod:
         """What this run scores: ``name`` for people; ``settings`` without the seed, as plain values."""
         return ScoredMethod(self, name, digest_of(settings))
+
+    def keep(self, folder: Path) -> None:
+        """Keep the id in the folder of a run, so that what goes on after an interruption counts once."""
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(folder / RUN_ID, json.dumps(sealed({RUN_ID: self.id})).encode())
 
     def check(self, task: ScoredTask) -> None:
         """Raise ``DataError`` if another run has sealed the test split, or has scored it and this run is sealed."""
@@ -310,6 +323,17 @@ class ScoredMethod(NamedTuple):
         self.run.check(task)
 
 
+def read_run_id(folder: Path) -> str:
+    """The id that ``ScoringRun.keep`` wrote; empty if there is none. Raises ``DataError`` if it is damaged."""
+    file = folder / RUN_ID
+    try:
+        data = file.read_bytes() if file.is_file() else b""
+        plain = re.fullmatch(rb"[0-9a-f]{16}|", data.strip())  # older versions wrote no seal
+        return data.decode().strip() if plain else str(unsealed(data)[RUN_ID])
+    except (ValueError, KeyError) as error:
+        raise DataError(f"{file} is damaged: {error}; remove it; later scorings then count as another run's") from None
+
+
 def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
     """A method for people, with the ``--selection`` that chose its settings.
 
@@ -346,7 +370,7 @@ class _Lines(NamedTuple):
         entries, finished, damaged = dict(self.entries), set(self.finished), self.damaged
         for line in filter(None, map(bytes.strip, text.splitlines())):
             try:
-                values = json.loads(line)
+                values = unsealed(line, required=False)  # older versions wrote no seal
                 if values["test"] in tests:
                     entry = LedgerEntry.model_validate(values)
                     if entry.event == "finished":

@@ -30,6 +30,7 @@ from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, held_out_count
 from warmstart.data.task import independent_units, texts_digest
 from warmstart.data.test_ledger import digest_of
+from warmstart.data.text_hashes import TextHashes, key_of
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.generation.decoding import decode
@@ -92,6 +93,11 @@ class AnswerTask:
     def test_digest(self) -> str:
         """The same as that of a labelled task with the questions as texts."""
         return texts_digest(map(text_key, self.test.questions))
+
+    def text_hashes(self) -> dict[str, TextHashes]:
+        """The questions of each split in few bytes, with a hash of their answers."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: TextHashes.of([*map(key_of, one.questions)], one.answers) for name, one in splits.items()}
 
     @cached_property
     def older_test_digest(self) -> str:

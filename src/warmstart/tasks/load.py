@@ -35,7 +35,7 @@ from warmstart.data.task import Split, Task, subsample
 from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
 from warmstart.model.old_formats import TASK_TYPE_NAMES
-from warmstart.storage import atomic_folder
+from warmstart.storage import atomic_folder, names_a_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.rows import Examples, string_of, table_rows
 
@@ -136,7 +136,7 @@ def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:
     names = [task.name for task in tasks]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"each task needs its own name, but two are called {', '.join(twice)}; change 'name' in one manifest")
-    if wrong := [name for name in names if Path(name).name != name]:
+    if wrong := [name for name in names if not names_a_folder(name)]:
         raise ConfigError(f"a task's name becomes a folder, but {wrong[0]!r} cannot be one; change 'name' in its manifest")
     return tasks
 

@@ -5,17 +5,20 @@ Letters: N inputs, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
 
-from warmstart.data.encode import cut_sentence
+from warmstart.data.encode import Encoded, cut_sentence
 from warmstart.model.bundle import Bundle
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
+
+Cut = Callable[[], str]
+"""says how many inputs were cut, as a sentence; empty if none"""
 
 
 class Predictions(Sequence[dict[str, Any]]):
@@ -29,8 +32,8 @@ class Predictions(Sequence[dict[str, Any]]):
     span             {"answer": "1912", "start": 12, "end": 16, "probability": 0.7}
     """
 
-    def __init__(self, rows: Sequence[dict[str, Any]], probabilities: np.ndarray | None = None) -> None:
-        self._rows = list(rows)
+    def __init__(self, rows: Sequence[dict[str, Any]], probabilities: np.ndarray | None = None, cut: Cut = lambda: "") -> None:
+        self._rows, self._cut = list(rows), cut
         self.probabilities = probabilities
         """(N, C) probabilities, unrounded, columns in the order of the labels (or alternatives); None for types without them"""
 
@@ -49,6 +52,11 @@ class Predictions(Sequence[dict[str, Any]]):
 
     def __repr__(self) -> str:
         return f"Predictions({self._rows!r})"
+
+    @property
+    def cut(self) -> str:
+        """How many of the inputs the model cut, as a sentence; empty if none."""
+        return self._cut()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
@@ -70,36 +78,53 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     """
     if isinstance(inputs, str):
         return predict(bundle, [task_type_for(bundle).parse(inputs)], top=top)[0]
-    task_type, values = task_type_for(bundle), raw_predictions(bundle, inputs)
+    task_type, (values, cut) = task_type_for(bundle), predictions_and_cut(bundle, inputs)
     rows = task_type.describe(values, inputs, bundle.labels, top)
-    return Predictions(rows, values if task_type.probabilistic else None)
-
-
-def cut_texts(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> str:
-    """How many of the inputs a model cuts, as a sentence; empty if none. Of a stack, the first member that does."""
-    if isinstance(model, Stack):
-        return next(filter(None, (cut_texts(one.model, inputs) for one in model.members)), "")
-    network = model if isinstance(model, Bundle) else model.backbone
-    if network is None:
-        return ""
-    task_type = task_type_for(model) if isinstance(model, Bundle) else TASK_TYPES["classification"]
-    encoded = task_type.encode(network.model, network.tokenizer, inputs)
-    unread = network.model.head.config.window_settings.windows == "none" and task_type.pooled
-    return cut_sentence(encoded, network.model.backbone.config.max_length, advice=unread)
+    return Predictions(rows, values if task_type.probabilistic else None, cut)
 
 
 def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
     """The same as arrays, in the form that the task type scores."""
-    values = uncalibrated_predictions(bundle, inputs)
-    return apply_temperature(values, bundle.calibration.temperature) if bundle.calibration else values
+    return predictions_and_cut(bundle, inputs)[0]
+
+
+def predictions_and_cut(bundle: Bundle | Stack, inputs: Sequence[Any]) -> tuple[Any, Cut]:
+    """These arrays, and how many of the inputs the model cuts, which is known from the tokens that it has read."""
+    values, cut = _read(bundle, inputs)
+    return (apply_temperature(values, bundle.calibration.temperature) if bundle.calibration else values), cut
 
 
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
     """The same before the model's own temperature; a stack is the weighted mean of its members, each with its temperature."""
+    return _read(model, inputs)[0]
+
+
+def _read(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> tuple[Any, Cut]:
+    """Predictions without the model's own temperature, and what is cut: of a stack, by the first member that cuts."""
     if isinstance(model, FittedBaseline):
-        return model.predict(inputs)
+        return model.predict(inputs), lambda: cut_texts(model, inputs)
     if isinstance(model, Stack):
-        values = [apply_temperature(uncalibrated_predictions(one.model, inputs), one.temperature) for one in model.members]
-        return np.average(values, axis=0, weights=[one.weight for one in model.members])
+        found = [(one, *_read(one.model, inputs)) for one in model.members]
+        values = [apply_temperature(read, one.temperature) for one, read, _ in found]
+        mean = np.average(values, axis=0, weights=[one.weight for one in model.members])
+        return mean, lambda: next(filter(None, (cut() for _, _, cut in found)), "")
     task_type, network, tokenizer = task_type_for(model), model.model, model.tokenizer
-    return task_type.predict(network, task_type.encode(network, tokenizer, inputs), tokenizer.specials.pad)
+    encoded = task_type.encode(network, tokenizer, inputs)
+    cut = _sentence(encoded, model, pooled=task_type.pooled)
+    return task_type.predict(network, encoded, tokenizer.specials.pad), lambda: cut
+
+
+def cut_texts(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> str:
+    """How many of the inputs a model cuts, without predicting them; see ``predictions_and_cut``."""
+    if isinstance(model, Stack):
+        return next(filter(None, (cut_texts(one.model, inputs) for one in model.members)), "")
+    reader = model if isinstance(model, Bundle) else model.backbone
+    if reader is None:
+        return ""
+    task_type = task_type_for(model) if isinstance(model, Bundle) else TASK_TYPES["classification"]
+    return _sentence(task_type.encode(reader.model, reader.tokenizer, inputs), reader, pooled=task_type.pooled)
+
+
+def _sentence(encoded: Encoded, reader: Bundle, *, pooled: bool) -> str:
+    unread = reader.model.head.config.window_settings.windows == "none" and pooled
+    return cut_sentence(encoded, reader.model.backbone.config.max_length, advice=unread)

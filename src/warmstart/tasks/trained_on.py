@@ -1,0 +1,74 @@
+"""What a model was trained on, beside what it is asked to predict: data that has changed since, and texts that it has seen.
+
+A model knows the texts of its labelled tasks by hashes in its history (``data/text_hashes.py``). Text that was read without labels,
+such as that of pretraining, is not among them; models of older versions know none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warmstart.data.task import plain_text
+from warmstart.data.text_hashes import Overlap, TextHashes, key_of
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import TaskRecord, recorded_tasks
+from warmstart.stack.stack import Stack
+
+EXAMPLE = 60
+"""characters of a text that is quoted"""
+
+
+def changed_data(model: Bundle | Stack, task: str, now: Mapping[str, TextHashes]) -> list[str]:
+    """A sentence for each split of a task of this name that is not what it was when the model was trained on it."""
+    records = [record for record in _task_records(model) if record.name == task and record.splits]
+    before = records[-1].splits if records else {}
+    return [_change(task, name, before[name], now.get(name)) for name in before if before[name] != now.get(name)]
+
+
+def _change(task: str, name: str, before: TextHashes, now: TextHashes | None) -> str:
+    """What has changed in a split."""
+    since = f"The {name} split of '{task}' has changed since the model was trained"
+    if now is None:
+        return f"{since}: it has no texts any more."
+    new, missing = before.changes(now)
+    exact = before.part == now.part == 1
+    if not new and not missing:
+        same = "its texts are the same, but have other labels, or other numbers of copies"
+        return f"{since}: {same if exact else 'few texts are others, or have other labels or numbers of copies'}."
+    verb, other = ("text is" if new == 1 else "texts are"), ("is" if missing == 1 else "are")
+    return f"{since}: {_counted(new, exact)} {verb} new, and {_counted(missing, exact)} {other} missing."
+
+
+def _counted(number: int, exact: bool) -> str:
+    """A number of texts, or an estimate."""
+    return f"{number:,}" if exact and number else "none" if exact else f"about {number:,}"
+
+
+def known_texts(model: Bundle | Stack, texts: Sequence[Any]) -> Overlap:
+    """How many of these texts the model has seen with their labels, to learn or to choose."""
+    keys = [*map(key_of, texts)]
+    found = [record.labelled.overlap(keys) for record in _task_records(model) if record.labelled]
+    return max(found, key=lambda one: one.number, default=Overlap(0, (), exact=True))
+
+
+def known_texts_sentence(model: Bundle | Stack, texts: Sequence[Any], noun: str, so: str) -> str:
+    """How many of ``texts`` (``noun``) it has seen with their labels, and what follows (``so``); empty if it has seen none."""
+    overlap = known_texts(model, texts)
+    if not overlap.number:
+        return ""
+    named = " and ".join(f"'{_quoted(texts[number])}'" for number in overlap.examples)
+    seen = f"The model has seen the labels of {overlap.words} of the {len(texts):,} {noun}, to learn or to choose"
+    return f"{seen}, such as {named}; {so}."
+
+
+def _quoted(text: Any) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(plain_text(text).split())
+    return line if len(line) <= EXAMPLE else f"{line[:EXAMPLE]}…"
+
+
+def _task_records(model: Bundle | Stack) -> list[TaskRecord]:
+    """Those of the model and of its networks."""
+    networks = model.networks if isinstance(model, Stack) else ()
+    return recorded_tasks([*(record for one in networks for record in one.history), *model.history])
