@@ -30,6 +30,7 @@ from warmstart.model import files as bundle_file
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head
+from warmstart.storage import sealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 IDS = torch.tensor([[5, 9, 2, 7], [8, 8, 3, 1]])
@@ -145,7 +146,7 @@ def test_the_oldest_bundles_without_adapters_still_load(
     manifest = json.loads(file.read_text())
     del manifest["digest"], manifest["adapters"]
     manifest["format"] = 1
-    file.write_text(json.dumps(manifest | {"digest": bundle_file.manifest_digest(manifest)}))
+    file.write_text(json.dumps(sealed(manifest)))
     assert inserted_adapters(load_bundle(tmp_path / "b", selftest=True).model) == []
 
 

@@ -20,7 +20,7 @@ from warmstart.generation.sampling import GenerateConfig, draw_token, sampling_p
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
-from warmstart.model.inference_weights import inference_weights
+from warmstart.model.inference_weights import inference_weights, reordered_copy
 from warmstart.model.model import Model, fresh_head
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -163,6 +163,7 @@ def test_the_probabilities_are_the_models_own(bundle: Bundle) -> None:
     assert decoded.log_probabilities[: len(expected)] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("switches", [{}, {"bias": False, "activation": "swiglu"}, {"attention": "synthesizer"}])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_inference_weights_give_the_same_logits(switches: dict, rows: int) -> None:
@@ -180,6 +181,19 @@ def test_inference_weights_give_the_same_logits(switches: dict, rows: int) -> No
     assert not any("forward" in vars(module) for module in model.modules())
 
 
+@pytest.mark.usefixtures("onednn")
+def test_a_reordered_copy_gives_the_same_logits_and_shares_the_parameters() -> None:
+    """It stays as it is within ``inference_weights``, and the model itself still has gradients."""
+    model = make_language_model().eval()
+    ids, copied = torch.arange(12).view(2, 6), reordered_copy(model)
+    with torch.inference_mode(), inference_weights(copied):
+        torch.testing.assert_close(copied(ids), model(ids), atol=1e-5, rtol=1e-5)
+    assert "forward" in vars(copied.head)
+    assert all(one is other for one, other in zip(model.parameters(), copied.parameters(), strict=True))
+    model(ids).sum().backward()
+    assert model.head.weight.grad is not None
+
+
 def unsupported(*_: object) -> None:
     raise RuntimeError("not on this machine")
 
@@ -195,6 +209,7 @@ BROKEN_OPERATORS = {
 }
 
 
+@pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("bfloat16", [False, True])
 @pytest.mark.parametrize("broken", BROKEN_OPERATORS)
 def test_without_torchs_private_operators_plain_products_are_used(

@@ -20,6 +20,7 @@ from warmstart.adapters.insertion import Adapter
 from warmstart.backbone.attention import Attention
 from warmstart.backbone.backbone import Backbone
 from warmstart.config import Config
+from warmstart.dropout import Dropout
 from warmstart.errors import ConfigError
 from warmstart.products import Linear
 
@@ -59,7 +60,7 @@ class Lora(Adapter):
         super().__init__(config)
         self.scale = config.alpha / config.rank
         self.margins = (start, host.out_features - start - rows)  # outputs of the host on either side that stay the same
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.lora_A = Linear(host.in_features, config.rank, bias=False)
         self.lora_B = Linear(config.rank, rows, bias=False)
         nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.positions import rotate
+from warmstart.dropout import dropout, shares_batches
 from warmstart.errors import ModelError
 from warmstart.products import Linear
 
@@ -169,7 +170,8 @@ class Attention(nn.Module):
         if self.sharing > 1:
             k, v = (part.repeat_interleave(self.sharing, dim=1) for part in (k, v))  # (B, H, S, K)
         drop = self.drop if self.training else 0.0
-        if need_weights or (q.device.type == "cpu" and mask.queries > 1 and k.shape[2] <= MAX_EXPLICIT_KEYS):
+        plain = q.device.type == "cpu" and mask.queries > 1 and k.shape[2] <= MAX_EXPLICIT_KEYS
+        if need_weights or plain or (drop and shares_batches()):  # the fused kernel draws for the rows that it gets
             mixed, weights = _attend(q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1), mask, v, drop)
         else:
             matrix = None if mask.is_implicit else mask.matrix
@@ -227,7 +229,7 @@ def _attend(scores: Tensor, mask: AttentionMask, values: Tensor, drop: float) ->
     if not mask.is_full:
         scores = scores + mask.bias.to(scores.dtype)
     weights = scores.softmax(dim=-1)
-    dropped = F.dropout(weights, drop) if drop else weights
+    dropped = dropout(weights, drop) if drop else weights
     return dropped.to(values.dtype) @ values, weights
 
 

@@ -18,6 +18,7 @@ from warmstart.backbone.attention import AttentionMask, KVCache
 from warmstart.backbone.block import Block, make_norm
 from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.positions import Rotary, Sinusoidal
+from warmstart.dropout import Dropout
 from warmstart.errors import ModelError
 from warmstart.types import Batch
 
@@ -46,10 +47,10 @@ class Backbone(nn.Module):
         self.vocab_size = vocab_size
         self.embedding = nn.Embedding(vocab_size, config.width)
         self.token_types = nn.Embedding(config.token_types, config.width) if config.token_types else None
-        self.positions = _make_positions(config)
-        self.window_positions = _make_window_positions(config)
+        self.positions = make_positions(config)
+        self.window_positions = make_window_positions(config)
         self.embedding_norm = make_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.depth))
         self.norm = make_norm(config) if config.norm == "pre" else nn.Identity()
         self._initialize()
@@ -149,7 +150,8 @@ def _position_ids(ids: Tensor, attention_mask: Tensor | None, past: int) -> Tens
     return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)[:, past:]
 
 
-def _make_positions(config: BackboneConfig) -> nn.Module:
+def make_positions(config: BackboneConfig) -> nn.Module:
+    """The positions that the settings name."""
     if config.positions == "learned":
         return nn.Embedding(config.position_offset + config.max_length, config.width)
     if config.positions == "sinusoidal":
@@ -157,7 +159,7 @@ def _make_positions(config: BackboneConfig) -> nn.Module:
     return Rotary(config.max_length, config.per_head, config.rotary_base, config.rotary_scaling)
 
 
-def _make_window_positions(config: BackboneConfig) -> Rotary | None:
+def make_window_positions(config: BackboneConfig) -> Rotary | None:
     """Rotary positions of the blocks with local attention, if theirs differ from the others'."""
     if config.window is None or config.positions != "rotary" or config.window_rotary_base == config.rotary_base:
         return None

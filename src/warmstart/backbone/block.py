@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from warmstart.backbone.attention import ATTENTIONS, AttentionMask, LayerKVCache
 from warmstart.backbone.config import BackboneConfig
+from warmstart.dropout import Dropout
 from warmstart.products import Linear
 
 GATED = ("swiglu", "geglu")
@@ -54,7 +55,7 @@ class Block(nn.Module):
         self.feedforward = FeedForward(config)
         self.norm_1 = make_norm(config) if config.first_norm or not first else nn.Identity()
         self.norm_2 = make_norm(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,

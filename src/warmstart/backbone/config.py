@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from warmstart.config import Advanced, Config
+from warmstart.limits import POSITIONS
 from warmstart.registry import Registry
 
 
@@ -87,6 +88,12 @@ class BackboneConfig(Config):
             raise ValueError(f"heads must divide width, but width is {self.width} and heads {self.heads}")
         if self.positions == "rotary" and self.per_head % 2:
             raise ValueError(f"rotary positions need an even head width, but it is {self.per_head}")
+        table = {"rotary": self.per_head, "sinusoidal": self.width, "learned": 0}[self.positions]
+        if self.max_length * table > POSITIONS:
+            raise ValueError(
+                f"max_length must be at most {POSITIONS // table:,} with {self.positions} positions of width {table:,}, "
+                f"but is {self.max_length:,}"
+            )
         if self.heads % self.groups:
             raise ValueError(f"kv_heads must divide heads, but heads is {self.heads} and kv_heads {self.groups}")
         if not self.first_norm and not (self.embedding_norm and self.norm == "pre"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, overload
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NextTokenCounts, NgramCounts
 from warmstart.generation.sampling import GenerateConfig, sampling_probabilities
 from warmstart.model.bundle import Bundle
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -71,21 +72,24 @@ def trace(
     read = [[tokenizer.specials.begin, *ids] for ids in tokenizer.encode(prompts)]
 
     def note(row: int, log_probabilities: Tensor, chosen: int) -> None:
-        order = log_probabilities.sort(descending=True, stable=True).indices
-        probabilities = log_probabilities.double().exp()
-        steps[row].append(
-            Step(
-                token=tokenizer.token(chosen),
-                probability=float(probabilities[chosen]),
-                sampling_probability=1.0 if config.greedy else float(sampling_probabilities(log_probabilities, config)[chosen]),
-                entropy=float(-(probabilities * log_probabilities.double()).nan_to_num(0.0).sum()),
-                candidates=tuple((tokenizer.token(int(i)), float(probabilities[i])) for i in order[:k]),
-                corpus=counts.after(read[row], log_probabilities, k) if counts else None,
-            )
-        )
+        step = step_of(tokenizer, log_probabilities, chosen, config, k)
+        steps[row].append(replace(step, corpus=counts.after(read[row], log_probabilities, k)) if counts else step)
         read[row].append(chosen)
 
     decoded = continue_prompts(bundle, prompts, config, note)
     return [
         Trace(prompt, tokenizer.decode(one.ids), tuple(noted)) for prompt, one, noted in zip(prompts, decoded, steps, strict=True)
     ]
+
+
+def step_of(tokenizer: Tokenizer, log_probabilities: Tensor, chosen: int, config: GenerateConfig, k: int = 6) -> Step:
+    """The step at which the token ``chosen`` was generated, from the model's ``log_probabilities`` (V,)."""
+    order = log_probabilities.sort(descending=True, stable=True).indices
+    probabilities = log_probabilities.double().exp()
+    return Step(
+        token=tokenizer.token(chosen),
+        probability=float(probabilities[chosen]),
+        sampling_probability=1.0 if config.greedy else float(sampling_probabilities(log_probabilities, config)[chosen]),
+        entropy=float(-(probabilities * log_probabilities.double()).nan_to_num(0.0).sum()),
+        candidates=tuple((tokenizer.token(int(i)), float(probabilities[i])) for i in order[:k]),
+    )

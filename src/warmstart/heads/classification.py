@@ -48,7 +48,7 @@ class ClassificationHead(PooledHead):
         pooled = self.pooled(hidden_states, attention_mask, windows)  # (B, D)
         if self.config.hidden != "none":
             pooled = self.hidden(pooled).tanh() if self.config.hidden == "tanh" else self.hidden(pooled).relu()
-        return self.score(self.dropout(pooled))
+        return self.score(self.dropout(pooled, texts=windows is not None))
 
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed cross-entropy in nats, a scalar: logits (B, C) against class numbers (B,); the mask (B, T) is not read."""

@@ -10,6 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor, nn
 
+from warmstart.dropout import Dropout
 from warmstart.heads.head import TaskHead, TaskHeadConfig
 from warmstart.products import Linear
 
@@ -28,7 +29,7 @@ class PerTokenHead(TaskHead):
 
     def __init__(self, config: PerTokenHeadConfig, width: int, size: int) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.score = Linear(width, size)
         nn.init.normal_(self.score.weight, std=0.02)
         nn.init.zeros_(self.score.bias)

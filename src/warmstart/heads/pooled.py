@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from warmstart.data.windows import WindowSettings
+from warmstart.dropout import Dropout
 from warmstart.heads.head import TaskHead, TaskHeadConfig
 from warmstart.heads.pooling import POOLINGS, Pooling, join_windows
 from warmstart.products import Linear
@@ -34,7 +35,7 @@ class PooledHead(TaskHead):
     def __init__(self, config: PooledHeadConfig, width: int, size: int) -> None:
         super().__init__()
         self.pooling: Pooling = POOLINGS[config.pooling]
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.score = Linear(width, size)
         nn.init.normal_(self.score.weight, std=0.02)
         nn.init.zeros_(self.score.bias)
@@ -47,7 +48,7 @@ class PooledHead(TaskHead):
 
         With ``windows`` (N,), the number of adjacent rows that are windows of each text: (N, size).
         """
-        return self.score(self.dropout(self.pooled(hidden_states, attention_mask, windows)))
+        return self.score(self.dropout(self.pooled(hidden_states, attention_mask, windows), texts=windows is not None))
 
     def pooled(self, hidden_states: Tensor, attention_mask: Tensor | None, windows: Tensor | None) -> Tensor:
         """Each text's state: ``hidden_states`` (R, T, D), ``attention_mask`` (R, T), ``windows`` (N,) -> (R, D) or (N, D)."""

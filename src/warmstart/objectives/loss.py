@@ -47,6 +47,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             sums = logits.sub_(highest).exp_().sum(dim=-1, keepdim=True)
             total += (sums.log() + highest - target_logits).sum()
             if not any(needs_grad):
+                del logits  # oneDNN makes new ones for the next chunk, in memory of their own
                 continue
             error = logits.div_(sums)  # softmax
             error.scatter_add_(-1, y, torch.full_like(y, -1, dtype=error.dtype))
@@ -57,6 +58,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 d_states[start : start + CHUNK] = multiply(narrow_error, narrow_weight.T)
             if d_weight is not None:
                 d_weight += outer(narrow_error, x)
+            del logits, error, narrow_error
         ctx.save_for_backward(d_states, d_weight, d_bias)
         return total
 

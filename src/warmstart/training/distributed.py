@@ -1,0 +1,297 @@
+"""Several processes that train one model: which one this is, how many there are, and what all agree on.
+
+``torchrun`` starts them and gives each its rank. A process group of torch connects them: gloo for tensors on a CPU, NCCL for those
+on a GPU. One process is the same code without a group. All processes run the same command; rank 0 alone writes and prints; where
+one fails, all fail, with the same error.
+
+How a step is spread is in ``parallel.py``, what is written in ``checkpoint.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, NoReturn, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from warmstart.dropout import RowRange
+from warmstart.errors import ConfigError, LostProcessError, WarmstartError
+from warmstart.trouble import explain_trouble
+
+PATIENCE = timedelta(days=7)
+"""how long processes wait for each other: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""
+ROLL_CALL = 5.0
+"""seconds that a process that lost a connection waits for the others to say that they live"""
+_LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "TCPStore", "failed to recv")
+"""what torch's errors say when a connection is lost"""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of this run, seen from one of them."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    """number of this process on its machine"""
+    store: Any = field(default=None, repr=False)
+    """torch's key-value store, by which processes are still heard of when their connections are lost"""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes and prints."""
+        return self.rank == 0
+
+    @property
+    def several(self) -> bool:
+        """Whether there are other processes."""
+        return self.size > 1
+
+    @property
+    def name(self) -> str:
+        """Rank and machine, for people."""
+        return f"rank {self.rank} on {platform.node()}"
+
+    def share(self, count: int) -> RowRange:
+        """Which of ``count`` rows this process computes: adjacent ones; each row is computed once.
+
+        8 rows for 3 processes are 0 to 1, 2 to 4 and 5 to 7.
+        """
+        return RowRange(count * self.rank // self.size, count * (self.rank + 1) // self.size, count)
+
+    # ------------------------------------------------------------------------------------------------ values
+
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum over all processes; collective, as are all methods below."""
+        if not self.several:
+            return value
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    def largest(self, number: int) -> int:
+        """The largest of the numbers of all processes."""
+        if not self.several:
+            return number
+        largest = torch.tensor(number)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        return int(largest)
+
+    def from_first(self, value: _T) -> _T:
+        """What rank 0 has."""
+        if not self.several:
+            return value
+        found = [value]
+        dist.broadcast_object_list(found, src=0)
+        return found[0]
+
+    def gather(self, value: _T) -> list[_T]:
+        """What each process has, in the order of their ranks."""
+        if not self.several:
+            return [value]
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, value)
+        return found
+
+    def tensors_of_all(self, own: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+        """The tensors that any process has, by name, on ``device``; what not all have is sent by the first that has it."""
+        if not self.several:
+            return dict(own)
+        listed = self.gather({name: (tensor.shape, tensor.dtype) for name, tensor in own.items()})
+        found = dict[str, Tensor]()
+        for owner, names in enumerate(listed):
+            for name, (shape, dtype) in names.items():
+                if all(name in others for others in listed):
+                    found[name] = own[name]
+                elif name not in found:
+                    mine = own[name].to(device).contiguous() if owner == self.rank else None
+                    found[name] = torch.empty(shape, dtype=dtype, device=device) if mine is None else mine
+                    dist.broadcast(found[name], src=owner)
+        return found
+
+    # ------------------------------------------------------------------------------------------------ work
+
+    def together(self, work: Callable[[], _T]) -> _T:
+        """Do ``work`` in every process. If it fails in any, it fails in all, with the error of the first that failed."""
+        if not self.several:
+            return work()
+        value, own = None, None
+        try:
+            value = work()
+        except Exception as error:
+            own = error
+        told = [one for one in self.gather(self._told(own) if own else None) if one]
+        if told:
+            if own and not isinstance(own, WarmstartError) and explain_trouble(own) is None:
+                raise own  # a fault of ours: its traceback is shown where it is known
+            cls, sentence = told[0]
+            raise cls(sentence)
+        return value  # type: ignore[return-value]
+
+    def _told(self, error: Exception) -> tuple[type[WarmstartError], str]:
+        """The class and the sentence by which the others hear of an error."""
+        sentence = str(error) if isinstance(error, WarmstartError) else explain_trouble(error) or f"{type(error).__name__}: {error}"
+        cls = type(error) if isinstance(error, WarmstartError) else LostProcessError
+        return cls, sentence if self.leads else f"{self.name}: {sentence}"
+
+    def first_alone(self, work: Callable[[], object]) -> None:
+        """Do ``work`` in rank 0 while the others wait; if it fails there, it fails in all."""
+        self.together(lambda: work() if self.leads else None)
+
+    def in_turns(self, work: Callable[[], _T]) -> _T:
+        """Do ``work`` in rank 0, then in the first process of each other machine, then in the rest, which find what is written."""
+        if not self.several:
+            return work()
+        turn = 0 if self.leads else 1 if self.local_rank == 0 else 2
+        done: list[_T] = []
+        for now in range(3):
+            self.together(lambda now=now: done.append(work()) if now == turn else None)  # type: ignore[misc]
+        return done[0]
+
+    def require_equal(self, facts: Mapping[str, Any]) -> None:
+        """Raise ``ConfigError`` that names the first fact in which processes differ."""
+        found = self.gather(dict(facts))
+        for rank, others in enumerate(found):
+            for name in {**found[0], **others}:
+                here, there = found[0].get(name), others.get(name)
+                if here != there:
+                    raise ConfigError(
+                        f"all processes must begin alike, but {name} differs: {there} in rank {rank}, {here} in rank 0; start all "
+                        "with the same command, version and files"
+                    )
+
+    def take_gpus(self) -> None:
+        """Give each process a GPU of its own, where there are any. Raises ``ConfigError`` if a machine has fewer than processes."""
+        count = torch.cuda.device_count() if torch.cuda.is_available() else None
+
+        def take() -> None:
+            if count is not None and self.local_rank >= count:
+                raise ConfigError(
+                    f"each process needs a GPU of its own, but {platform.node()} has {count}; start torchrun with "
+                    f"--nproc-per-node {count}"
+                )
+            if count is not None:
+                torch.cuda.set_device(self.local_rank)
+
+        self.together(take)
+        if len(set(self.gather(count is None))) > 1:
+            raise ConfigError("processes must compute on GPUs or on CPUs, but only some machines have GPUs; leave the others out")
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    def leave(self, error: BaseException, code: int, sentence: str | None, say: Callable[[str], None]) -> NoReturn:
+        """End this process by an error: ``say`` the ``sentence`` unless another process does; without one, show the traceback.
+
+        Of an error that several have, the first speaks. A process that was terminated, or has lost a connection, waits for what the
+        others have to say: if that is nothing else, the first that is left names those that are gone. Nobody leaves before one has
+        spoken: a launcher ends all when one has left. What is still being exchanged is not waited for: its end may never come.
+        """
+        lost = is_lost_connection(error) and not isinstance(error, WarmstartError)
+        if sentence is None and not lost:
+            self._tell(f"ended/{self.rank}", repr(error))
+            traceback.print_exception(error)
+        else:
+            self._last_words(error, None if lost or isinstance(error, KeyboardInterrupt) else sentence, sentence, say)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    def _last_words(self, error: BaseException, own: str | None, sentence: str | None, say: Callable[[str], None]) -> None:
+        """Say why this process ends; ``own`` is a reason of its own, None: it was terminated or has lost a connection."""
+        self._tell(f"ended/{self.rank}", own or "")
+        until = time.monotonic() + ROLL_CALL
+        others = {rank: self._heard(f"ended/{rank}", until) for rank in range(self.rank if own else self.size)}
+        gone = [rank for rank, words in others.items() if words is None]
+        if own:
+            speaks = own not in others.values()
+            sentence = own if self.leads else f"{self.name}: {own}"
+        else:
+            speaks = not any(others.values()) and self.rank == min(others.keys() - gone)
+            if gone:
+                sentence = (
+                    f"rank {', '.join(map(str, gone))} of {self.size} processes ended before its work was done: it was killed, or "
+                    "its machine failed; the same command goes on from the last checkpoint"
+                )
+            elif not isinstance(error, KeyboardInterrupt):
+                sentence = f"a connection between processes was lost ({error}); the same command goes on from the last checkpoint"
+        if speaks and sentence:
+            say(sentence)
+            self._tell("spoken", "")
+        else:
+            self._heard("spoken", until)
+
+    def _tell(self, key: str, words: str) -> None:
+        with suppress(RuntimeError):  # the store is gone with the process that kept it
+            self.store.set(key, words)
+
+    def _heard(self, key: str, until: float) -> str | None:
+        """What another process has stored; None: nothing until then, or the store is gone."""
+        try:
+            while not self.store.check([key]):
+                if time.monotonic() > until:
+                    return None
+                time.sleep(0.05)
+            words: str = self.store.get(key).decode()
+        except RuntimeError:
+            return None
+        return words
+
+
+_world = World()
+
+
+def world() -> World:
+    """The processes of this run; one, unless ``joined`` is open."""
+    return _world
+
+
+def wanted_processes() -> int:
+    """How many processes the launcher has started, as it says in the environment."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def joined() -> Iterator[World]:
+    """Inside, the processes that a launcher started are connected; all but rank 0 are silent. A single process is as it was."""
+    global _world
+    if wanted_processes() == 1:
+        yield World()
+        return
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    on_gpu = torch.cuda.is_available()
+    store, rank, size = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
+    # a launcher keeps its store when it starts the processes again; what the last ones wrote there must not be read
+    store = dist.PrefixStore(f"warmstart/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)  # type: ignore[attr-defined]
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    _world = World(rank, size, local_rank, store)
+    # outside of a command the process ends by itself, having said why; a launcher kills it if that takes too long
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with _silence() if rank else nullcontext():
+            yield _world
+        dist.destroy_process_group()
+    finally:
+        _world = World()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Whether an error says that another process is gone."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and any(word in str(error) for word in _LOST))

@@ -1,0 +1,310 @@
+"""Several processes take the same steps as one: losses and weights are equal up to the order of sums."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers.models import SENTENCES, make_language_model
+from helpers.processes import run_processes
+from helpers.training import job, ragged_batch
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.commands.pretrain.command import PretrainConfig, pretrain, pretrain_on
+from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.source import Source
+from warmstart.data.token_store import TokenStore, prepare_store
+from warmstart.dropout import BatchShare, RowRange, drawing_for, dropout
+from warmstart.errors import ConfigError, StorageError, WarmstartError
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.model.generator import pretraining_head, with_generator
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.run import opened_run
+from warmstart.seeding import seed_torch
+from warmstart.stopping import Terminated
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training.config import PretrainTrainConfig, TrainConfig
+from warmstart.training.distributed import World, world
+from warmstart.training.held_out import held_out_metrics
+from warmstart.training.loop import TrainingJob, train
+from warmstart.training.parallel import share_of
+from warmstart.types import Batch
+
+STEPS, ROWS, ACCUMULATE = 12, 5, 2
+"""five rows are no multiple of two or four processes"""
+OPTIMIZERS = {"adamw": {"optimizer": "adamw", "learning_rate": 1e-3}, "muon": {"optimizer": "muon", "learning_rate": 1e-3}}
+
+
+@pytest.fixture
+def store(tokenizer: Tokenizer, tmp_path: Path) -> TokenStore:
+    """A small text."""
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(SENTENCES * 10 + [f"{word} {SENTENCES[0]}" for word in ["a", "bc", "def", "ghij"]]))
+    return prepare_store([Source(path=str(file))], tokenizer, tmp_path / "store")
+
+
+def language_model(tokenizer: Tokenizer, objective: ObjectiveConfig, **switches: object) -> nn.Module:
+    """What pretraining trains by an objective."""
+    seed_torch(0, "test")
+    settings = {"width": 16, "depth": 2, "heads": 2, "feedforward": 24, "max_length": 24, "dropout": 0.2} | switches
+    backbone = Backbone(BackboneConfig.build(settings), tokenizer.vocab_size)
+    head = fresh_head(pretraining_head(objective, LMHeadConfig()), backbone, 0)
+    return with_generator(Model(backbone, head, causal=OBJECTIVES[objective.name].causal), objective, 0)
+
+
+def pretrained(
+    tokenizer: Tokenizer, store: TokenStore, objective: ObjectiveConfig, settings: Mapping[str, Any], folder: Path | None = None
+) -> tuple[list[float], dict[str, Tensor]]:
+    """The losses of a short run and its final weights."""
+    model = language_model(tokenizer, objective)
+    rows = PretrainingRows(store, tokenizer.vocabulary(), objective, 24)
+    steps = settings.get("steps", STEPS)
+    job = TrainingJob(
+        pretraining_batches(rows, ROWS, ACCUMULATE, seed=0),
+        steps,
+        seed=0,
+        identity="a",
+        evaluate=lambda: held_out_metrics(model, rows, 100),
+        progress_bar=False,
+    )
+    config = TrainConfig.build({"precision": "float32", "evaluate_every": 6, **settings, "steps": None})
+    output = train(model, job, config, folder)
+    losses = [row["loss"] for row in output.log if "loss" in row]
+    return losses, {name: tensor.detach().clone() for name, tensor in model.weights().items()}
+
+
+def assert_same_run(one: tuple[list[float], dict[str, Tensor]], other: tuple[list[float], dict[str, Tensor]]) -> None:
+    """Equal up to the order of sums."""
+    assert len(one[0]) > 1
+    assert one[0] == pytest.approx(other[0], rel=1e-4)
+    for name, tensor in one[1].items():
+        torch.testing.assert_close(tensor, other[1][name], atol=2e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.fixture
+def exact_muon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Muon rounds gradients to bfloat16, where a last bit more or less of a sum can become a step of 1/256."""
+    monkeypatch.setattr(Tensor, "bfloat16", Tensor.clone)
+
+
+CASES = [(name, {}) for name in OBJECTIVES] + [("causal", {"rows": "documents"}), ("span", {"form": "prefix-suffix"})]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "changes"), CASES, ids=["-".join([name, *changes.values()]) for name, changes in CASES])
+def test_several_processes_train_the_same_model_as_one(
+    name: str, changes: dict[str, str], tokenizer: Tokenizer, store: TokenStore, tmp_path: Path, exact_muon: None
+) -> None:
+    """Two and four, by every objective and optimiser; with dropout, accumulation, and rows that they do not divide."""
+    objective = ObjectiveConfig.build({"name": name, **changes})
+    for optimizer, settings in OPTIMIZERS.items():
+        work = partial(pretrained, tokenizer, store, objective, settings)
+        alone = work()
+        for processes in (2, 4):
+            (folder := tmp_path / f"{optimizer}-{processes}").mkdir()
+            first, *others = run_processes(processes, folder, work)
+            assert_same_run(alone, first)
+            for other in others:
+                assert all(torch.equal(tensor, first[1][key]) for key, tensor in other[1].items())
+
+
+def test_two_processes_train_the_same_model_as_one(tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
+    """With dropout, accumulation and an odd number of rows."""
+    work = partial(pretrained, tokenizer, store, ObjectiveConfig(name="masked"), OPTIMIZERS["adamw"])
+    for found in run_processes(2, tmp_path, work):
+        assert_same_run(work(), found)
+
+
+def few_rows(step: int) -> list[Batch]:
+    """One batch of a single row, and one of three."""
+    return [ragged_batch(step, 0, 1), ragged_batch(step, 1, 3)]
+
+
+def few_rows_trained(settings: Mapping[str, Any]) -> tuple[list[float], dict[str, Tensor]]:
+    """A run whose batches have fewer rows than there are processes."""
+    model = make_language_model(dropout=0.2)
+    output = train(model, job(batches=few_rows), TrainConfig.build({"precision": "float32", **settings}))
+    return [row["loss"] for row in output.log], dict(model.weights())
+
+
+@pytest.mark.slow
+def test_a_process_without_rows_takes_part(tmp_path: Path, exact_muon: None) -> None:
+    """It contributes zero: four processes with one and three rows take the same steps as one."""
+    for optimizer, settings in OPTIMIZERS.items():
+        (tmp_path / optimizer).mkdir()
+        for found in run_processes(4, tmp_path / optimizer, partial(few_rows_trained, settings)):
+            assert_same_run(few_rows_trained(settings), found)
+
+
+def test_shares_are_whole_texts() -> None:
+    """Every row belongs to one process; a text with several windows or alternatives stays together."""
+    rows = torch.arange(7)[:, None].expand(7, 3)
+    batch = Batch(rows, torch.tensor([10, 20, 30]), windows=torch.tensor([2, 4, 1]), count=3)
+    parts = [share_of(batch, World(rank, 2)) for rank in range(2)]
+    assert [part.ids[:, 0].tolist() for part, _, _ in parts] == [[0, 1], [2, 3, 4, 5, 6]]
+    assert [part.targets.tolist() for part, _, _ in parts] == [[10], [20, 30]]
+    assert [part.windows.tolist() for part, _, _ in parts] == [[2], [4, 1]]
+    choice = Batch(torch.arange(6)[:, None], torch.tensor([1, 0, 1]), count=3)
+    assert [share_of(choice, World(rank, 3))[0].ids[:, 0].tolist() for rank in range(3)] == [[0, 1], [2, 3], [4, 5]]
+    part, share, counts = share_of(choice, World(0, 4))
+    assert (len(part.ids), share.rows, share.texts, counts) == (2, RowRange(0, 2, 6), RowRange(0, 1, 3), False)
+
+
+def test_dropout_drops_what_one_process_would_drop() -> None:
+    """The rows of a share are those of the whole batch, to the bit."""
+    x = torch.rand(5, 3, 4)
+    torch.manual_seed(0)
+    whole = dropout(x, 0.3)
+    for rank in range(2):
+        rows = World(rank, 2).share(5)
+        torch.manual_seed(0)
+        with drawing_for(BatchShare(rows, rows)):
+            assert torch.equal(dropout(x[rows.start : rows.stop], 0.3), whole[rows.start : rows.stop])
+
+
+def of_rank(rank: int, error: Exception) -> str:
+    """How an error of one rank reaches this one."""
+
+    def work() -> str:
+        if world().rank == rank:
+            raise error
+        return "done"
+
+    try:
+        return world().together(work)
+    except Exception as found:
+        return f"{type(found).__name__}: {found}"
+
+
+def agreements() -> list[Any]:
+    """What one of several processes finds."""
+    here = world()
+    facts = {"the setting batch": here.rank, "the text": "same"}
+    try:
+        here.require_equal(facts)
+        different = ""
+    except ConfigError as error:
+        different = str(error)
+    order: list[int] = here.gather(here.in_turns(lambda: time.monotonic_ns()))
+    shared = here.tensors_of_all(
+        {f"of {here.rank}": torch.full((2,), here.rank), "both": torch.tensor(here.rank)}, torch.device("cpu")
+    )
+    return [
+        of_rank(1, StorageError("disk full")), of_rank(0, OSError(28, "No space left on device")), of_rank(1, KeyError("x")),
+        different, here.from_first(here.rank), here.largest(here.rank), float(here.sum(torch.tensor(1.0))), order[0] < order[1],
+        {name: tensor.tolist() for name, tensor in shared.items()},
+    ]  # fmt: skip
+
+
+def test_processes_agree(tmp_path: Path) -> None:
+    """On errors, of whichever rank; on what they begin with; on numbers and tensors. Rank 0 goes first."""
+    name = f"rank 1 on {platform.node()}"
+    for rank, found in enumerate(run_processes(2, tmp_path, agreements)):
+        assert found[0] == f"StorageError: {name}: disk full"
+        assert found[1] == "LostProcessError: the system: No space left on device; free some space"
+        assert found[2] == ("KeyError: 'x'" if rank else f"LostProcessError: {name}: KeyError: 'x'")
+        assert found[3].startswith(
+            "all processes must begin alike, but the setting batch differs: 1 in rank 1, 0 in rank 0; start all"
+        )
+        assert found[4:] == [0, 1, 2.0, True, {"of 0": [0, 0], "both": rank, "of 1": [1, 1]}]
+
+
+def test_one_process_needs_no_group() -> None:
+    """Every agreement is then with itself."""
+    alone = World()
+    assert (alone.leads, alone.several, alone.share(3)) == (True, False, RowRange(0, 3, 3))
+    assert (alone.from_first(7), alone.largest(7), alone.gather(7), alone.in_turns(lambda: 7)) == (7, 7, [7], 7)
+    with pytest.raises(KeyError):
+        alone.first_alone(lambda: {}["x"])
+
+
+def stopped_and_resumed(
+    settings: Mapping[str, Any], folder: Path, stop: int | None
+) -> tuple[list[float], dict[str, Tensor]] | None:
+    """A run in a folder; the last rank is asked to end at step ``stop``. None if it was stopped."""
+
+    def batches(step: int) -> list[Batch]:
+        if step == stop and world().rank == world().size - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return [ragged_batch(step, 0, 5), ragged_batch(step, 1, 3)]
+
+    model = make_language_model(dropout=0.2)
+    with suppress(Terminated):
+        config = TrainConfig.build({"precision": "float32", "checkpoint_every": 100, **settings})
+        output = train(model, job(21, batches=batches), config, folder)
+        return [row["loss"] for row in output.log], dict(model.weights())
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_checkpoint_is_resumed_on_another_number_of_processes(tmp_path: Path, optimizer: str, exact_muon: None) -> None:
+    """Asked to end, whichever of them is, all processes save and stop after the same step: 4, then 1, then 2 end as one does."""
+    settings, folder = OPTIMIZERS[optimizer], tmp_path / "run"
+    folder.mkdir()
+    assert run_processes(4, tmp_path, partial(stopped_and_resumed, settings, folder, 4)) == [None] * 4
+    assert [place.name for place in (folder / "checkpoints").iterdir()] == ["step-00000005"]
+    assert stopped_and_resumed(settings, folder, 12) is None
+    ended = run_processes(2, tmp_path, partial(stopped_and_resumed, settings, folder, None))
+    (tmp_path / "whole").mkdir()
+    whole = stopped_and_resumed(settings, tmp_path / "whole", None)
+    assert whole is not None
+    assert_same_run(whole, ended[0])
+    assert all(torch.equal(tensor, ended[0][1][name]) for name, tensor in ended[1][1].items())
+
+
+def errors_of_different_processes(tokenizer: Tokenizer, stores: list[TokenStore], folder: Path) -> list[str]:
+    """What is said if one process has other settings, or another text."""
+    rank, said = world().rank, list[str]()
+    for work in (
+        lambda: pretrain(PretrainConfig(text=("a.txt",), train=PretrainTrainConfig(batch=8 + rank))),
+        lambda: pretrain_on((stores[rank], None), tokenizer, PretrainConfig(backbone=tiny(depth=2)), folder),
+        lambda: pretrain_on((stores[0], None), tokenizer, PretrainConfig(backbone=tiny(depth=1 + rank)), folder),
+        lambda: opened_run(str(folder / "nowhere")),
+    ):
+        with pytest.raises(WarmstartError) as raised:
+            work()
+        said.append(str(raised.value))
+    return said
+
+
+def tiny(**switches: Any) -> BackboneConfig:
+    return BackboneConfig(width=16, heads=2, feedforward=24, max_length=24, **switches)
+
+
+def test_processes_that_begin_differently_are_refused(tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
+    """Every process says the same: what differs, and in which rank."""
+    (tmp_path / "other.txt").write_text("\n\n".join(SENTENCES * 20))
+    other = prepare_store([Source(path=str(tmp_path / "other.txt"))], tokenizer, tmp_path / "store")
+    for said in run_processes(2, tmp_path, partial(errors_of_different_processes, tokenizer, [store, other], tmp_path)):
+        assert said[0].startswith("all processes must begin alike, but the setting train.batch differs: 9 in rank 1, 8 in rank 0; ")
+        assert f"the training text differs: {other.digest} in rank 1, {store.digest} in rank 0" in said[1]
+        assert "the weights at first differs" in said[2]
+        assert "must lie on a file system that all machines share, but" in said[3]
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_each_process_needs_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are GPUs."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    taken: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    World(local_rank=1).take_gpus()
+    assert taken == [1]
+    with pytest.raises(
+        ConfigError, match=r"each process needs a GPU of its own, but .* has 2; start torchrun with --nproc-per-node 2"
+    ):
+        World(local_rank=2).take_gpus()
