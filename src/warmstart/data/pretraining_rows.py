@@ -1,6 +1,6 @@
-"""What pretraining reads: rows of a token store, and which of them a step reads, as a pure function of its number.
+"""What pretraining reads: rows of a token store or of shards, and which of them a step reads, as a pure function of its number.
 
-The token store is cut into full rows, so nothing is padded; a row can also be one document.
+The text is cut into full rows, so nothing is padded; a row can also be one document.
 
 Letters: B batch, T tokens.
 """
@@ -13,7 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from warmstart.data.token_store import TokenStore
+from warmstart.data.tokenized_text import RowOrder, TokenizedText
+from warmstart.errors import DataError
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
@@ -25,9 +26,9 @@ PART_TOKENS = 512
 
 @dataclass(frozen=True)
 class PretrainingRows:
-    """The rows of a token store under an objective."""
+    """The rows of a token store, or of shards, under an objective."""
 
-    store: TokenStore
+    store: TokenizedText
     vocabulary: Vocabulary
     objective: ObjectiveConfig
     length: int
@@ -46,10 +47,21 @@ class PretrainingRows:
     @property
     def mean_tokens(self) -> float:
         """Mean number of new tokens of text per row; a budget in tokens counts these."""
-        return min(self.stride, self.store.predicted_tokens / self.store.documents) if self.documents else self.stride
+        return min(self.stride, self.store.predicted_tokens / max(1, len(self))) if self.documents else self.stride
 
     def __len__(self) -> int:
-        return self.store.documents if self.documents else self.store.rows(self.stride)
+        if not self.documents:
+            return self.store.rows(self.stride)
+        if self.store.documents is None:
+            raise DataError(
+                "a row must be one document for this objective, but these shards do not say where documents end; "
+                "use --rows packed, or shards that do"
+            )
+        return self.store.documents
+
+    def order(self, seed: int, epoch: int) -> RowOrder:
+        """The order in which an epoch reads the rows."""
+        return self.store.order(seed, epoch, None if self.documents else self.stride)
 
     def batch(self, indices: np.ndarray, draw: np.random.Generator, *, ragged: bool = False) -> Batch:
         """The batch of the rows at ``indices`` (B,); ``ragged`` admits the last, shorter row of the store."""
@@ -66,8 +78,8 @@ def pretraining_batches(rows: PretrainingRows, batch: int, accumulate: int, seed
     count = len(rows)
 
     @lru_cache(maxsize=2)
-    def order(epoch: int) -> np.ndarray:
-        return rng(seed, "rows", epoch).permutation(count)
+    def order(epoch: int) -> RowOrder:
+        return rows.order(seed, epoch)
 
     def batches(step: int) -> list[Batch]:
         parts = []

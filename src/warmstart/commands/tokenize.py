@@ -1,0 +1,215 @@
+"""``tokenize``: text of any size, from anywhere, into a folder of token shards that ``pretrain`` reads as often as one likes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, takewhile
+from pathlib import Path
+
+from pydantic import Field, field_validator
+from tyro.conf import Positional
+
+from warmstart.config import Advanced, Config
+from warmstart.console import console, print_table
+from warmstart.corpora.index import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
+from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
+from warmstart.corpora.write import WORK, TokenizePlan, is_whole, tokenize_text
+from warmstart.data.source import Document
+from warmstart.data.task import plain_text
+from warmstart.data.text_key import text_words
+from warmstart.data.text_overlap import SHORTEST_FOUND
+from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.locks import LOCK, hold
+from warmstart.seeding import derive, rng
+from warmstart.stats.formatting import percent
+from warmstart.storage import atomic_write, is_leftover, sealed, sha256, sweep, unsealed
+from warmstart.tasks.load import load_task
+from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+
+SAMPLE_BYTES = 1 << 28
+"""characters of text, as it lies on the disk, that a tokenizer is trained on"""
+PLAN = "plan.json"
+"""in the folder: what the command was told when it began"""
+HEADER = ("text", "shards", "documents", "words", "tokens", "tokens per word", "unknown")
+
+
+class TokenizeConfig(Config):
+    """Write text as shards of tokens. The same command goes on where it stopped, with any number of jobs."""
+
+    text: Positional[tuple[str, ...]] = Field((), min_length=1)
+    """files, folders, globs or URLs of text (also .gz, .xz), or tables with a text column"""
+    out: str
+    """folder of the shards"""
+    jobs: int = Field(1, gt=0)
+    """pieces of the text that are tokenized at the same time, each in a process of its own"""
+    held_out: str = "0.02"
+    """fraction of the documents that is held out, or none"""
+    document: Advanced[Document] = "paragraph"
+    """what one document is: paragraph, sentence, line or file"""
+    drop_near_duplicates: bool = False
+    """leave out documents that are nearly the same as an earlier one"""
+    drop_test_texts_of: tuple[str, ...] = ()
+    """manifests of tasks (YAML): leave out documents in which one of their test or validation texts occurs"""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """the tokenizer to train on the text"""
+    tokenizer_file: Advanced[str | None] = None
+    """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, a word list, or a folder with a tokenizer.json"""
+
+    @field_validator("held_out")
+    @classmethod
+    def _a_fraction(cls, value: str) -> str:
+        """``none``, or a number between 0 and 1."""
+        try:
+            good = value == "none" or 0 < float(value) < 1
+        except ValueError:
+            good = False
+        if not good:
+            raise ValueError("must be a fraction between 0 and 1, or none")
+        return value
+
+    @property
+    def held_out_fraction(self) -> float | None:
+        """None: nothing is held out."""
+        return None if self.held_out == "none" else float(self.held_out)
+
+
+def tokenize(config: TokenizeConfig) -> ShardIndex:
+    """Tokenize, and print what the shards hold; the ``tokenize`` command."""
+    folder = Path(config.out)
+    texts, filters = _test_texts(config)
+    pieces = tuple(pieces_of(config.text, config.document))
+    _refuse_text_inside(folder, pieces)
+    _begin(folder, config, pieces, texts)
+    tokenizer = _tokenizer(config, folder, pieces)
+    if config.drop_near_duplicates:
+        filters = ("near-duplicates", *filters)
+    plan = TokenizePlan(
+        pieces, config.document, tokenizer, config.held_out_fraction, folder, config.drop_near_duplicates, texts, filters
+    )
+    index = _complete(folder) or tokenize_text(plan, config.jobs)
+    print_table(f"{folder}: token shards", shard_table(index), HEADER)
+    for sentence in left_out_sentences(index.left_out, filters):
+        console.print(sentence)
+    console.print(f"train on them: warmstart pretrain {folder}")
+    return index
+
+
+def shard_table(index: ShardIndex) -> list[tuple[str, ...]]:
+    """One row per side under ``HEADER``."""
+    rows = []
+    for name, held_out in (("training", False), ("held out", True)):
+        side, counts = index.side(held_out=held_out), index.counts(held_out=held_out)
+        if side:
+            per_word, unknown = f"{counts.tokens / counts.words:.2f}", percent(counts.unknown / counts.tokens, 2)
+            figures = (len(side), counts.documents, counts.words, counts.tokens)
+            rows.append((name, *(f"{figure:,}" for figure in figures), per_word, unknown))
+    return rows
+
+
+def left_out_sentences(left_out: LeftOut, filters: Sequence[str]) -> list[str]:
+    """What was left out by the filters, as complete sentences."""
+    sentences = []
+    if "near-duplicates" in filters:
+        sentences.append(f"{left_out.near_duplicates:,} documents are left out: each is nearly the same as an earlier one.")
+    if any(one.startswith("test texts of ") for one in filters):
+        sentences.append(f"{left_out.test_texts:,} documents are left out: a test or validation text of the task occurs in each.")
+    if left_out.empty:
+        sentences.append(f"{left_out.empty:,} documents are left out: the tokenizer makes no token of them.")
+    return sentences
+
+
+def _test_texts(config: TokenizeConfig) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """The words of all texts that no document may hold, each once, and what is said of them."""
+    words, filters = dict[tuple[str, ...], None](), []
+    for manifest in config.drop_test_texts_of:
+        task = load_task(manifest)
+        texts = [tuple(text_words(plain_text(text))) for split in task.held_out().values() for text in split.texts]
+        long = [text for text in texts if len(text) >= SHORTEST_FOUND]
+        words.update(dict.fromkeys(long))
+        filters.append(f"test texts of {task.name}")
+        console.print(
+            f"{len(long):,} test and validation texts of '{task.name}' are looked for; the {len(texts) - len(long):,} of fewer "
+            f"than {SHORTEST_FOUND} words occur anywhere, and are not."
+        )
+    return tuple(words), tuple(filters)
+
+
+def _refuse_text_inside(folder: Path, pieces: Sequence[Piece]) -> None:
+    """The shards must not become text of the next run."""
+    for part in (part for piece in pieces for part in piece):
+        if folder.exists() and Path(part.path).resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"the text {part.path} lies inside the folder of the shards, {folder}; choose another --out")
+
+
+def _begin(folder: Path, config: TokenizeConfig, pieces: Sequence[Piece], texts: tuple[tuple[str, ...], ...]) -> None:
+    """Make the folder, lock it, and refuse one that holds anything but this very text with these settings."""
+    settings = config.model_dump(mode="json", exclude={"text", "out", "jobs", "tokenizer_file"})
+    given = load_tokenizer(config.tokenizer_file).digest if config.tokenizer_file else None
+    identity = sha256(json.dumps([settings, given, identity_of(pieces), texts], sort_keys=True).encode())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {folder}: {error.strerror}; choose another folder") from None
+    hold(folder / LOCK, str(folder))
+    sweep(folder, PLAN)
+    others = [one.name for one in folder.iterdir() if one.name != LOCK and not is_leftover(one.name)]
+    if (folder / PLAN).is_file():
+        try:
+            begun = unsealed((folder / PLAN).read_bytes())["identity"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(f"{folder / PLAN} is damaged ({error}); remove {folder}, and tokenize again") from None
+        if begun != identity:
+            raise ConfigError(
+                f"{folder} was begun with other text or other settings (a file that changed is other text); choose another --out, "
+                "or remove it"
+            )
+    elif others:
+        raise ConfigError(f"{folder} exists and is not empty; choose another --out, or remove it")
+    else:
+        atomic_write(folder / PLAN, json.dumps(sealed({"identity": identity})).encode())
+
+
+def _complete(folder: Path) -> ShardIndex | None:
+    """The index of a folder that was finished before; None if there is none."""
+    if not (folder / SHARD_INDEX).is_file():
+        return None
+    index = read_index((folder / SHARD_INDEX).read_bytes(), str(folder / SHARD_INDEX))
+    if missing := [one.name for one in index.shards if not is_whole(folder, one, index.dtype)]:
+        console.print(f"{len(missing)} shards of {folder} are gone or changed, such as {missing[0]}; they are written again")
+        return None
+    console.print(f"{folder} is complete already")
+    return index
+
+
+def _tokenizer(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece]) -> Tokenizer:
+    """The tokenizer that is named, or one that is trained on the text and kept in the folder."""
+    if config.tokenizer_file:
+        tokenizer = load_tokenizer(config.tokenizer_file)
+    elif (folder / TOKENIZER).is_file():
+        return load_tokenizer(folder / TOKENIZER)
+    else:
+        console.print(f"Training a tokenizer ({config.tokenizer.type}, {config.tokenizer.vocab_size} tokens).")
+        tokenizer = train_tokenizer(_sample(config, folder, pieces), config.tokenizer)
+    tokenizer.save(folder / TOKENIZER)
+    return tokenizer
+
+
+def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece]) -> Iterator[str]:
+    """Documents to train a tokenizer on: all that are not held out, or those of pieces drawn at random, up to ``SAMPLE_BYTES``."""
+    fraction, size = config.held_out_fraction, sum(part.bytes for piece in pieces for part in piece)
+    order = range(len(pieces)) if size <= SAMPLE_BYTES else rng(0, "tokenizer").permutation(len(pieces))
+    drawn = [pieces[number] for number in order[: max(1, SAMPLE_BYTES // PIECE_BYTES)]] if size > SAMPLE_BYTES else pieces
+    if size > SAMPLE_BYTES:
+        console.print(f"The tokenizer is trained on {len(drawn)} of {len(pieces)} pieces of the text, drawn at random.")
+    scratch = folder / WORK / "sample"
+    texts = (
+        text
+        for number, piece in zip(order, drawn, strict=False)
+        for document, (text, _) in enumerate(documents_of_piece(piece, config.document, scratch))
+        if fraction is None or derive(0, "held-out document", int(number), document) >= fraction * 2**63
+    )
+    sizes = accumulate((text for text in texts), lambda seen, text: (seen[0] + len(text), text), initial=(0, ""))
+    return (text for _, text in takewhile(lambda one: one[0] <= SAMPLE_BYTES, sizes) if text)

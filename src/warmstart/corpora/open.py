@@ -1,0 +1,219 @@
+"""What a path or URL given as text is: a folder of shards, shards of other programs, or text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warmstart.corpora.foreign import foreign_files, foreign_shards, is_foreign
+from warmstart.corpora.index import INDEX_BYTES, SHARD_INDEX, TOKENIZER, ShardEntry, ShardIndex, looks_like_index, read_index
+from warmstart.corpora.shards import Shard, TokenShards, same_tokenizer
+from warmstart.data.source import Document, Source
+from warmstart.data.token_store import TokenStores, prepare_store
+from warmstart.data.tokenized_text import TokenizedText
+from warmstart.errors import ConfigError, DataError
+from warmstart.storage import inside, sha256
+from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.urls import bring, exists_at, is_url, remote_files
+
+USUALLY_HELD_OUT = 0.02
+"""fraction of the documents that commands hold out if none is named"""
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """A folder of shards with its index, here or elsewhere."""
+
+    place: str
+    index: ShardIndex
+
+    def tokenizer(self, cache: Path) -> Tokenizer:
+        """Its tokenizer. Raises ``DataError`` if it is not that of the index."""
+        file = Path(self.place) / TOKENIZER
+        if is_url(self.place):
+            file = cache / sha256(self.place.encode())[:24] / TOKENIZER
+            file.parent.mkdir(parents=True, exist_ok=True)
+            bring(_join(self.place, TOKENIZER), file)
+        tokenizer = load_tokenizer(file)
+        if tokenizer.digest != self.index.tokenizer:
+            raise DataError(f"{self.place}/{TOKENIZER} must be the tokenizer of its shards, but is another; copy it again")
+        return tokenizer
+
+    def shard(self, entry: ShardEntry) -> Shard:
+        """One of its shards."""
+        try:
+            place = inside(Path() if is_url(self.place) else Path(self.place), entry.name)
+        except ValueError as error:
+            raise DataError(f"the index of the shards of {self.place} cannot be used: {error}") from None
+        where = _join(self.place, entry.name) if is_url(self.place) else str(place)
+        return Shard(where, entry.tokens, self.index.dtype, entry.documents, entry.sha256, unknown=entry.unknown)
+
+
+def shard_folders(paths: Sequence[str], cache: Path) -> list[ShardFolder]:
+    """The folders of shards that paths and URLs name. Raises ``DataError`` if only some of them do."""
+    found = [(path, _index_of(path, cache)) for path in paths]
+    folders = [ShardFolder(path, index) for path, index in found if index]
+    if folders and len(folders) < len(paths):
+        other = next(path for path, index in found if index is None)
+        raise ConfigError(
+            f"train on text or on shards, but {folders[0].place} is a folder of shards and {other} is not; tokenize it first"
+        )
+    same_tokenizer([one.index.tokenizer for one in folders], [one.place for one in folders])
+    return folders
+
+
+def _index_of(path: str, cache: Path) -> ShardIndex | None:
+    """The index of a folder of shards; None if it is none."""
+    if is_url(path):
+        if not exists_at(path, SHARD_INDEX):
+            return None
+        file = cache / sha256(path.encode())[:24] / SHARD_INDEX
+        file.parent.mkdir(parents=True, exist_ok=True)
+        bring(_join(path, SHARD_INDEX), file)
+    else:
+        file = Path(path) / SHARD_INDEX
+        if not file.is_file():
+            if (Path(path) / "shards").is_dir() and (Path(path) / TOKENIZER).is_file():
+                raise DataError(
+                    f"{path} holds shards without an {SHARD_INDEX}: they are not complete; run the same tokenize command again"
+                )
+            return None
+    if file.stat().st_size > INDEX_BYTES:
+        return None
+    data = file.read_bytes()
+    return read_index(data, _join(path, SHARD_INDEX)) if looks_like_index(data) else None
+
+
+def text_of_shards(folders: Sequence[ShardFolder], tokenizer: Tokenizer, cache: Path, *, held_out: bool) -> TokenShards | None:
+    """One side of the shards of some folders; None if nothing is held out. Raises ``DataError`` if a shard is not there."""
+    entries = [(folder, entry) for folder in folders for entry in folder.index.side(held_out=held_out)]
+    if not entries:
+        return None
+    text = TokenShards(
+        tuple(folder.shard(entry) for folder, entry in entries),
+        tokenizer.vocab_size,
+        tokenizer.specials.eos,
+        tokenizer.specials.unk,
+        sha256("/".join(entry.sha256 for _, entry in entries).encode()),
+        cache,
+        words=sum(entry.words for _, entry in entries),
+        bytes=sum(entry.bytes for _, entry in entries),
+        unknown=sum(entry.unknown for _, entry in entries),
+    )
+    text.check_places()
+    return text
+
+
+def names_foreign_shards(path: str) -> bool:
+    """Whether a path or URL names shards of other programs: by the endings of its files."""
+    return is_foreign(path) or bool(foreign_files(path))
+
+
+def foreign_text(paths: Sequence[str], tokenizer: Tokenizer, token_size: int, cache: Path) -> TokenShards:
+    """The text in shards of other programs."""
+    shards, digest = foreign_shards([file for path in paths for file in foreign_files(path)], token_size)
+    if not shards:
+        raise DataError(f"{paths[0]} must hold at least one shard (.ds or .bin), but holds none; check the path")
+    return TokenShards(shards, tokenizer.vocab_size, tokenizer.specials.eos, tokenizer.specials.unk, digest, cache)
+
+
+@dataclass(frozen=True)
+class ShardsToRead:
+    """What training on shards needs to know."""
+
+    text: tuple[str, ...]
+    """paths and URLs: all of them shards, or none"""
+    held_out: str | float | None
+    """a path or URL of shards or text, a fraction, or nothing"""
+    tokenizer: Tokenizer | None
+    """that was named, or that of the model to train further"""
+    token_size: int
+    document: Document
+    cache: Path
+
+    def open(self) -> tuple[Tokenizer, TokenStores] | None:
+        """The tokenizer, the training text and the held-out text; None if ``text`` is no shards.
+
+        Raises ``ConfigError`` or ``DataError`` if shards are mixed with text, or do not fit each other or the tokenizer.
+        """
+        folders = shard_folders(self.text, self.cache)
+        if folders:
+            tokenizer = folders[0].tokenizer(self.cache)
+            if self.tokenizer is not None and self.tokenizer.digest != tokenizer.digest:
+                raise ConfigError(
+                    f"the shards of {folders[0].place} were made with another tokenizer than the one that is named, or that of the "
+                    f"model to train further; tokenize the text again with that one (--tokenizer-file)"
+                )
+            training = text_of_shards(folders, tokenizer, self._copies, held_out=False)
+            if training is None:
+                raise DataError(f"{folders[0].place} must hold shards to train on, but all documents are held out; hold out less")
+            return tokenizer, (training, self._held_out(folders, tokenizer))
+        foreign = [path for path in self.text if names_foreign_shards(path)]
+        if not foreign:
+            return None
+        if len(foreign) < len(self.text):
+            other = next(path for path in self.text if path not in foreign)
+            raise ConfigError(f"train on text or on shards, but {foreign[0]} holds shards and {other} does not; tokenize it first")
+        if self.tokenizer is None:
+            raise ConfigError(f"{foreign[0]} does not say which tokenizer made it; name it: --tokenizer-file tokenizer.json")
+        training = foreign_text(foreign, self.tokenizer, self.token_size, self._copies)
+        return self.tokenizer, (training, self._held_out([], self.tokenizer))
+
+    @property
+    def _copies(self) -> Path:
+        return self.cache / "shards"
+
+    def _held_out(self, folders: Sequence[ShardFolder], tokenizer: Tokenizer) -> TokenizedText | None:
+        """The held-out text: documents of the shards, other shards, or text."""
+        if self.held_out is None:
+            return None
+        if isinstance(self.held_out, float):
+            return self._held_out_documents(folders, tokenizer)
+        others = shard_folders([self.held_out], self.cache)
+        if others:
+            same_tokenizer([tokenizer.digest, others[0].index.tokenizer], [self.text[0], self.held_out])
+            return text_of_shards(others, tokenizer, self._copies, held_out=False)
+        if names_foreign_shards(self.held_out):
+            return foreign_text([self.held_out], tokenizer, self.token_size, self._copies)
+        return prepare_store([text_here(self.held_out, self.document, self.cache)], tokenizer, self.cache)
+
+    def _held_out_documents(self, folders: Sequence[ShardFolder], tokenizer: Tokenizer) -> TokenizedText:
+        """Those that were held out when the text was tokenized."""
+        text = text_of_shards(folders, tokenizer, self._copies, held_out=True)
+        if text is None:
+            raise ConfigError(
+                f"{self.text[0]} holds no documents out; name other shards or text (--held-out FILE), or --held-out none, or "
+                "tokenize the text with a fraction to hold out"
+            )
+        fractions = {folder.index.held_out for folder in folders}
+        if self.held_out not in {*fractions, USUALLY_HELD_OUT}:
+            known = ", ".join(f"{one:g}" for one in sorted(one for one in fractions if one))
+            raise ConfigError(
+                f"which documents of {self.text[0]} are held out was decided when they were tokenized ({known}), so --held-out "
+                f"must not be {self.held_out:g}; leave it out"
+            )
+        return text
+
+
+def text_here(path: str, document: Document, cache: Path) -> Source:
+    """Text as a source on this machine: a path as it is; the files of a URL are brought into ``cache``, where they stay."""
+    if not is_url(path):
+        return Source(path=path, document=document)
+    folder = cache / "fetched" / sha256(path.encode())[:24]
+    files = remote_files(path)
+    for one in files:
+        target = folder.joinpath(*one.name.split("/"))
+        if folder.resolve() not in target.resolve().parents:
+            raise DataError(f"a file of {path} must lie in it, but {one.name} does not")
+        if not (target.is_file() and target.stat().st_size == one.size):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            bring(one.url, target, one.size)
+    if len(files) == 1:
+        return Source(path=str(folder.joinpath(*files[0].name.split("/"))), document=document)
+    return Source(path=str(folder), document=document)
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place.rstrip('/')}/{name}"

@@ -1,0 +1,279 @@
+"""Text into a folder of token shards, piece by piece, in as many processes as one likes.
+
+    tokenize_text(plan, jobs)   ->   the index of the folder
+
+Each piece becomes a folder of its own, written under another name and put in its place when it is complete; the index comes last.
+Whoever runs the same plan again goes on with the pieces that are missing. What a piece holds depends on the text and the settings
+alone, so that the bytes are the same for any number of jobs and after any interruption. Memory holds one batch of documents for
+each job, and one byte for each document if near-duplicates are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import joblib
+import numpy as np
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from warmstart.console import console
+from warmstart.cores import allowed_cores
+from warmstart.corpora.index import SHARD_FORMAT, LeftOut, ShardEntry, ShardIndex
+from warmstart.corpora.pieces import Piece, documents_of_piece, identity_of
+from warmstart.corpora.sketches import near_copies, write_sketches
+from warmstart.data.source import Document
+from warmstart.data.text_key import text_words
+from warmstart.data.text_overlap import documents_with
+from warmstart.data.token_store import BATCH_CHARACTERS, document_batches, encode_documents, tokens_dtype
+from warmstart.errors import DataError
+from warmstart.processes import isolated_workers
+from warmstart.seeding import derive
+from warmstart.stopping import end_with_parent
+from warmstart.storage import atomic_folder, atomic_write, file_sha256, sealed, sha256, sweep, unsealed
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+SHARD_TOKENS = 1 << 25
+"""a shard has so many tokens, and those of its last batch that are over"""
+FILTER_CHARACTERS = 1 << 21
+"""characters of documents in which test texts are looked for at once"""
+SHARDS, PIECE, WORK = "shards", "piece.json", "work"
+"""in the folder: the shards of the pieces, what each piece became, and what is removed at the end"""
+
+
+@dataclass(frozen=True)
+class TokenizePlan:
+    """What is tokenized, how, and where to."""
+
+    pieces: tuple[Piece, ...]
+    document: Document
+    tokenizer: Tokenizer
+    held_out: float | None
+    """fraction of the documents that is held out"""
+    folder: Path
+    drop_near_duplicates: bool = False
+    test_texts: tuple[tuple[str, ...], ...] = ()
+    """the words of texts that no document may hold"""
+    filters: tuple[str, ...] = ()
+    """the filters in words, for the index"""
+
+    @property
+    def identity(self) -> str:
+        """A hash of everything but the folder."""
+        texts = [self.drop_near_duplicates, self.test_texts, self.filters]
+        known = [SHARD_FORMAT, identity_of(self.pieces), self.document, self.tokenizer.digest, self.held_out, texts]
+        return sha256(json.dumps(known).encode())
+
+    def place(self, number: int) -> Path:
+        """The folder of a piece's shards."""
+        return self.folder / SHARDS / f"{number:05}"
+
+    def scratch(self) -> Path:
+        """A folder for files from elsewhere, of this process."""
+        return self.folder / WORK / f"fetched-{os.getpid()}"
+
+    def documents(self, piece: Piece) -> Iterator[tuple[str, int]]:
+        """The documents of a piece, each with its number of words."""
+        return documents_of_piece(piece, self.document, self.scratch())
+
+    @property
+    def settings(self) -> TokenizePlan:
+        """The plan without its pieces, for workers."""
+        return replace(self, pieces=())
+
+    def is_held_out(self, piece: int, document: int) -> bool:
+        """Whether a document is held out; by its number in its piece."""
+        return self.held_out is not None and derive(0, "held-out document", piece, document) < self.held_out * 2**63
+
+
+def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
+    """Write the shards that are missing, then the index. Raises ``DataError`` if there is no document, or a worker was killed."""
+    for place in (plan.folder / SHARDS, plan.folder / WORK):
+        place.mkdir(parents=True, exist_ok=True)
+        sweep(place)
+    identity, numbers = plan.identity, range(len(plan.pieces))
+    todo = [number for number in numbers if _finished(plan, number, identity) is None]
+    if len(todo) < len(numbers):
+        console.print(f"{len(numbers) - len(todo)} of {len(numbers)} pieces of the text are done already")
+    copies = _near_duplicates(plan, jobs) if plan.drop_near_duplicates and todo else {}
+    tasks = [(plan.settings, identity, number, plan.pieces[number], copies.get(number)) for number in todo]
+    for done, number in enumerate(_spread(write_piece, tasks, jobs), 1):
+        console.print(f"{done} of {len(todo)}: piece {todo[number]} is tokenized")
+    found = [_finished(plan, number, identity) for number in numbers]
+    entries = tuple(entry for one in found if one for entry in one[0])
+    if not any(not entry.held_out for entry in entries):
+        raise DataError("there must be at least one document that is kept and not empty, but the text has none; give more text")
+    index = ShardIndex(
+        format=SHARD_FORMAT,
+        tokenizer=plan.tokenizer.digest,
+        dtype=tokens_dtype(plan.tokenizer).name,
+        document=plan.document,
+        held_out=plan.held_out,
+        filters=plan.filters,
+        left_out=sum((one[1] for one in found if one), LeftOut()),
+        shards=entries,
+    )
+    index.write(plan.folder)
+    shutil.rmtree(plan.folder / WORK, ignore_errors=True)
+    return index
+
+
+def _finished(plan: TokenizePlan, number: int, identity: str) -> tuple[tuple[ShardEntry, ...], LeftOut] | None:
+    """What a piece became; None if it is not written, or for another plan."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        values = unsealed((plan.place(number) / PIECE).read_bytes())
+        if values["identity"] == identity:
+            entries = tuple(ShardEntry.build(one) for one in values["shards"])
+            if all(is_whole(plan.folder, one, tokens_dtype(plan.tokenizer).name) for one in entries):
+                return entries, LeftOut.build(values["left_out"])
+    return None
+
+
+def is_whole(folder: Path, entry: ShardEntry, dtype: str) -> bool:
+    """Whether a shard is there, with its size; its bytes are checked by whoever trains on it."""
+    file = folder / entry.name
+    return file.is_file() and file.stat().st_size == entry.tokens * np.dtype(dtype).itemsize
+
+
+def _spread(function: Callable[..., None], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[int]:
+    """Call ``function`` for each task, here or in joblib's workers; the numbers of the tasks as they are done."""
+    if jobs == 1 or len(tasks) < 2:
+        for number, task in enumerate(tasks):
+            function(*task)
+            yield number
+        return
+    work: Iterable[Any] = (joblib.delayed(_numbered)(function, number, task, jobs) for number, task in enumerate(tasks))
+    try:
+        with isolated_workers():
+            yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work)
+    except TerminatedWorkerError:
+        raise DataError(
+            f"a worker of {jobs} was killed, perhaps because memory ran out; use fewer --jobs: the same command goes on"
+        ) from None
+
+
+def _numbered(function: Callable[..., None], number: int, task: tuple[Any, ...], jobs: int) -> int:
+    end_with_parent()
+    os.environ.setdefault("RAYON_NUM_THREADS", str(max(1, len(allowed_cores()) // jobs)))  # read at the first text
+    function(*task)
+    return number
+
+
+# ------------------------------------------------------------------------------------------------ near-duplicates
+
+
+def _near_duplicates(plan: TokenizePlan, jobs: int) -> dict[int, np.ndarray]:
+    """For each piece (N,) bool: documents that are nearly the same as one before them."""
+    numbers = range(len(plan.pieces))
+    places = [plan.folder / WORK / f"{plan.identity[:16]}-sketches-{number:05}" for number in numbers]
+    todo = [(plan.settings, plan.pieces[number], places[number]) for number in numbers if not places[number].is_dir()]
+    for done, _ in enumerate(_spread(sketch_piece, todo, jobs), 1):
+        console.print(f"{done} of {len(todo)}: a piece is compared with the others")
+    return dict(zip(numbers, near_copies(places), strict=True))
+
+
+def sketch_piece(plan: TokenizePlan, piece: Piece, place: Path) -> None:
+    """Write the sketches of the documents of a piece."""
+    write_sketches((text for text, _ in plan.documents(piece)), place)
+
+
+# ------------------------------------------------------------------------------------------------ one piece
+
+
+def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece, copies: np.ndarray | None) -> None:
+    """Tokenize a piece into its folder. ``copies``: (N,) bool, its documents that are nearly the same as earlier ones."""
+    place = plan.place(number)
+    with atomic_folder(place) as aside:
+        sides = {side: _ShardWriter(plan.tokenizer, aside, side, place) for side in ("train", "held-out")}
+        left_out = dict.fromkeys(LeftOut.model_fields, 0)
+        try:
+            for batch in document_batches(_kept(plan, number, plan.documents(piece), copies, left_out), BATCH_CHARACTERS):
+                for side, writer in sides.items():
+                    writer.append([(text, words) for text, words, held in batch if held == (side == "held-out")])
+        finally:
+            for writer in sides.values():
+                writer.end()
+        entries = [entry for writer in sides.values() for entry in writer.shards()]
+        left_out["empty"] += sum(writer.empty for writer in sides.values())
+        record = {"identity": identity, "shards": [one.to_dict() for one in entries], "left_out": left_out}
+        atomic_write(aside / PIECE, json.dumps(sealed(record)).encode())
+
+
+def _kept(
+    plan: TokenizePlan, piece: int, documents: Iterator[tuple[str, int]], copies: np.ndarray | None, left_out: dict[str, int]
+) -> Iterator[tuple[str, int, bool]]:
+    """The documents of a piece that are not left out, with their numbers of words, and whether they are held out."""
+    numbered = ((text, words, number) for number, (text, words) in enumerate(documents))
+    for batch in document_batches(numbered, FILTER_CHARACTERS):
+        known = np.zeros(len(batch), dtype=bool)
+        if plan.test_texts:
+            known = documents_with(plan.test_texts, [text_words(text) for text, _, _ in batch])
+        for (text, words, number), holds_test in zip(batch, known, strict=True):
+            if holds_test:
+                left_out["test_texts"] += 1
+            elif copies is not None and copies[number]:
+                left_out["near_duplicates"] += 1
+            else:
+                yield text, words, plan.is_held_out(piece, number)
+
+
+class _ShardWriter:
+    """Writes the documents of one side of a piece into shards, and counts."""
+
+    def __init__(self, tokenizer: Tokenizer, folder: Path, side: str, place: Path) -> None:
+        self.tokenizer, self.folder, self.side, self.place = tokenizer, folder, side, place
+        self.entries = list[dict[str, Any]]()
+        self.file: IO[bytes] | None = None
+        self.empty = 0
+
+    def append(self, documents: list[tuple[str, int]]) -> None:
+        """Documents with their numbers of words; those that become no token are left out."""
+        if not documents:
+            return
+        flat, lengths = encode_documents(documents, self.tokenizer)
+        eos, unk = self.tokenizer.specials.eos, self.tokenizer.specials.unk
+        assert int((flat == eos).sum()) == len(documents), "no text is encoded to the token that ends a document"
+        full = lengths > 1
+        self.empty += int((~full).sum())
+        if not full.any():
+            return
+        flat = flat[np.repeat(full, lengths)]
+        if self.file is None:
+            self._begin(flat.dtype)
+        assert self.file is not None
+        self.file.write(flat.astype(flat.dtype.newbyteorder("<")).tobytes())
+        entry = self.entries[-1]
+        kept = [one for one, is_full in zip(documents, full, strict=True) if is_full]
+        entry["tokens"] += len(flat)
+        entry["documents"] += len(kept)
+        entry["words"] += sum(words for _, words in kept)
+        entry["bytes"] += sum(len(text.encode()) for text, _ in kept)
+        entry["unknown"] += int((flat == unk).sum())
+        if entry["tokens"] >= SHARD_TOKENS:
+            self.end()
+
+    def _begin(self, dtype: np.dtype[Any]) -> None:
+        name = f"{self.side}-{len(self.entries):04}.bin"
+        self.entries.append({"tokens": 1, "documents": 0, "words": 0, "bytes": 0, "unknown": 0, "file": name})
+        self.file = open(self.folder / name, "wb")  # noqa: SIM115  (``end`` closes it)
+        self.file.write(np.array([self.tokenizer.specials.eos], dtype.newbyteorder("<")).tobytes())
+
+    def end(self) -> None:
+        """Close the shard that is being written."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def shards(self) -> list[ShardEntry]:
+        """The shards that were written."""
+        return [self._entry(**values) for values in self.entries]
+
+    def _entry(self, file: str, **counts: int) -> ShardEntry:
+        name = f"{SHARDS}/{self.place.name}/{file}"
+        return ShardEntry(name=name, held_out=self.side == "held-out", sha256=file_sha256(self.folder / file), **counts)

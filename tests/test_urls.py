@@ -1,0 +1,306 @@
+"""Text and shards from elsewhere: the same as here, in whole files, after failures of the connection or a clear error."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from helpers.models import SENTENCES
+from warmstart import urls
+from warmstart.cli import main
+from warmstart.commands.tokenize import TokenizeConfig, tokenize
+from warmstart.corpora import shards as shards_module
+from warmstart.corpora import write as write_module
+from warmstart.corpora.open import ShardsToRead, text_here
+from warmstart.data.read import read_documents, source_files
+from warmstart.data.source import Source
+from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.urls import bring, is_url, remote_files
+
+fsspec = pytest.importorskip("fsspec")
+LINES = [f"{sentence} {number}" for number in range(30) for sentence in SENTENCES]
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits between attempts."""
+    monkeypatch.setattr(urls, "PAUSE", 0.0)
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    """The file system in memory, empty."""
+    system = fsspec.filesystem("memory")
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def put(memory: Any, folder: Path, name: str) -> None:
+    """Copy a folder into memory, in place of what was there."""
+    if memory.exists(f"/{name}"):
+        memory.rm(f"/{name}", recursive=True)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            memory.pipe(f"/{name}/{file.relative_to(folder).as_posix()}", file.read_bytes())
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder of text on this machine."""
+    (tmp_path / "text" / "inner").mkdir(parents=True)
+    (tmp_path / "text" / "a.txt").write_text("\n\n".join(LINES[:70]))
+    (tmp_path / "text" / "inner" / "b.txt").write_text("\n\n".join(LINES[70:]))
+    (tmp_path / "text" / ".hidden").write_text("not read")
+    return tmp_path / "text"
+
+
+@pytest.fixture
+def elsewhere(here: Path, memory: Any) -> str:
+    """The same folder in memory."""
+    put(memory, here, "text")
+    return "memory://text"
+
+
+@pytest.fixture
+def kept_tokenizer(tmp_path: Path, tokenizer: Tokenizer) -> str:
+    """The file of a tokenizer."""
+    tokenizer.save(tmp_path / "tokenizer.json")
+    return str(tmp_path / "tokenizer.json")
+
+
+def test_what_a_url_is() -> None:
+    """A protocol of at least two letters, and two slashes; a drive and a path with a colon are none."""
+    assert all(map(is_url, ["s3://bucket/a", "file:///a", "https://example.org/", "memory://a"]))
+    assert not any(map(is_url, ["a/b", "C://a", "/a:b", "a:b//c", "./s3"]))
+
+
+def test_the_files_of_a_url(elsewhere: str, here: Path) -> None:
+    """A folder, a glob or one file, in the order of their names, with sizes; hidden ones are skipped."""
+    for root in (elsewhere, f"file://{here}"):
+        assert [(one.name, one.size) for one in remote_files(root)] == [
+            (name, (here / name).stat().st_size) for name in ("a.txt", "inner/b.txt")
+        ]
+        assert [one.name for one in remote_files(f"{root}/inner/*.txt")] == ["b.txt"]
+        assert [one.name for one in remote_files(f"{root}/a.txt")] == ["a.txt"]
+        with pytest.raises(DataError, match=r"no such file or folder: .*absent; check the address"):
+            remote_files(f"{root}/absent")
+        with pytest.raises(DataError, match="must hold at least one file that is not hidden, but holds none"):
+            remote_files(f"{root}/*.csv")
+
+
+def test_text_elsewhere_is_the_text_here(elsewhere: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read by pretrain from a copy, which is brought once."""
+    expected = list(read_documents(Source(path=str(here))))
+    for url, found in ((elsewhere, expected), (f"{elsewhere}/a.txt", LINES[:70])):
+        assert list(read_documents(text_here(url, "paragraph", tmp_path / "cache"))) == found
+    monkeypatch.setattr("warmstart.corpora.open.bring", None)
+    assert list(read_documents(text_here(elsewhere, "paragraph", tmp_path / "cache"))) == expected
+    assert text_here(str(here), "line", tmp_path) == Source(path=str(here), document="line")
+
+
+def test_tokenize_reads_urls(elsewhere: str, here: Path, tmp_path: Path, kept_tokenizer: str) -> None:
+    """The same shards as from this machine, and nothing that was fetched is left."""
+    indexes = [
+        tokenize(TokenizeConfig(text=(text,), out=str(tmp_path / name), tokenizer_file=kept_tokenizer))
+        for text, name in ((str(here), "one"), (elsewhere, "two"))
+    ]
+    assert indexes[0] == indexes[1]
+    assert not (tmp_path / "two" / write_module.WORK).exists()
+
+
+def test_shards_elsewhere_are_read_few_at_a_time(
+    here: Path, memory: Any, tmp_path: Path, kept_tokenizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows as from this machine, in one order; no more copies lie on this disk than are needed."""
+    monkeypatch.setattr(write_module, "SHARD_TOKENS", 200)
+    monkeypatch.setattr(write_module, "BATCH_CHARACTERS", 200)
+    monkeypatch.setattr(shards_module, "LOCAL_COPIES", 2)
+    monkeypatch.setattr(shards_module, "MAPPED", 1)
+    tokenize(TokenizeConfig(text=(str(here),), out=str(tmp_path / "shards"), tokenizer_file=kept_tokenizer, held_out="0.1"))
+    put(memory, tmp_path / "shards", "shards")
+    texts = []
+    for place, cache in ((str(tmp_path / "shards"), "a"), ("memory://shards", "b")):
+        found = ShardsToRead((place,), 0.02, None, 2, "paragraph", tmp_path / cache).open()
+        assert found is not None
+        texts.append(found[1])
+    (local, local_held), (remote, remote_held) = texts
+    assert len(local.shards) > 4
+    assert (local.digest, local_held.digest) == (remote.digest, remote_held.digest)
+    rows = np.arange(local.rows(16))
+    for start in range(0, len(rows), 9):
+        assert (local.row_block(rows[start : start + 9], 16, 0)[0] == remote.row_block(rows[start : start + 9], 16, 0)[0]).all()
+        assert len(list((tmp_path / "b" / "shards").glob("*.shard"))) <= 2
+    assert local.order(0, 1, 16)[7] == remote.order(0, 1, 16)[7]
+
+
+def test_a_shard_elsewhere_that_changed_or_vanished_is_refused(
+    here: Path, memory: Any, tmp_path: Path, kept_tokenizer: str
+) -> None:
+    """By its size, by its hash, or by its name."""
+    tokenize(TokenizeConfig(text=(str(here),), out=str(tmp_path / "shards"), tokenizer_file=kept_tokenizer, held_out="none"))
+    name = "/shards/shards/00000/train-0000.bin"
+    for damage, message in (
+        (lambda data: data[:-2], r"after 4 attempts"),
+        (lambda data: data[:-2] + b"\0\0", "must have the sha256 .* that its index names, but has another"),
+        (lambda data: None, "no such file: memory:///shards/shards/00000/train-0000.bin; check the address"),
+    ):
+        put(memory, tmp_path / "shards", "shards")
+        data = damage(memory.cat(name))
+        memory.rm(name)
+        if data is not None:
+            memory.pipe(name, data)
+        found = ShardsToRead(("memory://shards",), None, None, 2, "paragraph", tmp_path / "cache").open()
+        assert found is not None
+        with pytest.raises(DataError, match=message):
+            found[1][0].row_block(np.array([0]), 16, 0)
+        assert not list((tmp_path / "cache" / "shards").glob("*"))
+
+
+@pytest.mark.parametrize("failures", [0, 3, 4])
+def test_a_connection_that_fails_is_tried_four_times(
+    failures: int, elsewhere: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a file is never taken for a whole one."""
+    system, calls = type(fsspec.filesystem("memory")), list[int]()
+    real = system.get_file
+
+    def failing(self: Any, source: str, target: str, **named: Any) -> None:
+        calls.append(1)
+        if len(calls) > failures:
+            real(self, source, target, **named)
+        elif len(calls) % 2:
+            Path(target).write_bytes(b"half")
+        else:
+            raise ConnectionResetError("the other side hung up")
+
+    monkeypatch.setattr(system, "get_file", failing)
+    target = tmp_path / "copy.txt"
+    if failures < 4:
+        assert bring(f"{elsewhere}/a.txt", target).read_bytes() == (here / "a.txt").read_bytes()
+    else:
+        with pytest.raises(DataError, match=r"ConnectionResetError: the other side hung up\) after 4 attempts; check the address"):
+            bring(f"{elsewhere}/a.txt", target)
+        assert not target.exists()
+    assert len(calls) == min(4, failures + 1)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".copy")) == []
+
+
+def test_a_full_disk_is_not_the_connections_fault(elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said once, and not tried again."""
+
+    def full(self: Any, source: str, target: str, **named: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "get_file", full)
+    with pytest.raises(StorageError, match="No space left on device; free some space"):
+        bring(f"{elsewhere}/a.txt", tmp_path / "copy")
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec with the extra, the package of a protocol beside it; an unknown protocol is no package."""
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "s3fs", None)
+        with pytest.raises(
+            ConfigError, match=r"needs a package for s3:// that is not installed .*: pip install 'warmstart\[remote\]' s3fs"
+        ):
+            remote_files("s3://bucket/text")
+    with pytest.raises(ConfigError, match="must have a protocol that fsspec knows, such as s3, gs, hdfs or https"):
+        remote_files("nowhere://a")
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(ConfigError, match=r"for which the package fsspec must be installed: pip install 'warmstart\[remote\]'"):
+        remote_files("memory://a")
+
+
+def test_commands_that_read_no_urls_say_so() -> None:
+    """Instead of looking for a folder called s3:."""
+    with pytest.raises(DataError, match="is a URL, which only pretrain and tokenize read; download it first"):
+        source_files(Source(path="s3://bucket/text"))
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_pretraining_by_url(elsewhere: str, memory: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On text and on shards, with exit code 0; on what is not there, with 2 and one sentence."""
+    small = ["--depth", "1", "--width", "16", "--heads", "2", "--max-length", "16", "--steps", "2"]
+    vocabulary = ["--tokenizer.vocab-size", "330"]
+    assert main(["pretrain", elsewhere, "--out", str(tmp_path / "text-run"), *small, *vocabulary]) == 0
+    assert main(["tokenize", elsewhere, "--out", str(tmp_path / "shards"), *vocabulary]) == 0
+    put(memory, tmp_path / "shards", "shards")
+    assert main(["pretrain", "memory://shards", "--out", str(tmp_path / "shard-run"), *small]) == 0
+    capsys.readouterr()
+    assert main(["pretrain", "memory://absent", "--out", str(tmp_path / "none"), *small]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("warmstart: no such file or folder: memory://absent")
+
+
+# ------------------------------------------------------------------------------------------------ http
+
+
+class Breaking(BaseHTTPRequestHandler):
+    """A server that promises more bytes than it sends, so many times."""
+
+    failures: ClassVar[int] = 0
+    asked: ClassVar[int] = 0
+
+    def do_HEAD(self) -> None:
+        """The size of the file."""
+        self._answer(b"")
+
+    def do_GET(self) -> None:
+        """Half of the file, or all of it."""
+        type(self).asked += 1
+        self._answer(b"x" * 500 if self.asked <= self.failures else b"x" * 1000)
+
+    def _answer(self, data: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(data)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("failures", [2, 9])
+def test_a_server_that_ends_in_the_middle(failures: int, tmp_path: Path, socket_enabled: None) -> None:
+    """Is asked again, and given up after four attempts; nothing half is left."""
+    pytest.importorskip("aiohttp", reason="http:// needs aiohttp, which comes with warmstart[remote]")
+    Breaking.failures, Breaking.asked = failures, 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Breaking)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/a.txt"
+        if failures < 4:
+            assert bring(url, tmp_path / "a.txt").read_bytes() == b"x" * 1000
+        else:
+            with pytest.raises(DataError, match="after 4 attempts; check the address and the connection"):
+                bring(url, tmp_path / "a.txt")
+            assert not list(tmp_path.iterdir())
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_text_and_shards_over_http(serve: Callable[[Path], str], here: Path, tmp_path: Path, kept_tokenizer: str) -> None:
+    """A folder's address ends with a slash; shards need no list of files."""
+    pytest.importorskip("aiohttp", reason="http:// needs aiohttp, which comes with warmstart[remote]")
+    address = serve(tmp_path)
+    assert [one.name for one in remote_files(f"{address}/text/")] == ["a.txt", "inner/b.txt"]
+    assert list(read_documents(text_here(f"{address}/text/a.txt", "paragraph", tmp_path / "cache"))) == LINES[:70]
+    index = tokenize(TokenizeConfig(text=(f"{address}/text/",), out=str(tmp_path / "shards"), tokenizer_file=kept_tokenizer))
+    found = ShardsToRead((f"{address}/shards",), 0.02, None, 2, "paragraph", tmp_path / "cache").open()
+    assert found is not None
+    assert found[1][0].documents == index.counts(held_out=False).documents
+    assert found[1][0].row_block(np.arange(3), 16, 0)[0].shape == (3, 17)
+    with pytest.raises(DataError, match=r"no such file or folder: .*/absent.txt"):
+        remote_files(f"{address}/absent.txt")
