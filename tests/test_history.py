@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.bundles import language_bundle
+from warmstart.data.text_hashes import TextHashes
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
@@ -33,6 +34,7 @@ from warmstart.model.history import (
     ScoresRecord,
     StageEvaluation,
     TaskRecord,
+    ZeroShotRecord,
     read_record,
     seen_labels,
 )
@@ -42,7 +44,11 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 FORMAT_1 = Path(__file__).parent / "bundles" / "format_1"
 ORIGIN = Provenance(command="warmstart x", machine="a laptop", date="2026-11-22", warmstart="0.1.0")
-TASK = TaskRecord(name="topics", type="classification", metric="accuracy", labels=("a", "b"), train=8, validation=2, test=4)
+TEXTS = TextHashes.of(["a text", ["two", "parts"]], [0, 1])
+TASK = TaskRecord(
+    name="topics", type="classification", metric="accuracy", labels=("a", "b"), train=8, validation=2, test=4,
+    splits={"train": TEXTS}, labelled=TEXTS,
+)  # fmt: skip
 COMPARISON = ComparisonRecord(
     metric="accuracy", methods=(MethodRecord(name="full", scores=(0.5, 1.0), mean=0.75, low=0.0, high=1.0),)
 )
@@ -62,6 +68,7 @@ RECORD_CASES: dict[str, Record] = {
         objective=MASKED, task="topics", texts=9, evaluations=(EVALUATION,), kept=True, decision="It helps.", seed=0
     ),
     "adapt": AdaptRecord(task=TASK, seed=0, comparison=COMPARISON, test=ScoresRecord.of({"accuracy": 0.5, "note": "few"})),
+    "zero_shot": ZeroShotRecord(meanings={"a": "apples", "b": "b"}),
     "answers": AnswersRecord(task=TASK, seed=0, max_answer_tokens=5, held_out_answers=((0.5, True), (0.25, False))),
     "continual": ContinualRecord(strategy="replay", tasks=("topics", "moods"), task=TASK, seed=0, scores=((0.5,), (0.25, 0.5))),
     "multitask": MultitaskRecord(tasks=("topics", "moods"), task=TASK, seed=0),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +16,12 @@ import torch
 from helpers.models import make_language_model
 from helpers.training import job, ragged_batch
 from warmstart.errors import ConfigError, ModelError
+from warmstart.stopping import Terminated
 from warmstart.training import loop
 from warmstart.training.arithmetic import Arithmetic
 from warmstart.training.checkpoint import read_checkpoint
 from warmstart.training.config import TrainConfig
-from warmstart.training.log import read_metrics
+from warmstart.training.log import MetricsLog, read_metrics
 from warmstart.training.loop import train
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import Batch
@@ -134,7 +137,8 @@ def test_a_groups_rate_scales_its_steps() -> None:
 def test_a_budget_in_minutes_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run stops when its time is spent: by a clock on which every step takes a tenth of a second."""
     clock = itertools.count(0, 0.1)
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: next(clock), process_time=lambda: 0.0))
+    ticking = SimpleNamespace(perf_counter=lambda: next(clock), process_time=lambda: 0.0, monotonic=lambda: 0.0)
+    monkeypatch.setattr(loop, "time", ticking)
     out = train(make_language_model(), job(None), TrainConfig(minutes=0.01), tmp_path)
     assert out.seconds == pytest.approx(0.6)
     assert out.steps == 6
@@ -158,6 +162,53 @@ def test_a_torn_metrics_line_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(json.dumps({"step": 10}) + "\n" + '{"step": 2')
     assert read_metrics(file) == [{"step": 10}]
+
+
+@pytest.mark.parametrize(("before", "lines", "message"), [
+    (b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss"', 1, "the last line of metrics.jsonl was cut short, and is removed"),
+    (b'{"step": 1, "loss": 2.5}\n{"step": 9}\n', 1, ""),
+    (b'{"step": 1, "loss": 2.4}\n', 1, "metrics.jsonl is damaged: lines before step 1 are lost or changed"),
+    (b'{"step": 1, "lo\xff"\n', 0, "metrics.jsonl is damaged: lines before step 1 are lost or changed"),
+    (b'{"step": "x"}\n[]\n7\n', 0, "metrics.jsonl is damaged: lines before step 1 are lost or changed"),
+])  # fmt: skip
+def test_a_resumed_log_says_what_was_damaged(
+    tmp_path: Path, before: bytes, lines: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The checkpoint knows the lines before it; what follows it is cut off, and everything else stays."""
+    monkeypatch.chdir(tmp_path)
+    (log := MetricsLog(Path())).add({"step": 1, "loss": 2.5})
+    Path("metrics.jsonl").write_bytes(before)
+    resumed = MetricsLog(Path(), 1, log.digest())
+    assert len(resumed.rows) == lines
+    resumed.add({"step": 2})
+    assert read_metrics(Path("metrics.jsonl")) == [*resumed.rows[:-1], {"step": 2}]
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_ends_a_run_after_its_step(tmp_path: Path, number: int, code: type[BaseException]) -> None:
+    """A checkpoint keeps the step; the log, the checkpoints and the weights are in the end those of a run without a signal."""
+
+    def batches(step: int) -> list[Batch]:
+        if step == 3 and not (tmp_path / "cut" / "checkpoints" / "step-00000004").exists():
+            signal.raise_signal(number)
+        return [ragged_batch(step)]
+
+    config, runs = TrainConfig(checkpoint_every=5), dict[str, Any]()
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+        model = make_language_model()
+        if name == "cut":
+            with pytest.raises(code) as raised:
+                train(model, job(batches=batches), config, tmp_path / name)
+            assert raised.type is code
+            assert [place.name for place in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-00000004"]
+            model = make_language_model()
+        train(model, job(batches=lambda step: [ragged_batch(step)]), config, tmp_path / name)
+        kept = {place.name for place in (tmp_path / name / "checkpoints").iterdir()}
+        lines = [{key: row[key] for key in row if "second" not in key} for row in read_metrics(tmp_path / name / "metrics.jsonl")]
+        runs[name] = kept, lines, {key: tensor.tolist() for key, tensor in model.weights().items()}
+    assert runs["cut"] == runs["whole"]
 
 
 def test_weights_that_are_no_numbers_are_never_kept(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class TrainConfig(Config):
     """budget in passes over the data"""
     minutes: float | None = Field(None, gt=0)
     """budget in minutes of training; such a run cannot be repeated bit for bit"""
-    batch: int = Field(16, gt=0)
+    batch: int = Field(16, gt=0, le=1_000_000)
     """rows or texts in a batch"""
     accumulate: Advanced[int] = Field(1, gt=0)
     """batches whose gradients are summed before each step"""
@@ -79,7 +79,7 @@ class TrainConfig(Config):
 class PretrainTrainConfig(TrainConfig):
     """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (docs/performance.md)."""
 
-    batch: int = Field(8, gt=0)
+    batch: int = Field(8, gt=0, le=1_000_000)
     """rows in a batch"""
     learning_rate: float = Field(1e-2, gt=0)
     """peak learning rate of AdamW"""
@@ -92,6 +92,22 @@ class PretrainTrainConfig(TrainConfig):
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
     compile: Advanced[bool] = False
     """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs/performance.md)"""
+    activation_checkpointing: Advanced[bool] = False
+    """compute the activations inside the blocks again in the backward pass instead of keeping them: less memory, more time"""
+    shard: Advanced[bool] = False
+    """in several processes: each keeps a part of the weights, gradients and optimiser state only (FSDP2); for models that do not
+    fit, with --optimizer adamw"""
+
+    @model_validator(mode="after")
+    def _shards_without_muon(self) -> PretrainTrainConfig:
+        if self.shard and self.optimizer == "muon":
+            raise ValueError(
+                "shard keeps a part of each matrix in each process, but Muon orthogonalises whole matrices; use --optimizer adamw "
+                "with a --learning-rate of 1e-3 to 3e-3, or leave shard out"
+            )
+        if self.shard and self.compile:
+            raise ValueError("with shard, blocks are not compiled; leave one of both out")
+        return self
 
     @model_validator(mode="after")
     def _budget_without_compiling(self) -> PretrainTrainConfig:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -56,3 +58,18 @@ class EarlyStopping:
     def restore(self) -> None:
         """Put the kept weights back."""
         self.model.load_state_dict(self.kept_weights, strict=False)
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """All that was remembered."""
+        scores = torch.tensor([self.kept_score, self.best_score, self.without_improvement], dtype=torch.float64)
+        curve = torch.tensor(self.curve, dtype=torch.float64).reshape(-1, 2)
+        return {"scores": scores, "curve": curve} | {f"kept/{name}": tensor for name, tensor in self.kept_weights.items()}
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what ``state_tensors`` gave."""
+        self.kept_score, self.best_score, without = tensors["scores"].tolist()
+        self.without_improvement = int(without)
+        self.curve = [(int(step), score) for step, score in tensors["curve"].tolist()]
+        device = {name: tensor.device for name, tensor in self.model.weights().items()}
+        kept = {name.removeprefix("kept/"): tensor for name, tensor in tensors.items() if name.startswith("kept/")}
+        self.kept_weights = {name: tensor.to(device[name]) for name, tensor in kept.items()}

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from warmstart.data.pretraining_rows import PretrainingRows
+from warmstart.data.token_store import TokenStore
 from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.generator import WithGenerator
@@ -60,12 +61,13 @@ def held_out_loss(model: Model, rows: PretrainingRows, limit: int | None = None)
     losses of one model at two times are paired: subtract their ``sums``. With several views, the targets of each are weighted so
     that each view counts alike.
     """
-    views = _views(rows).values()
-    sums, counts = np.zeros((2, len(views), rows.store.documents))
+    views, store = _views(rows).values(), rows.store
+    assert isinstance(store, TokenStore), "shards do not say at which token a document begins"
+    sums, counts = np.zeros((2, len(views), store.documents))
     with inference_weights(model):
         for number, view in enumerate(views):
             for indices, batch in _batches(model, view, limit):
-                owners = indices if view.documents else np.searchsorted(rows.store.bounds, indices * view.stride, side="right") - 1
+                owners = indices if view.documents else np.searchsorted(store.bounds, indices * view.stride, side="right") - 1
                 losses, targets = _row_losses(model, batch)
                 np.add.at(sums[number], owners, losses)
                 np.add.at(counts[number], owners, targets)
@@ -146,6 +148,8 @@ def _metrics_of_view(model: Model, rows: PretrainingRows, limit: int | None) -> 
     store = rows.store
     if rows.documents and targets < store.predicted_tokens:  # the ends of long documents were not read
         return metrics | {"scored_fraction": targets / store.predicted_tokens}
+    if store.words is None or store.bytes is None or store.unknown is None:  # shards of other programs have tokens alone
+        return metrics
     per_word = loss * store.predicted_tokens / store.words
     return metrics | {
         "word_perplexity": math.exp(min(per_word, 700)),

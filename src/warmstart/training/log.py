@@ -1,12 +1,14 @@
 """What a run records of itself: the lines of ``metrics.jsonl``, and a progress bar.
 
-``metrics.jsonl`` is append-only. A resumed run first drops what follows its checkpoint, and a line cut short by a kill.
+``metrics.jsonl`` is append-only. A resumed run first cuts off what follows its checkpoint, which has a hash of the lines before.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,41 +16,60 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from warmstart.console import console
 from warmstart.errors import StorageError
+from warmstart.storage import atomic_write, sha256
 
 
 class MetricsLog:
-    """The lines of one run's ``metrics.jsonl`` up to a step; without a folder they are kept in memory only."""
+    """The lines of one run's ``metrics.jsonl`` up to a step; without a folder they are kept in memory only.
 
-    def __init__(self, folder: Path | None, last_step: int = 0) -> None:
+    If the checkpoint of this step has another ``digest`` of the lines before it, that is said; so is a line cut short by a kill.
+    """
+
+    def __init__(self, folder: Path | None, last_step: int = 0, digest: str = "") -> None:
         self.file = folder / "metrics.jsonl" if folder else None
-        self.rows: list[dict[str, Any]] = [row for row in read_metrics(self.file) if row["step"] <= last_step] if self.file else []
-        self._write("w", self.rows)
+        self.rows: list[dict[str, Any]] = []
+        if self.file is None or not self.file.exists():
+            return
+        before = self.file.read_bytes()
+        self.rows = [row for row in read_metrics(self.file) if row["step"] <= last_step]
+        if digest and digest != self.digest():
+            console.print(f"{self.file} is damaged: lines before step {last_step} are lost or changed")
+        elif before and not before.endswith(b"\n"):
+            console.print(f"the last line of {self.file} was cut short, and is removed")
+        kept = _lines(self.rows)
+        if before.startswith(kept):
+            os.truncate(self.file, len(kept))
+        else:
+            atomic_write(self.file, kept)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append one line."""
         self.rows.append(dict(row))
-        self._write("a", [row])
-
-    def _write(self, mode: str, rows: Iterable[Mapping[str, Any]]) -> None:
         if self.file is None:
             return
         try:
-            with self.file.open(mode, encoding="utf-8") as stream:
-                stream.writelines(json.dumps(row) + "\n" for row in rows)
+            with self.file.open("ab") as stream:
+                stream.write(_lines([row]))
         except OSError as error:
             raise StorageError(f"cannot write {self.file}: {error.strerror}; free some space") from None
 
+    def digest(self) -> str:
+        """A hash of all lines."""
+        return sha256(_lines(self.rows))
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
-    """The complete lines of a ``metrics.jsonl``; a last line that was cut short is left out."""
-    if not file.exists():
-        return []
+    """The lines of a ``metrics.jsonl``; damaged ones, and a last one that was cut short, are left out."""
     rows = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
+    for line in file.read_bytes().splitlines() if file.exists() else ():
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("step"), int):
+                rows.append(row)
     return rows
 
 
@@ -57,7 +78,7 @@ class ProgressBar:
 
     def __init__(self, title: str, *, show: bool = True) -> None:
         columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TaskProgressColumn(),
             TextColumn("{task.fields[figures]}"), TimeRemainingColumn(),
         )  # fmt: skip
         self.progress = Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal))

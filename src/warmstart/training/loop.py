@@ -2,14 +2,16 @@
 
 It knows no objective, no scheme and no file format. It requests the batches of a step by its number, so that a run can be
 stopped anywhere and resumed as if it had never stopped. ``accumulate`` k batches of b count exactly as one of k b, also if they are
-ragged: the loss of a step is the sum over all its targets, divided by their number.
+ragged: the loss of a step is the sum over all its targets, divided by their number. Several processes take the same steps as one:
+every process runs this loop, and computes its share of each batch (``parallel.py``).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -20,14 +22,20 @@ from torch import Tensor, nn
 from warmstart.console import console
 from warmstart.errors import DivergedError
 from warmstart.seeding import seed_torch
+from warmstart.stopping import agreed_exception, asked_to_stop
 from warmstart.training.allocator import keep_freed_memory
 from warmstart.training.arithmetic import Arithmetic
-from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from warmstart.training.checkpoint import Checkpoint
 from warmstart.training.compiled import compile_all, compiled
 from warmstart.training.config import TrainConfig
+from warmstart.training.distributed import world
 from warmstart.training.log import MetricsLog, ProgressBar
 from warmstart.training.optimizers import Optimizer, ParameterGroup
+from warmstart.training.parallel import Parallel
+from warmstart.training.recomputed import recompute_all
 from warmstart.training.schedules import learning_rate_factor
+from warmstart.training.sharded import is_sharded, shard_model
+from warmstart.training.state import below, last_checkpoint, restore, save_checkpoint, state_of
 from warmstart.types import Batch
 
 LOG_EVERY = 10
@@ -36,6 +44,22 @@ EVALUATIONS = 10
 """evaluations, and checkpoints, in a run whose settings name no interval"""
 ASSUMED_STEPS = 2000
 """the length of a run with a budget in minutes, to space its evaluations and checkpoints"""
+
+
+FIRST_CHECKPOINT, CHECKPOINT_SHARE = 60.0, 0.05
+"""of a job with ``more``: seconds until its first checkpoint, and the largest fraction of its time that checkpoints take"""
+
+
+class Resumable(Protocol):
+    """What has a state beside model and optimiser."""
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """The whole state, by name."""
+        ...
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over the state that ``state_tensors`` gave."""
+        ...
 
 
 class Trainable(Protocol):
@@ -74,11 +98,18 @@ class TrainingJob:
     """added to the mean loss once a step, whatever the batch: a regulariser of the weights"""
     compile: Sequence[nn.Module] = ()
     """parts of the model that torch compiles for the training steps"""
+    recompute: Sequence[nn.Module] = ()
+    """parts of the model whose activations are computed again in the backward pass"""
+    shard: Sequence[nn.Module] = ()
+    """parts of the model whose weights are divided among several processes, as are all others then; empty: nothing is"""
     should_stop: Callable[[float], bool] | None = None
     """called after each evaluation with the progress (0 to 1); True ends the run"""
     callbacks: Sequence[Callable[[int, dict[str, Any]], object]] = ()
     """called after each evaluation with the step and its metrics"""
     progress_bar: bool = True
+    more: Resumable | None = None
+    """what a checkpoint keeps as well. Such a job is short, or one of many: without a number in the settings, checkpoints are
+    written by the clock, and none at its end"""
 
 
 @dataclass
@@ -114,61 +145,80 @@ class _Run:
 
     def __init__(self, model: nn.Module, job: TrainingJob, config: TrainConfig, folder: Path | None) -> None:
         self.model, self.job, self.config, self.folder = model, job, config, folder
+        self.world = world()
+        if job.shard and self.world.several:
+            shard_model(model, job.shard)
         self.trainable = cast(Trainable, model)  # the same object, by what the loop needs beyond nn.Module
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = Optimizer(job.groups or [ParameterGroup(parameters)], config)
         self.device = next(model.parameters()).device
-        self.arithmetic = Arithmetic.choose(config.precision, self.device)
-        self.loss = job.loss or self.trainable.loss
-        self.forwards = compile_all(job.compile)
-        self.stopped = False
+        self.arithmetic = self.world.from_first(Arithmetic.choose(config.precision, self.device))  # machines may differ
+        self.parallel = Parallel(model, job.loss or self.trainable.loss, self.world)
+        self.forwards = recompute_all(job.recompute, compile_all(job.compile))
+        self.stopped, self.next_checkpoint = False, time.monotonic() + FIRST_CHECKPOINT
         self.output = TrainOutput()
-        self._resume()
-        self.metrics = MetricsLog(folder, self.output.steps)
+        self.loss_sum, self.target_count = torch.zeros((), device=self.device), 0
+        """of the steps since the last line of the log; of several processes each has its own part of the sum"""
+        log_digest = self._resume()
+        self.metrics = self.world.together(lambda: MetricsLog(folder if self.world.leads else None, self.output.steps, log_digest))
         self.output.log = self.metrics.rows
 
     def run(self) -> TrainOutput:
         """Step until the budget is spent."""
-        loss_sum = torch.zeros((), device=self.device)
-        target_count = 0
-        with keep_freed_memory(self.device), ProgressBar(self.job.title, show=self.job.progress_bar) as bar:
+        stopping = asked_to_stop() if self.folder else nullcontext(lambda: None)
+        bar = ProgressBar(self.job.title, show=self.job.progress_bar)
+        with keep_freed_memory(self.device), bar, stopping as reason:
             while not self.stopped and (progress := self._progress()) < 1:
                 started, processor_started = time.perf_counter(), time.process_time()
                 loss, targets = self._step(progress)
                 self.output.seconds += time.perf_counter() - started
+                if self.job.steps is None:
+                    self.output.seconds = self.world.from_first(self.output.seconds)  # by which all stop at the same step
                 self.output.processor_seconds += time.process_time() - processor_started
-                loss_sum, target_count = loss_sum + loss, target_count + targets
+                self.loss_sum, self.target_count = self.loss_sum + loss, self.target_count + targets
                 finished = self._progress() >= 1
-                checkpoint = finished or self._due(self.config.checkpoint_every)
+                checkpoint = self._checkpoint_due(finished=finished)
                 # the loss is checked before every checkpoint, so that a checkpoint never holds weights that are not numbers
                 if self.output.steps % LOG_EVERY == 0 or finished or (self.folder and checkpoint):
-                    mean = float(loss_sum) / max(1, target_count)
+                    mean = float(self.world.sum(self.loss_sum)) / max(1, self.target_count)
                     self._log(mean, progress)
                     bar.update(progress, mean, self.output.tokens_per_second)
-                    loss_sum, target_count = torch.zeros_like(loss_sum), 0
+                    self.loss_sum, self.target_count = torch.zeros_like(self.loss_sum), 0
                 if self.job.evaluate and (finished or self._due(self.config.evaluate_every)):
                     self._evaluate(self.job.evaluate)
                     self.stopped = self.job.should_stop is not None and self.job.should_stop(self._progress())
-                if self.folder and (checkpoint or self.stopped):
+                if self.folder and (checkpoint or self._late()):
                     self._write_checkpoint(self.folder)
+                if error := agreed_exception(reason(), self.world.largest):
+                    raise self._stopped_by(error)
         self.model.eval()
         return self.output
 
+    def _stopped_by(self, error: type[KeyboardInterrupt]) -> KeyboardInterrupt:
+        """The error that ends a run after its step, which a checkpoint keeps; the log is as if the run had never stopped."""
+        if self.folder and self.world.sum(self.loss_sum).isfinite():
+            self._write_checkpoint(self.folder)
+            console.print(f"A checkpoint of step {self.output.steps} is saved.")
+        return error()
+
     def _step(self, progress: float) -> tuple[Tensor, int]:
         """One optimiser step; returns the summed loss and the number of its targets."""
-        if self.optimizer.unfreeze(progress) or not self.model.training:
+        changed = self.optimizer.unfreeze(progress)
+        if changed or not self.model.training:
             self.model.train()  # walks through all modules: only when an evaluation came between, or other parts train
         seed_torch(self.job.seed, "step", self.output.steps)
         batches = self.job.batches(self.output.steps)
         if self.job.prepare is not None:
             with self.arithmetic.use(self.device):
                 batches = self.job.prepare([batch.to(self.device) for batch in batches])
+        self.parallel.prepare(batches, changed=changed)
         count = sum(batch.count for batch in batches)
         total = torch.zeros((), device=self.device)
-        for batch in batches:
-            with self.arithmetic.use(self.device), compiled(self.forwards):
-                loss = self.loss(batch.to(self.device))
-            (loss / max(1, count)).backward()
+        for number, batch in enumerate(batches, 1):
+            with self.parallel.batch(batch, last=number == len(batches)) as loss_on:
+                with self.arithmetic.use(self.device), compiled(self.forwards):
+                    loss = loss_on(self.device)
+                (loss / max(1, count)).backward()
             total = total + loss.detach()
             self.output.tokens += int(batch.lengths.sum())
         if self.job.penalty is not None:
@@ -200,10 +250,10 @@ class _Run:
     def _evaluate(self, evaluate: Callable[[], dict[str, Any]]) -> None:
         """Compute held-out metrics, log them, and hand them to the callbacks."""
         self.model.eval()
-        metrics = evaluate()
+        metrics = self.world.from_first(self.world.together(evaluate))
         self.metrics.add({"step": self.output.steps, "held_out": metrics})
-        if self.folder and not console.is_terminal:  # a terminal has the progress bar
-            losses = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if "loss" in name)
+        losses = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if "loss" in name)
+        if self.folder and losses and not console.is_terminal:  # a terminal has the progress bar
             console.print(f"step {self.output.steps}: held-out {losses}, {self.output.tokens_per_second:,.0f} tokens/s")
         for callback in self.job.callbacks:
             callback(self.output.steps, metrics)
@@ -213,24 +263,47 @@ class _Run:
         every = every or max(1, (self.job.steps or ASSUMED_STEPS) // EVALUATIONS)
         return self.output.steps % every == 0
 
-    def _write_checkpoint(self, folder: Path) -> None:
-        tensors = {f"model/{name}": tensor for name, tensor in self.trainable.weights().items()}
-        tensors |= {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state_tensors().items()}
-        tensors["tokens"] = torch.tensor(self.output.tokens)
-        state = Checkpoint(self.output.steps, self.output.seconds, tensors, self.job.identity, self.arithmetic)
-        write_checkpoint(folder / "checkpoints", state)
+    @property
+    def _by_clock(self) -> bool:
+        """Whether checkpoints are written by the clock."""
+        return self.job.more is not None and not self.config.checkpoint_every
 
-    def _resume(self) -> None:
-        checkpoint = read_checkpoint(self.folder / "checkpoints", self.job.identity) if self.folder else None
+    def _checkpoint_due(self, *, finished: bool) -> bool:
+        """Whether this step ends with a checkpoint, by its number."""
+        return not self._by_clock and (finished or self._due(self.config.checkpoint_every))
+
+    def _late(self) -> bool:
+        """Whether it ends with one that no number says; the lines of the log do not depend on it."""
+        if not self._by_clock:
+            return self.stopped
+        return time.monotonic() >= self.next_checkpoint and bool(self.loss_sum.isfinite())
+
+    def _write_checkpoint(self, folder: Path) -> None:
+        started = time.monotonic()
+        tensors = state_of(self.model, self.optimizer)
+        tensors["tokens"] = torch.tensor(self.output.tokens)
+        tensors |= {"loss_sum": self.world.sum(self.loss_sum), "target_count": torch.tensor(self.target_count)}
+        tensors |= {f"more/{name}": tensor for name, tensor in self.job.more.state_tensors().items()} if self.job.more else {}
+        digest = self.metrics.digest()
+        state = Checkpoint(self.output.steps, self.output.seconds, tensors, self.job.identity, self.arithmetic, digest)
+        save_checkpoint(folder / "checkpoints", state, sharded=is_sharded(self.model))
+        ended = time.monotonic()
+        self.next_checkpoint = ended + max(FIRST_CHECKPOINT, (ended - started) / CHECKPOINT_SHARE)
+
+    def _resume(self) -> str:
+        """Go on from the newest checkpoint, if there is one; returns its hash of the log."""
+        checkpoint = last_checkpoint(self.folder / "checkpoints", self.job.identity, self.model) if self.folder else None
         if checkpoint is None:
-            return
-        self.model.load_state_dict(_below("model/", checkpoint), strict=False)
-        self.optimizer.load_state_tensors(_below("optimizer/", checkpoint))
+            return ""
+        restore(self.model, self.optimizer, checkpoint)
         self.output.steps, self.output.seconds = checkpoint.step, checkpoint.seconds
         self.arithmetic = checkpoint.arithmetic or self.arithmetic
         self.output.tokens = int(checkpoint.tensors["tokens"])
-
-
-def _below(prefix: str, checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The tensors of a checkpoint whose names begin with ``prefix``, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in checkpoint.tensors.items() if name.startswith(prefix)}
+        if "loss_sum" in checkpoint.tensors:  # those of older versions follow a line of the log
+            loss_sum = checkpoint.tensors["loss_sum"].to(self.device)
+            self.loss_sum = loss_sum if self.world.leads else torch.zeros_like(loss_sum)
+            self.target_count = int(checkpoint.tensors["target_count"])
+        if self.job.more:
+            self.job.more.load_state_tensors(below("more/", checkpoint))
+            self.stopped = self.job.should_stop is not None and self.job.should_stop(self._progress())
+        return checkpoint.log_digest

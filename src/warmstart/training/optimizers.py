@@ -2,10 +2,14 @@
 
 They are built from groups of named parameters, so that a scheme decides what trains and at which learning rate. Their state is
 named by parameter, so that a checkpoint needs no pickle.
+
+Of several processes each takes AdamW's steps for all parameters; but each matrix of Muon, whose step costs many products, belongs
+to one process, which sends the result to the others (ZeRO, stage 1: Rajbhandari et al. 2020).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from warmstart.training.config import TrainConfig
+from warmstart.training.distributed import world
 from warmstart.training.schedules import Schedule, constant
 
 
@@ -58,7 +63,8 @@ class Optimizer:
             fused = next(iter(self.names)).device.type in ("cpu", "cuda")
             self.optimizers.append(torch.optim.AdamW(adam, betas=(0.9, config.beta_2), fused=fused))
         if muon:
-            self.optimizers.append(torch.optim.Muon(muon, weight_decay=config.weight_decay, momentum=0.95))
+            make = _divided_muon if world().several else torch.optim.Muon
+            self.optimizers.append(make(muon, weight_decay=config.weight_decay, momentum=0.95))
         self.clip = config.clip
         self.trains: list[bool] = []
         """which groups train at present; empty before the first step"""
@@ -85,23 +91,41 @@ class Optimizer:
             optimizer.zero_grad(set_to_none=True)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """The whole state, as tensors named ``parameter|key``."""
+        """The state, as tensors named ``parameter|key``; of Muon in several processes the part of this one."""
         return {
             f"{name}|{key}": value
-            for optimizer in self.optimizers
+            for optimizer in self._own_optimizers()
             for parameter, name in self.names.items()
             for key, value in optimizer.state.get(parameter, {}).items()
         }
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over the state that ``state_tensors`` gave."""
+        """Take over the state that ``state_tensors`` gave, or this process's part of it."""
         owners = {
-            self.names[p]: (optimizer, p) for optimizer in self.optimizers for g in optimizer.param_groups for p in g["params"]
+            self.names[p]: (optimizer, p)
+            for optimizer in self._own_optimizers()
+            for g in optimizer.param_groups
+            for p in g["params"]
         }
+        known = set(self.names.values())
         for full_name, value in tensors.items():
             name, key = full_name.split("|")
-            optimizer, parameter = owners[name]
-            optimizer.state[parameter][key] = value.to(parameter.device)
+            assert name in known, f"the checkpoint has a state of {name}, which does not train"
+            if name in owners:
+                optimizer, parameter = owners[name]
+                optimizer.state[parameter][key] = value.to(parameter.device)
+
+    def _own_optimizers(self) -> list[torch.optim.Optimizer]:
+        """Those that hold the state of this process."""
+        return [getattr(one, "optim", one) for one in self.optimizers]
+
+
+def _divided_muon(groups: list[dict[str, Any]], **settings: Any) -> torch.optim.Optimizer:
+    """Muon, of which each process steps for a part of the matrices."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of other optimisers that torch defines in the same place
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+    return ZeroRedundancyOptimizer(groups, torch.optim.Muon, **settings)
 
 
 def _adam_groups(parameters: Iterable[nn.Parameter], peak: float, decay: float) -> list[dict[str, Any]]:

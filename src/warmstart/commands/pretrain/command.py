@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 from tyro.conf import Positional, arg
 
+from warmstart import __version__
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
@@ -20,6 +22,7 @@ from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console, print_metrics, print_table
+from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.budget import label_budget
 from warmstart.data.domain import DomainConfig, DomainSource, DomainText, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
@@ -27,21 +30,22 @@ from warmstart.data.read import source_files
 from warmstart.data.source import Document, Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store
 from warmstart.device import pick_device
-from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.errors import CheckpointError, ConfigError, DataError, ModelError
 from warmstart.finetuning.joint_loss import JointTask
 from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.generator import pretraining_head, with_generator
+from warmstart.model.generator import WithGenerator, pretraining_head, with_generator
 from warmstart.model.history import DomainRecord, PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.run import open_run, provenance
+from warmstart.report.after_saving import model_is_saved
+from warmstart.run import open_run, opened_run, provenance
 from warmstart.seeding import seed_torch
-from warmstart.storage import sha256
+from warmstart.storage import atomic_write, sha256
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -49,8 +53,11 @@ from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.tokenizer.vocabulary import vocabulary_report
 from warmstart.training.compiled import check_compiler
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
+from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, TrainOutput, train
+from warmstart.training.sharded import whole_weights
+from warmstart.urls import is_url
 
 NOTHING = "none"
 """the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""
@@ -58,6 +65,8 @@ VOCABULARY_SAMPLE = 2_000
 """documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
+WITHOUT_EFFECT = {"shard", "activation_checkpointing"}
+"""settings of training that change no result, and are no part of what a checkpoint must agree with"""
 DOMAIN_TOKENS, MOST_PASSES = 2_000_000, 20
 """with --for and no budget: passes over the text that read about so many tokens, but at least one and not more than so many"""
 
@@ -68,7 +77,8 @@ class PretrainConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"start": "init_from"}
 
     text: Positional[tuple[str, ...]] = ()
-    """files or folders of text (also .gz, .xz), or tables with a text column; with --for it may be left out"""
+    """files, folders, globs or URLs of text (also .gz, .xz), of tables with a text column, or of token shards; with --for it may be
+    left out"""
     domain: Annotated[DomainConfig, arg(name="")] = DomainConfig()
     out: str = "runs/pretrain"
     """folder of the run"""
@@ -77,7 +87,7 @@ class PretrainConfig(Config):
     init_from: str | None = None
     """a saved model to train further, with its tokenizer and backbone"""
     held_out: str = "0.02"
-    """held-out text: a file or folder, a fraction of the documents, or none"""
+    """held-out text: a file, folder or URL, a fraction of the documents, or none"""
     document: Advanced[Document] = "paragraph"
     """what one document is: paragraph, sentence, line or file"""
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -88,10 +98,12 @@ class PretrainConfig(Config):
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
     head: Advanced[LMHeadConfig] = LMHeadConfig()
     train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
+    token_size: Advanced[Literal[2, 4]] = 2
+    """bytes of a token in shards of other programs (.ds, .bin)"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
     cache: Advanced[str | None] = None
-    """folder for the tokenized text; default: the run's own folder"""
+    """folder for the tokenized text and for copies from elsewhere; default: the run's own folder"""
 
     @field_validator("train", mode="before")
     @classmethod
@@ -105,6 +117,8 @@ class PretrainConfig(Config):
             raise ValueError(
                 f"settings of head are for a language head, but {self.objective.name} trains a detection head; remove them"
             )
+        if self.train.shard and self.domain.labels:
+            raise ValueError("with shard only a language model or a detector is trained, without a task's head; remove --labels")
         if OBJECTIVES[self.objective.name].detects and self.domain.labels:
             raise ValueError(
                 f"labels are learned beside a language head, but {self.objective.name} trains a detection head; "
@@ -126,9 +140,33 @@ class PretrainConfig(Config):
 
 
 def pretrain(config: PretrainConfig) -> PretrainResult:
-    """Tokenize the text, train, evaluate, save the bundle, write the report; the ``pretrain`` command."""
+    """Tokenize the text, train, evaluate, save the bundle, write the report; the ``pretrain`` command.
+
+    Of several processes the first writes; all return the same result.
+    """
     if config.resume:
         config = _resumed(config, config.resume)
+    here = world()
+    here.require_equal({f"the setting {name}": value for name, value in _leaves(config.to_dict(), exclude=("cache",))})
+    ready = here.in_turns(lambda: _prepare(config))
+    result = pretrain_on(ready.stores, ready.tokenizer, config, ready.folder, ready.origin, ready.domain)
+    here.first_alone(lambda: _finish(result, config, ready.folder))
+    return result
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What training needs."""
+
+    folder: Path
+    stores: TokenStores
+    tokenizer: Tokenizer
+    origin: Bundle | None
+    domain: DomainRun | None
+
+
+def _prepare(config: PretrainConfig) -> _Ready:
+    """Check everything, open the run's folder, tokenize the text."""
     if not config.text and not config.domain.for_task:
         raise ConfigError(
             "name at least one file or folder of text, `warmstart pretrain TEXT ...`, or a task, `warmstart pretrain --for TASK`"
@@ -141,27 +179,31 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     origin = load_model(config.init_from) if config.init_from else None
     if origin is not None and not config.resume:
         console.print(_learning_rates(config.train))
-    folder = open_run(config.out, config, resume=bool(config.resume))
+    folder = open_run(config.out, config, resume=bool(config.resume)) if world().leads else opened_run(config.out)
     cache = Path(config.cache) if config.cache else folder / "text"
     plain, domain = config, None
+    shards = _shards(config, cache, origin)
+    if not shards:
+        sources = [text_here(source.path, config.document, cache) for source in sources]
     if chosen_from is not None:
+        chosen_from = replace(chosen_from, text=tuple(sources))
         text, sources, held_out = domain_text(chosen_from, folder)
         domain = DomainRun(text, joint)
         plain = config if chosen_from.fraction is None else config.model_copy(update={"held_out": str(held_out or NOTHING)})
         for sentence in domain_sentences(text):
-            console.print(sentence, markup=False, highlight=False)
-    tokenizer = origin.tokenizer if origin else make_tokenizer(plain, sources, folder)
-    sample = islice(documents_of(sources), VOCABULARY_SAMPLE)
-    print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
-    stores = split_stores(plain, sources, tokenizer, cache)
-    result = pretrain_on(stores, tokenizer, config, folder, origin, domain)
-    if result.metrics:
-        words = stores[1].words if stores[1] else 0
-        print_metrics(f"held-out text: {words:,} words including line ends", result.metrics)
-    save(result.bundle, folder / "bundle")
-    page = write_pretrain_page(result, config, folder)
+            console.print(sentence)
+    tokenizer, stores = shards or _tokenized(plain, sources, folder, origin)
+    return _Ready(folder, stores, tokenizer, origin, domain)
+
+
+def _finish(result: PretrainResult, config: PretrainConfig, folder: Path) -> None:
+    """Save the bundle and write the report."""
+    with model_is_saved(save(result.bundle, folder / "bundle")):
+        if result.metrics:
+            words = result.stores[1].words if result.stores[1] else None
+            print_metrics(f"held-out text{f': {words:,} words including line ends' if words else ''}", result.metrics)
+        page = write_pretrain_page(result, config, folder)
     console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")
-    return result
 
 
 def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
@@ -180,10 +222,11 @@ def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
     return kept
 
 
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(settings: Mapping[str, Any], prefix: str = "", exclude: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
     """Every setting with its path, such as ``train.tokens``."""
     for name, value in settings.items():
-        yield from _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+        if name not in exclude:
+            yield from _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
 
 
 @dataclass(frozen=True)
@@ -237,8 +280,9 @@ def _learning_rates(config: TrainConfig) -> str:
 
 def check_sources(config: PretrainConfig, sources: Sequence[Source]) -> None:
     """Before anything is written: all files exist, no text is both trained on and held out, and the run does not write into it."""
+    sources = [source for source in sources if not is_url(source.path)]
     files = {file.resolve() for source in sources for file in source_files(source)}
-    if config.held_out != NOTHING and config.held_out_fraction() is None:
+    if config.held_out != NOTHING and config.held_out_fraction() is None and not is_url(config.held_out):
         both = [file for file in source_files(Source(path=config.held_out)) if file.resolve() in files]
         if both:
             raise ConfigError(f"held-out text must not be training text, but {both[0]} is both; move it out of the text's folder")
@@ -247,10 +291,33 @@ def check_sources(config: PretrainConfig, sources: Sequence[Source]) -> None:
             raise ConfigError(f"the run's folder {config.out} lies inside the text's folder {source.path}; choose another --out")
 
 
+def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple[Tokenizer, TokenStores] | None:
+    """The tokenizer and the stores of token shards; None if the text is text."""
+    fraction = config.held_out_fraction()
+    held_out = None if config.held_out == NOTHING else config.held_out if fraction is None else fraction
+    named = origin.tokenizer if origin else load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
+    found = ShardsToRead(config.text, held_out, named, config.token_size, config.document, cache).open()
+    if found and config.domain.for_task:
+        raise ConfigError(f"--for chooses passages of text, but {config.text[0]} holds tokens; name the text, or leave out --for")
+    return found
+
+
+def _tokenized(
+    config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None
+) -> tuple[Tokenizer, TokenStores]:
+    """The tokenizer and the stores of text, and a report on the vocabulary."""
+    tokenizer = origin.tokenizer if origin else make_tokenizer(config, sources, folder)
+    sample = islice(documents_of(sources), VOCABULARY_SAMPLE)
+    print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
+    return tokenizer, split_stores(config, sources, tokenizer, Path(config.cache) if config.cache else folder / "text")
+
+
 def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path) -> Tokenizer:
     """Load the tokenizer that is named, or train one on the training text; the run's folder keeps it for a resume."""
-    saved = folder / "tokenizer.json"
+    saved, seal = folder / "tokenizer.json", folder / "tokenizer.json.sha256"
     if saved.exists():
+        if seal.exists() and seal.read_bytes() != sha256(saved.read_bytes()).encode():
+            raise CheckpointError(f"{saved} has changed since the run began; restore it, or start a new run in another folder")
         return load_tokenizer(saved)
     if config.tokenizer_file:
         tokenizer = load_tokenizer(config.tokenizer_file)
@@ -259,6 +326,7 @@ def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Pa
         fraction = config.held_out_fraction()
         part = None if fraction is None else DocumentSplit(fraction=fraction, held_out=False)
         tokenizer = train_tokenizer(documents_of(sources, part), config.tokenizer)
+    atomic_write(seal, sha256(tokenizer.to_json().encode()).encode())  # first: a tokenizer without it is of an older version
     tokenizer.save(saved)
     return tokenizer
 
@@ -269,7 +337,7 @@ def split_stores(config: PretrainConfig, sources: Sequence[Source], tokenizer: T
         return prepare_store(sources, tokenizer, cache), None
     fraction = config.held_out_fraction()
     if fraction is None:
-        held_out_source = [Source(path=config.held_out, document=config.document)]
+        held_out_source = [text_here(config.held_out, config.document, cache)]
         return prepare_store(sources, tokenizer, cache), prepare_store(held_out_source, tokenizer, cache)
     training, held_out = (DocumentSplit(fraction=fraction, held_out=held) for held in (False, True))
     return prepare_store(sources, tokenizer, cache, training), prepare_store(sources, tokenizer, cache, held_out)
@@ -293,9 +361,10 @@ def pretrain_on(
     held_out_rows = replace(rows, store=held_out_text) if held_out_text else None
     if not len(rows):
         raise DataError(
-            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {len(training_text.tokens)}; "
+            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {training_text.total_tokens}; "
             "add text, or choose a smaller --max-length"
         )
+    world().require_equal(_contents(stores, tokenizer, model, domain))
     measured = with_generator(model, config.objective, config.seed)
     size = config.train.batch, config.train.accumulate
     trained: nn.Module = measured
@@ -303,23 +372,52 @@ def pretrain_on(
     if domain is not None and domain.joint is not None:
         trained = joint = domain.joint.attach(model, rows, size[0])
         batches = domain.joint.with_labelled_batches(batches, joint, tokenizer, size)
+    blocks = [part for part in trained.modules() if isinstance(part, Block)]
+    copied = copy.deepcopy(model) if config.train.shard and world().several else None  # takes the whole weights in the end
     trained.to(pick_device())
-    settings = config.model_dump_json(exclude={"out", "resume", "cache", "text", "domain"})
-    chosen = [domain.identity] if domain else []
+    excluded: Any = dict.fromkeys(("out", "resume", "cache", "text", "domain", "token_size"), True) | {"train": WITHOUT_EFFECT}
+    settings = config.model_dump_json(exclude=excluded)
+    others = ([held_out_text.digest] if held_out_text else []) + ([domain.identity] if domain else [])
     job = TrainingJob(
         batches,
         config.train.count_steps(len(rows), rows.mean_tokens, epochs=_passes(rows) if domain else 1),
         config.seed,
         title="pretraining",
-        identity=sha256("/".join([settings, training_text.digest, tokenizer.digest, *chosen]).encode()),
+        identity=sha256("/".join([settings, training_text.digest, tokenizer.digest, *others]).encode()),
         evaluate=None if held_out_rows is None else lambda: held_out_metrics(measured, held_out_rows, QUICK_TOKENS),
-        compile=[part for part in trained.modules() if isinstance(part, Block)] if config.train.compile else (),
+        compile=blocks if config.train.compile else (),
+        recompute=blocks if config.train.activation_checkpointing else (),
+        shard=blocks if config.train.shard else (),
     )
     output = train(trained, job, config.train, folder)
-    metrics = {} if held_out_rows is None else held_out_metrics(measured, held_out_rows)
+    metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(measured, held_out_rows))
+    if copied is not None:
+        model = _whole_model(copied, measured)
     record = _record(config, stores, output, metrics).model_copy(update={"domain": domain.record if domain else None})
     bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
     return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain.text if domain else None)
+
+
+def _whole_model(copied: Model, trained: nn.Module) -> Model:
+    """A copy of the model from before it was sharded, with the weights that it has now; collective."""
+    prefix = "model." if isinstance(trained, WithGenerator) else ""
+    weights = {name.removeprefix(prefix): one for name, one in whole_weights(trained).items() if name.startswith(prefix)}
+    copied.load_state_dict(weights, strict=False)
+    return copied
+
+
+def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: DomainRun | None) -> dict[str, str | None]:
+    """Hashes of all that a run begins with, by name."""
+    weights = b"".join(tensor.detach().numpy().tobytes() for tensor in model.weights().values()) if world().several else b""
+    training_text, held_out_text = stores
+    return {
+        "the version of warmstart": __version__,
+        "the training text": training_text.digest,
+        "the held-out text": held_out_text.digest if held_out_text else None,
+        "the tokenizer": tokenizer.digest,
+        "the task's text": domain.identity if domain else None,
+        "the weights at first": sha256(weights),
+    }
 
 
 def _passes(rows: PretrainingRows) -> float:

@@ -11,6 +11,7 @@ from warmstart.stats.formatting import percent
 if TYPE_CHECKING:
     from warmstart.data.domain import CorpusRead, DomainText
     from warmstart.data.token_store import TokenStores
+    from warmstart.data.tokenized_text import TokenizedText
     from warmstart.model.bundle import Bundle
     from warmstart.training.loop import TrainOutput
 
@@ -45,7 +46,7 @@ class PretrainResult:
         for key in ("word_perplexity", "causal word_perplexity"):
             if key in self.metrics:
                 _, held_out = self.stores
-                words = f" of {held_out.words:,} words including line ends" if held_out else ""
+                words = f" of {held_out.words:,} words including line ends" if held_out and held_out.words else ""
                 return f"word-level perplexity on held-out text{words}", f"{self.metrics[key]:.1f}"
         name = next(key for key in self.metrics if key.endswith("loss"))  # of detect that is the detection loss
         return f"{name} on held-out text", f"{self.metrics[name]:.3f} nats"
@@ -62,18 +63,7 @@ class PretrainResult:
 
     def text_table(self) -> list[tuple[str, ...]]:
         """One row per text under ``TEXT_HEADER``."""
-        return [
-            (
-                name,
-                f"{store.documents:,}",
-                f"{store.words:,}",
-                f"{len(store.tokens):,}",
-                f"{store.predicted_tokens / store.words:.2f}",
-                percent(store.unknown / store.predicted_tokens, 2),
-            )
-            for name, store in zip(("training", "held out"), self.stores, strict=True)
-            if store
-        ]
+        return [(name, *_text_row(store)) for name, store in zip(("training", "held out"), self.stores, strict=True) if store]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the model and the text, as plain values, fit for JSON."""
@@ -85,6 +75,18 @@ class PretrainResult:
             "seconds": self.training.seconds,
             "held_out": dict(self.metrics),
         } | ({"domain": self.domain.to_dict()} if self.domain else {})
+
+
+def _text_row(store: TokenizedText) -> tuple[str, ...]:
+    """The figures of one text; what is not known of shards of other programs is left out."""
+    words, predicted = store.words, store.predicted_tokens
+    return (
+        "" if store.documents is None else f"{store.documents:,}",
+        "" if words is None else f"{words:,}",
+        f"{store.total_tokens:,}",
+        "" if words is None else f"{predicted / words:.2f}",
+        "" if store.unknown is None else percent(store.unknown / predicted, 2),
+    )
 
 
 CORPORA_HEADER = ("text", "passages", "kept", "words kept", "like a test or validation text", "known already")

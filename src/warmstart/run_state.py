@@ -1,0 +1,321 @@
+"""What the folder of a run says of itself: its command, how far it is, who writes it, its last figures. Needs no torch.
+
+Nothing is written and no lock is taken. What cannot be read is said to be damaged or foreign; it is never an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from warmstart.config import read_yaml
+from warmstart.errors import ConfigError
+from warmstart.locks import LOCK, Holder, holder_of
+from warmstart.storage import PAGE_FILE, PARTS_FOLDER, RECIPE_FILE, SETTINGS, file_sha256, is_leftover, unsealed
+from warmstart.training.log import read_metrics
+
+State = Literal["running", "finished", "stopped", "damaged", "foreign"]
+TRIALS = "trials"
+"""folder of the results of a sweep's trials, in the folder of the run"""
+SWEEP_FILE = "sweep.json"
+"""what a sweep is made of and how many trials it plans, in the folder of the run"""
+DEPTH = 4
+"""folders within folders in which runs are looked for"""
+BEGUN = "begun"
+"""marks a step in the record of a recipe that has been started, from nothing, and of whose end nothing is known"""
+_CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "features", "text", "claims", PARTS_FOLDER}
+"""folders that belong to a run and hold none"""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of a sweep that are done."""
+
+    done: int = 0
+    damaged: tuple[str, ...] = ()
+    """names of files that are not what was written"""
+    best: str = ""
+    """the method with the best score on the texts that choose"""
+    validation: float | None = None
+    """its best score there"""
+    seconds: float = 0.0
+    """of all trials together"""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One folder, as it was when it was read."""
+
+    path: Path
+    name: str
+    """its path below the folder that was listed"""
+
+    @cached_property
+    def settings(self) -> dict[str, Any] | None:
+        """What ``config.yaml`` holds; None if there is none, or if it is damaged."""
+        try:
+            return read_yaml(self.path / SETTINGS)
+        except ConfigError:
+            return None
+
+    @cached_property
+    def steps_done(self) -> dict[str, Any] | None:
+        """The record of a recipe: step that is done -> what it was; None if there is none, or if it is damaged."""
+        steps = sealed_values(self.path / RECIPE_FILE)
+        return (
+            None if steps is None else {name: one for name, one in steps.items() if not (isinstance(one, dict) and one.get(BEGUN))}
+        )
+
+    @cached_property
+    def command(self) -> str:
+        """The command that made it; empty if its files do not say."""
+        if (self.path / RECIPE_FILE).exists():
+            return "recipe"
+        return (
+            _command_in(self.path / SETTINGS, rb"\A# ([a-z]+(?: [a-z]+)?)\n")
+            or _command_in(self.path / PAGE_FILE, rb"<pre>warmstart (study \w+|[\w-]+)")
+            or _last_record(self.path).get("type", "")
+        )
+
+    @property
+    def subject(self) -> str:
+        """The task or the text that it reads."""
+        values = self.settings or {}
+        found = next((values[key] for key in ("task", "tasks", "text", "model") if values.get(key)), "")
+        names = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+        names += values.get("more_tasks") or []
+        return ", ".join(map(str, names))
+
+    @cached_property
+    def holder(self) -> Holder | None:
+        """The process that writes there now."""
+        return holder_of(self.path / LOCK)
+
+    @cached_property
+    def state(self) -> State:
+        """Whether it is done, being written, stopped before its end, damaged, or not a run at all."""
+        if not is_run(self.path):
+            return "foreign"
+        if self.holder:
+            return "running"
+        if self.damage:
+            return "damaged"
+        if (self.path / RECIPE_FILE).exists():
+            return "finished" if self.steps_done and len(self.steps_done) >= (self.planned or 0) else "stopped"
+        return "finished" if (self.path / PAGE_FILE).exists() else "stopped"
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """The files that cannot be read, or are not what was written."""
+        found = [SETTINGS] if (self.path / SETTINGS).exists() and self.settings is None else []
+        found += [RECIPE_FILE] if (self.path / RECIPE_FILE).exists() and self.steps_done is None else []
+        return (*found, *(f"{TRIALS}/{name}" for name in self.trials.damaged))
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of ``metrics.jsonl``."""
+        try:
+            return read_metrics(self.path / "metrics.jsonl")
+        except OSError:
+            return []
+
+    @cached_property
+    def trials(self) -> Trials:
+        """The trials of a sweep."""
+        return read_trials(self.path / TRIALS)
+
+    @property
+    def unit(self) -> str:
+        """What ``done`` counts."""
+        if self.command == "recipe" or (self.path / TRIALS).is_dir():
+            return "steps of the recipe" if self.command == "recipe" else TRIALS
+        return "steps"
+
+    @property
+    def done(self) -> int | None:
+        """Steps or trials that are done; None if the run does not record them."""
+        if self.unit == TRIALS:
+            return self.trials.done
+        if self.command == "recipe":
+            return len(self.steps_done or ())
+        return max((row["step"] for row in self.log), default=None)
+
+    @property
+    def planned(self) -> int | None:
+        """Steps or trials in all, if the run says so."""
+        if self.unit == TRIALS:
+            return _whole((sealed_values(self.path / SWEEP_FILE) or {}).get("planned"))
+        if self.command == "recipe":
+            steps = [one.get("steps") for one in (sealed_values(self.path / RECIPE_FILE) or {}).values() if isinstance(one, dict)]
+            return max((one for one in steps if isinstance(one, int)), default=None)
+        train = (self.settings or {}).get("train")
+        return _whole(train.get("steps")) if isinstance(train, dict) else None
+
+    @property
+    def loss(self) -> float | None:
+        """The last held-out loss; without one the last loss of training."""
+        held_out = [row["held_out"].get("loss") for row in self.log if isinstance(row.get("held_out"), dict)]
+        training = [row.get("loss") for row in self.log if "loss" in row]
+        return next((float(one) for one in (*held_out[::-1], *training[::-1]) if isinstance(one, int | float)), None)
+
+    @cached_property
+    def score(self) -> tuple[str, float] | None:
+        """A method and its mean test score, or, before there is one, the best score on the texts that choose."""
+        return _test_score(self.path) or (
+            (f"{self.trials.best}, validation", self.trials.validation) if self.trials.validation is not None else None
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """Of training or of all trials; where neither is recorded, from the settings to the report."""
+        logged = max((row["seconds"] for row in self.log if isinstance(row.get("seconds"), int | float)), default=None)
+        if logged is not None or self.trials.done:
+            return logged if logged is not None else self.trials.seconds
+        if self.command == "recipe":
+            return sum(float(one.get("seconds", 0)) for one in (self.steps_done or {}).values() if isinstance(one, dict))
+        times = [_changed(self.path / name) for name in (SETTINGS, PAGE_FILE)]
+        return times[1] - times[0] if all(times) and times[1] >= times[0] else None
+
+    @cached_property
+    def changed(self) -> float:
+        """When a file of it was last written, in seconds since 1970."""
+        return max((_changed(file) for file in (self.path, *files_of(self.path))), default=0.0)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return folder_size(self.path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, fit for JSON."""
+        names = ("command", "subject", "state", "unit", "done", "planned", "loss", "seconds", "changed", "size")
+        return {
+            "run": str(self.path),
+            **{name: getattr(self, name) for name in names},
+            "score": dict(zip(("method", "value"), self.score, strict=True)) if self.score else None,
+            "holder": self.holder._asdict() if self.holder else None,
+            "damage": list(self.damage),
+        }
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder has the settings of a run, or the record of a recipe."""
+    return any((path / name).is_file() for name in (SETTINGS, RECIPE_FILE))
+
+
+def find_runs(folder: Path) -> Iterator[RunState]:
+    """The folder itself if it is a run, the runs inside, and what lies directly in it and is none."""
+    found = list(_runs_below(folder, folder, DEPTH))
+    yield from found
+    inner = [run.path for run in found]
+    if is_run(folder):
+        return
+    for place in sorted(folder.iterdir()):
+        runs_inside = any(run == place or place in run.parents for run in inner)
+        if not runs_inside and not place.name.startswith("."):
+            yield RunState(place, place.name)
+
+
+def _runs_below(place: Path, base: Path, depth: int) -> Iterator[RunState]:
+    if is_run(place):
+        yield RunState(place, str(place.relative_to(base)) if place != base else place.resolve().name)
+    if depth:
+        try:
+            inner = sorted(one for one in place.iterdir() if one.is_dir() and not one.is_symlink())
+        except OSError:
+            return
+        for one in inner:
+            if one.name not in _CONTENTS and not is_leftover(one.name):
+                yield from _runs_below(one, base, depth - 1)
+
+
+def read_trials(folder: Path) -> Trials:
+    """The results in the folder of a sweep's trials, each checked by its hashes."""
+    done, damaged, seconds = 0, list[str](), 0.0
+    best, validation = "", None
+    for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        values = sealed_values(file)
+        try:
+            if values is None or ("predictions" in values and file_sha256(file.with_suffix(".npz")) != values["predictions"]):
+                raise ValueError
+            score, method = float(values["validation"]), str(values["trial"]["method"]["name"])
+            seconds += float(values["seconds"]) + float(values["search_seconds"]) - float(values.get("seconds_saved", 0.0))
+        except (OSError, ValueError, KeyError, TypeError):
+            damaged.append(file.name)
+            continue
+        done += 1
+        if validation is None or score > validation:
+            best, validation = method, score
+    return Trials(done, tuple(damaged), best, validation, seconds)
+
+
+def sealed_values(file: Path) -> dict[str, Any] | None:
+    """The values of sealed JSON; None if the file is missing or damaged."""
+    try:
+        return unsealed(file.read_bytes(), required=False)
+    except (OSError, ValueError):
+        return None
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """All files of a folder, in folders inside too; links are not followed. A single file is itself."""
+    if not folder.is_dir() or folder.is_symlink():
+        yield folder
+        return
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    size = 0
+    for file in files_of(folder):
+        try:
+            size += file.lstat().st_size
+        except OSError:  # it was removed meanwhile
+            continue
+    return size
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _command_in(file: Path, pattern: bytes) -> str:
+    try:
+        found = re.search(pattern, file.read_bytes())
+    except OSError:
+        return ""
+    return found[1].decode() if found else ""
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _test_score(path: Path) -> tuple[str, float] | None:
+    """The test score that a race, a curve or an adapted model records."""
+    try:
+        race = json.loads((path / "race.json").read_bytes()) if (path / "race.json").is_file() else None
+        if race and "best" in race:
+            return str(race["best"]), float(race["score_of_best"]["mean"])
+        methods = (_last_record(path).get("comparison") or {}).get("methods") or ()
+        return (str(methods[0]["name"]), float(methods[0]["mean"])) if methods else None  # the first is the one in question
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _last_record(path: Path) -> Mapping[str, Any]:
+    """The last entry of the history of the model that a run saved; empty if there is none."""
+    history = (sealed_values(path / "bundle" / "bundle.json") or {}).get("history")
+    last = history[-1] if isinstance(history, list) and history else None
+    return last if isinstance(last, dict) else {}
