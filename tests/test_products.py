@@ -19,11 +19,8 @@ ROOM = torch.randn(4096, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture
-def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_too(onednn: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """oneDNN multiplies everything, however small."""
-    if not torch.backends.mkldnn.is_available():
-        pytest.skip("this torch has no oneDNN")
-    monkeypatch.setattr(products, "_in_use", "onednn")
     monkeypatch.setattr(products, "ENOUGH", 0)
 
 
@@ -36,7 +33,7 @@ def gradients(layer: torch.nn.Linear, x: Tensor) -> list[Tensor]:
     return [output.detach(), x.grad, *(parameter.grad.clone() for parameter in layer.parameters())]  # type: ignore[list-item, union-attr]
 
 
-@pytest.mark.usefixtures("onednn")
+@pytest.mark.usefixtures("small_too")
 @pytest.mark.parametrize("shape", [(3, 5, 8), (7, 8), (1, 8), (2, 1, 8)])
 @pytest.mark.parametrize("outputs", [1, 6, 20])
 @pytest.mark.parametrize("bias", [True, False])
@@ -50,7 +47,7 @@ def test_a_layer_and_its_gradients_are_torchs(shape: tuple[int, ...], outputs: i
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("onednn")
+@pytest.mark.usefixtures("small_too")
 def test_only_the_gradients_that_are_wanted_are_computed() -> None:
     """A frozen layer gets none, and passes that of its input on."""
     layer = Linear(8, 4).requires_grad_(False)
@@ -61,7 +58,7 @@ def test_only_the_gradients_that_are_wanted_are_computed() -> None:
     assert not layer(x.detach()).requires_grad
 
 
-@pytest.mark.usefixtures("onednn")
+@pytest.mark.usefixtures("small_too")
 @given(rows=st.integers(1, 9), inputs=st.integers(1, 9), outputs=st.integers(1, 9), stride=st.integers(1, 3), flip=st.booleans())
 def test_operands_may_lie_in_memory_in_any_way(rows: int, inputs: int, outputs: int, stride: int, *, flip: bool) -> None:
     """Transposed, or every second or third number: the product is the same."""
@@ -76,7 +73,7 @@ def test_operands_may_lie_in_memory_in_any_way(rows: int, inputs: int, outputs: 
     torch.testing.assert_close(outer(grad, x), grad.T @ x, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("onednn")
+@pytest.mark.usefixtures("small_too")
 def test_under_autocast_torch_multiplies() -> None:
     """In bfloat16: the choice of a library concerns float32 alone."""
     layer, x = Linear(8, 4), torch.randn(5, 8)

@@ -9,9 +9,12 @@ import pytest
 
 from helpers.models import SENTENCES
 from warmstart.cli import main
+from warmstart.commands import recipe as recipe_module
 from warmstart.commands.recipe import RecipeConfig, read_recipe, recipe
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
+from warmstart.made_of import input_hashes
+from warmstart.storage import unsealed
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
@@ -29,7 +32,7 @@ def test_every_recipe_runs_tiny(file: Path, data_folder: Path, tmp_path: Path, m
     monkeypatch.chdir(RECIPES.parent)
     steps = read_recipe(str(file), tmp_path, "tiny")
     recipe(RecipeConfig(file=str(file), out=str(tmp_path / "run"), length="tiny"))
-    assert list(json.loads((tmp_path / "run" / "recipe.json").read_text())) == list(steps)
+    assert list(unsealed((tmp_path / "run" / "recipe.json").read_bytes())) == list(steps)
     for name, step in steps.items():
         if step["command"] in ("pretrain", "adapt", "answers"):
             assert (tmp_path / "run" / name / "report.html").exists()
@@ -115,3 +118,98 @@ def test_wrong_recipes(small: Path, tmp_path: Path, old: str, new: str, message:
     assert main(["recipe", str(small), "--out", str(tmp_path / "run"), "--length", "short"]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_done_step_that_would_now_be_another_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another length, an edited step, a changed text or another version: each is named, and nothing is skipped in silence."""
+    out, text, recipe_text = tmp_path / "run", tmp_path / "text.txt", small.read_text()
+    run = ["recipe", str(small), "--out", str(out)]
+    assert main([*run, "--length", "short"]) == 0
+    weights = (out / "lm" / "bundle" / "weights.safetensors").read_bytes()
+
+    def refused(*flags: str) -> str:
+        assert main([*run, *flags]) == 2
+        said = capsys.readouterr().err
+        assert "step 'lm' is done in" in said
+        return said
+
+    assert "('train')" in refused()
+    small.write_text(recipe_text.replace("preset: tiny", "seed: 3\n    preset: tiny"))
+    assert "('seed')" in refused("--length", "short")
+    small.write_text(recipe_text)
+    before = text.read_text()
+    text.write_text(before + "more")
+    assert f"({text})" in refused("--length", "short")
+    text.write_text(before)
+    done = unsealed((out / "recipe.json").read_bytes())
+    del done["lm"]["made_of"]["the version"]
+    (out / "recipe.json").write_text(json.dumps(done))
+    assert "(the version)" in refused("--length", "short")
+    (out / "recipe.json").write_text(json.dumps({"lm": {"command": "pretrain"}}))
+    assert "(an older version ran it" in refused("--length", "short")
+    (out / "recipe.json").write_text("[1")
+    assert main([*run, "--length", "short"]) == 2
+    assert "is damaged" in capsys.readouterr().err
+    assert (out / "lm" / "bundle" / "weights.safetensors").read_bytes() == weights
+
+
+def test_a_changed_split_of_a_task_is_noticed(tmp_path: Path) -> None:
+    """The files that a manifest names are inputs, too."""
+    (tmp_path / "a.csv").write_text("text,label")
+    (tmp_path / "task.yaml").write_text("name: x\ntrain: {path: a.csv}\ntest: 0.2\n")
+    before = input_hashes({"task": str(tmp_path / "task.yaml"), "model": "nowhere"}, Path())
+    assert set(before) == {str(tmp_path / "task.yaml"), str(tmp_path / "a.csv")}
+    (tmp_path / "a.csv").write_text("text,label\nx,y")
+    assert input_hashes({"task": str(tmp_path)}, Path()) != before
+
+
+def test_a_step_that_was_stopped_before_its_first_checkpoint_starts_again(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command goes on."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("warmstart.commands.pretrain.command.pretrain_on", stop)
+        assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 130
+    assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 0
+
+
+def test_a_step_that_ended_before_the_recipe_could_note_it_is_done(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is not run again; made of other text, it is refused."""
+    out, words = tmp_path / "run", ["recipe", str(small), "--out", str(tmp_path / "run")]
+    written = recipe_module._write_done
+    with monkeypatch.context() as patch:
+
+        def killed(folder: Path, done: dict[str, dict[str, object]]) -> None:
+            if "seconds" in done["lm"]:
+                raise KeyboardInterrupt
+            written(folder, done)
+
+        patch.setattr(recipe_module, "_write_done", killed)
+        assert main(words) == 130
+    assert (out / "lm" / "report.html").exists()
+    weights = (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns
+    before = (tmp_path / "text.txt").read_text()
+    (tmp_path / "text.txt").write_text(before + "more")
+    assert main(words) == 2
+    assert f"step 'lm' is done in {out}, but what it was made of has changed ({tmp_path}/text.txt)" in capsys.readouterr().err
+    (tmp_path / "text.txt").write_text(before)
+    assert main(words) == 0
+    assert "lm: pretrain was finished when the recipe was stopped" in capsys.readouterr().err
+    assert (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns == weights
+    assert "begun" not in unsealed((out / "recipe.json").read_bytes())["lm"]
+
+
+def test_a_step_in_a_folder_that_is_not_its_own_is_not_taken_for_done(small: Path, tmp_path: Path) -> None:
+    """However often it is tried."""
+    words = ["pretrain", str(tmp_path / "text.txt"), "--preset", "tiny", "--max-length", "16", "--steps", "2", "--batch", "2"]
+    tokenizer = ["--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "0"]
+    assert main([*words, *tokenizer, "--out", str(tmp_path / "run" / "lm")]) == 0
+    for _ in range(2):
+        assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 2
+    assert "lm" not in recipe_module._read_done(tmp_path / "run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,19 +23,19 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
-from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
+from warmstart.finetuning.finetune import check_scheme, fine_tune, task_model
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.pooling import POOLINGS, join_windows
+from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.interop.export import to_huggingface
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head
-from warmstart.studies.explain.measure import explain_text, prepare_text
-from warmstart.tasks.predict import cut_texts, raw_predictions
+from warmstart.tasks.predict import predict, predictions_and_cut, raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 JOINED = ("mean", "max", "attention")
@@ -264,11 +265,11 @@ def test_a_model_learns_what_is_at_the_end_of_long_texts(tokenizer: Tokenizer, w
         np.testing.assert_allclose(done.test_predictions, other.test_predictions, atol=2e-3)
 
 
-def test_tasks_that_read_no_windows_refuse_them() -> None:
-    """Before anything is trained."""
-    task = replace(long_task(), type="tagging")
+def test_tasks_that_read_no_windows_refuse_them(tokenizer: Tokenizer) -> None:
+    """Before anything is written or trained."""
+    bundle, task = language_bundle(tokenizer), replace(long_task(), type="tagging")
     with pytest.raises(ConfigError, match=r"--windows is for tasks with one prediction .* 'long' is a tagging task"):
-        head_config_for(task, finetune_config("full", windows="mean"))
+        check_scheme(bundle, task, finetune_config("full", windows="mean"))
 
 
 # ---------------------------------------------------------------------------------------------------- what is said of cut texts
@@ -300,12 +301,26 @@ def test_the_audit_loses_no_token_with_windows(tokenizer: Tokenizer) -> None:
 def test_predictions_say_what_was_cut(tokenizer: Tokenizer) -> None:
     """How many texts, how many tokens, and what to do; nothing if nothing was cut."""
     cut = len(tokenizer.encode([LONG])[0]) - 30
-    assert cut_texts(reader(tokenizer, "none"), [LONG, SHORT]) == (
+    assert predictions_and_cut(reader(tokenizer, "none"), [LONG, SHORT])[1]() == (
         f"1 of 2 texts (50.0%) did not fit into the 32 tokens that the model reads: {cut} tokens were cut off. "
         "Adapt with --windows mean to read them whole."
     )
-    assert cut_texts(reader(tokenizer, "none"), [SHORT]) == ""
-    assert cut_texts(reader(tokenizer, "mean"), [LONG, SHORT]) == ""
+    assert predictions_and_cut(reader(tokenizer, "none"), [SHORT])[1]() == ""
+    assert predictions_and_cut(reader(tokenizer, "mean"), [LONG, SHORT])[1]() == ""
+
+
+def test_texts_are_tokenized_once(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To predict them and to say what was cut."""
+    tokenize, texts = Tokenizer.encode, list[str]()
+
+    def counted(self: Tokenizer, read: Sequence[str]) -> list[list[int]]:
+        texts.extend(read)
+        return tokenize(self, read)
+
+    monkeypatch.setattr(Tokenizer, "encode", counted)
+    found = predict(reader(tokenizer, "none"), [LONG, SHORT])
+    assert "1 of 2 texts" in found.cut
+    assert sorted(texts) == sorted([LONG, SHORT])
 
 
 # ---------------------------------------------------------------------------------------------------- explanations

@@ -28,7 +28,7 @@ def multitask_model(classes: tuple[int, ...] = (2, 3)) -> MultitaskModel:
 
 def task_batch(task: int, labels: list[int], seed: int = 0) -> TaskBatch:
     rows = list(np.random.default_rng(seed).integers(5, 60, (len(labels), 6)))
-    return TaskBatch.of(collate(rows, np.array(labels), 0, causal=False), task)
+    return TaskBatch.of(collate(rows, np.array(labels), 0, causal=False), task=task)
 
 
 def who() -> Task:

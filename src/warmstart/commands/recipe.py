@@ -8,7 +8,8 @@
       tiny: {lm: {train: {epochs: null, steps: 3}}, tuned: {seeds: 1}}
 
 Each step writes into the folder of its name; ``${out}`` is the folder of the recipe. A length overrides settings, and may drop a
-step (``tuned: null``). A step that is done is not run again, and interrupted pretraining is resumed.
+step (``tuned: null``). A step that is done is not run again, also if the recipe was killed before it could note that; one that was
+stopped goes on, or starts again. A step that is done but would now have other settings, other inputs or another version is refused.
 """
 
 from __future__ import annotations
@@ -17,18 +18,26 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from tyro.conf import Positional
 
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console
 from warmstart.errors import ConfigError, suggest
-from warmstart.storage import atomic_write
+from warmstart.locks import LOCK, hold
+from warmstart.made_of import made_of
+from warmstart.run import is_finished
+from warmstart.run_state import BEGUN
+from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, names_a_folder, sealed, unsealed
+from warmstart.sweep.backends import known_backend
 
-DONE = "recipe.json"
+WORKERS = ("jobs", "backend", "worker", "slurm")
+"""settings that say where trials run, which changes no result"""
+LOOK_FOR_STEP = 1.0
+"""seconds between two looks of a worker at the steps that are done"""
 
 
 class RecipeConfig(Config):
@@ -42,6 +51,12 @@ class RecipeConfig(Config):
     """one of the lengths that the recipe defines, for instance tiny; default: the steps as they are"""
     only: Advanced[tuple[str, ...]] = ()
     """run only these steps"""
+    jobs: Advanced[int | None] = Field(None, gt=0)
+    """trials at once, in steps that are a race or a curve; default: as the recipe says"""
+    backend: Advanced[Annotated[str, AfterValidator(known_backend)] | None] = None
+    """where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
+    worker: Advanced[bool] = False
+    """help with the trials of these steps, which the same command without this flag leads"""
 
 
 class RecipeSpec(Config):
@@ -62,17 +77,94 @@ def recipe(config: RecipeConfig) -> Path:
     if unknown := [name for name in config.only if name not in steps]:
         raise ConfigError(f"{config.file} has no step '{unknown[0]}'; {suggest(unknown[0], steps)}")
     plans = {name: _plan(name, values, folder, config.file) for name, values in steps.items()}  # all are checked before any runs
+    plans = {name: (command, _spread_over(settings, config)) for name, (command, settings) in plans.items()}
+    if config.worker:
+        _work(plans, folder)
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    hold(folder / LOCK, str(folder))
     done = _read_done(folder)
     for name, (command, settings) in plans.items():
-        if name in done or (config.only and name not in config.only):
-            continue
+        if not config.only or name in config.only:
+            _run_step(name, (command, settings), folder, done, {"length": config.length, "steps": len(plans)})
+    return folder
+
+
+def _run_step(name: str, step: tuple[str, Config], folder: Path, done: dict[str, dict[str, Any]], about: Mapping[str, Any]) -> None:
+    """Run a step that is not done; ``done`` is what is known of all, and is written before and after it."""
+    command, settings = step
+    made, known = made_of(command, settings, WORKERS), done.get(name, {})
+    if known and not known.get(BEGUN):
+        _refuse_changes(name, known.get("made_of"), made, folder)
+        return
+    entry: dict[str, Any] = {"command": command, **about, "made_of": made}
+    if known and _has_result(settings):  # killed when all was done but to say so here
+        _refuse_changes(name, known.get("made_of"), made, folder)
+        console.rule(f"{name}: {command} was finished when the recipe was stopped", align="left")
+    else:
         console.rule(f"{name}: {command}", align="left")
+        if not _has_result(settings):
+            _write_done(folder, done | {name: entry | {BEGUN: True}})
         started = time.monotonic()
         _, run = COMMANDS[command].load()
-        run(_resumed(command, settings))
-        done[name] = {"command": command, "seconds": round(time.monotonic() - started, 1), "length": config.length}
-        atomic_write(folder / DONE, json.dumps(done, indent=1).encode())
-    return folder
+        run(settings)
+        entry |= {"seconds": round(time.monotonic() - started, 1)}
+    done[name] = entry
+    _write_done(folder, done)
+
+
+def _spread_over(settings: Config, config: RecipeConfig) -> Config:
+    """The settings of a step; those of a sweep with what the recipe's own flags say of its workers."""
+    if "worker" not in type(settings).model_fields:
+        return settings
+    given = {"jobs": config.jobs, "backend": config.backend, "worker": config.worker or None}
+    return settings.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+def _work(plans: Mapping[str, tuple[str, Config]], folder: Path) -> None:
+    """Help with every step that is a sweep and is not done; wait for the others, whose results it may read."""
+    for name, (command, settings) in plans.items():
+        if _is_done(name, folder):
+            continue
+        if getattr(settings, "worker", False):
+            console.rule(f"{name}: {command}, as a worker", align="left")
+            COMMANDS[command].load()[1](settings)
+            continue
+        console.print(f"waiting for step '{name}' of {folder}, which the same command without --worker runs")
+        while not _is_done(name, folder):
+            time.sleep(LOOK_FOR_STEP)
+
+
+def _is_done(name: str, folder: Path) -> bool:
+    """Whether the record of a recipe says that a step has come to its end."""
+    known: dict[str, Any] = _read_done(folder).get(name) or {BEGUN: True}
+    return not known.get(BEGUN)
+
+
+def _has_result(settings: Config) -> bool:
+    """Whether there is what a step leaves at its end: the report of a run, or the file or folder that it puts in place whole."""
+    out = getattr(settings, "out", None)
+    if out is None:
+        return False
+    path = Path(out)
+    if (path / SETTINGS).exists() or not path.is_dir():
+        return is_finished(path) or path.is_file()
+    return any(file.name != LOCK and not is_leftover(file.name) for file in path.iterdir())
+
+
+def _write_done(folder: Path, done: Mapping[str, Any]) -> None:
+    atomic_write(folder / RECIPE_FILE, json.dumps(sealed(done), indent=1).encode())
+
+
+def _refuse_changes(name: str, before: Mapping[str, str] | None, now: Mapping[str, str], folder: Path) -> None:
+    """Raise ``ConfigError`` if a step that is done was made of something else."""
+    known = before or {"an older version ran it": ""}
+    changed = [key for key in {**known, **now} if known.get(key) != now.get(key)]
+    if changed:
+        raise ConfigError(
+            f"step '{name}' is done in {folder}, but what it was made of has changed ({', '.join(changed[:5])}); remove "
+            f"{folder / name} and the step from {folder / RECIPE_FILE} to run it again, or choose another --out"
+        )
 
 
 def read_recipe(file: str, folder: Path, length: str | None) -> dict[str, dict[str, Any]]:
@@ -83,6 +175,8 @@ def read_recipe(file: str, folder: Path, length: str | None) -> dict[str, dict[s
     changes = spec.lengths[length] if length else {}
     if unknown := [name for name in changes if name not in spec.steps]:
         raise ConfigError(f"{file}: length '{length}' names a step '{unknown[0]}'; {suggest(unknown[0], spec.steps)}")
+    if wrong := [name for name in spec.steps if not names_a_folder(name)]:
+        raise ConfigError(f"{file}: a step's name becomes a folder, but {wrong[0]!r} cannot be one; rename the step")
     dropped = {name for name, change in changes.items() if change is None}
     return {name: _merged(step, changes.get(name, {})) for name, step in spec.steps.items() if name not in dropped}
 
@@ -109,13 +203,9 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
     return command, settings.build(with_preset(given) if "backbone" in settings.model_fields else given, f"{file}, step '{name}'")
 
 
-def _resumed(command: str, settings: Config) -> Config:
-    """Pretraining that has left checkpoints is resumed."""
-    out = getattr(settings, "out", None)
-    unfinished = command == "pretrain" and out and (Path(out) / "checkpoints").exists()
-    return settings.model_copy(update={"resume": out}) if unfinished else settings
-
-
 def _read_done(folder: Path) -> dict[str, Any]:
-    file = folder / DONE
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+    file = folder / RECIPE_FILE
+    try:
+        return unsealed(file.read_bytes(), required=False) if file.exists() else {}
+    except ValueError as error:
+        raise ConfigError(f"{file} must say which steps are done, but is damaged ({error}); choose another --out") from None

@@ -130,7 +130,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         self.validation_scores_ = np.array([run.validation_score for run in runs])
         record = AdaptRecord(
             estimator=type(self).__name__,
-            task=TaskRecord.of(task),
+            task=TaskRecord.of(task, task),
             settings=config.to_dict(),
             seed=best.seed,
             budget=(labels_sentence(budgets[0], self.selection),),

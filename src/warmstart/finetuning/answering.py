@@ -6,8 +6,8 @@ Letters: N questions.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from warmstart.device import pick_device
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
+from warmstart.parts import Workplace
 from warmstart.seeding import seed_torch
 from warmstart.tasks.answers import (
     Answer,
@@ -83,17 +84,19 @@ def answer_model(bundle: Bundle, seed: int, *, scratch: bool) -> Model:
 
 
 def train_to_answer(
-    model: Model, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, method: ScoredMethod
-) -> AnswerRun:
+    model: Model, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, named: tuple[str, Workplace | None]
+) -> dict[str, Any]:
     """Train ``model`` on the answers, in place; the weights with the best exact match on the validation questions are kept.
 
-    Its answers to the test questions are scored at the end; ``method`` is what the ledger calls it.
+    ``named`` is what the run is called, and where its checkpoints are kept. Returns what ``answer_run`` reads: the run without its
+    model, and the answers to the test questions, which are not scored.
     """
     model.to(pick_device())
     tokenizer, max_length = bundle.tokenizer, model.backbone.config.max_length
     mean_tokens = float(np.mean([len(ids) for ids in tokenizer.encode(task.train.questions)]))
     steps = config.count_text_steps(len(task.train), mean_tokens, DEFAULT_EPOCHS)
     early_stopping, max_tokens = EarlyStopping(model), max_answer_tokens(tokenizer, task.train.answers, max_length)
+    title, workplace = named
 
     def validate() -> dict[str, Any]:
         return {METRIC: float(predict_answers(model, tokenizer, task.validation, max_tokens).correct.mean())}
@@ -102,16 +105,32 @@ def train_to_answer(
         answer_batches(tokenizer, task.train, max_length, (config.batch, config.accumulate), seed),
         steps,
         seed,
-        f"{method.name}, seed {seed}",
+        title,
+        identity=workplace.identity if workplace else "",
         evaluate=validate,
         callbacks=[lambda step, metrics: early_stopping.update(step, metrics[METRIC])],
+        more=early_stopping,
     )
-    output = train(model, job, config)
+    output = train(model, job, config, workplace.folder if workplace else None)
     early_stopping.restore()
     answers = generate_answers(model, tokenizer, task.test.questions, max_tokens)
-    test = AnswerPredictions.of(answers, score_test_answers(task, answers, method, seed))
-    score, curve = early_stopping.kept_score, tuple(early_stopping.curve)
-    return AnswerRun(model.cpu().eval(), seed, output, curve, score, max_tokens, test)
+    model.cpu().eval()
+    return {
+        "seed": seed,
+        "training": asdict(output),
+        "curve": tuple(early_stopping.curve),
+        "validation_score": early_stopping.kept_score,
+        "max_answer_tokens": max_tokens,
+        "answers": [(one.text, one.confidence) for one in answers],
+    }
+
+
+def answer_run(model: Model, values: Mapping[str, Any], task: AnswerTask, method: ScoredMethod) -> AnswerRun:
+    """The run of a model that ``train_to_answer`` trained, with its test answers scored; ``method`` is what the ledger calls it."""
+    values = dict(values)
+    answers = [Answer(*one) for one in values.pop("answers")]
+    test = AnswerPredictions.of(answers, score_test_answers(task, answers, method, values["seed"]))
+    return AnswerRun(model, **values | {"training": TrainOutput(**values["training"]), "test": test})
 
 
 def predict_answers(model: Model, tokenizer: Tokenizer, split: AnsweredQuestions, max_tokens: int) -> AnswerPredictions:

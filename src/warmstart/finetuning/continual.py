@@ -136,7 +136,7 @@ class StoredTexts:
     def batch(self, size: int, pad_id: int, draw: np.random.Generator, *, causal: bool) -> TaskBatch:
         """``size`` of them, or all if there are fewer, drawn without replacement."""
         chosen = draw.permutation(len(self.labels))[:size]
-        return TaskBatch.of(self.rows.batch(chosen, self.labels[chosen], pad_id, causal=causal), self.task)
+        return TaskBatch.of(self.rows.batch(chosen, self.labels[chosen], pad_id, causal=causal), task=self.task)
 
 
 def fisher_information(model: MultitaskModel, task: int, rows: Encoded, pad_id: int, seed: int) -> dict[str, Tensor]:

@@ -14,16 +14,17 @@ again. If it does not help, the weights are again the pretrained ones, to the bi
 from __future__ import annotations
 
 import copy
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from warmstart.console import console
 from warmstart.data.budget import LabelBudget
+from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
@@ -36,6 +37,7 @@ from warmstart.finetuning.schemes.dapt import DaptOptions
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
 from warmstart.model.model import Model
+from warmstart.parts import Parts, Workplace
 from warmstart.seeding import derive, rng
 from warmstart.stats.changes import Change
 from warmstart.stats.formatting import percent, percent_value
@@ -66,12 +68,13 @@ class ContinuedPretraining:
 
 
 def continue_pretraining(
-    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool | None = None
+    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool | None = None, parts: Parts | None = None
 ) -> ContinuedPretraining:
     """Continue the pretraining of ``bundle`` on ``text``, by the budget's seed; labels of the budget decide if it helps.
 
-    Without ``text`` it reads that of the task, ``texts_to_read``. The new bundle has one more entry in its history. Raises
-    ``ModelError`` if the model has no language head, ``DataError`` if there is too little text, or too few labels for two folds.
+    Without ``text`` it reads that of the task, ``texts_to_read``. A finished stage is kept in ``parts``. The new bundle has one
+    more entry in its history. Raises ``ModelError`` if the model has no language head, ``DataError`` if there is too little text,
+    or too few labels for two folds.
     """
     task, seed = budget.whole, budget.seed
     if not TASK_TYPES[task.type].one_label:
@@ -93,10 +96,10 @@ def continue_pretraining(
         evaluations, decision, seconds = [evaluator.evaluate("before", model, 0.0)], "", 0.0
         stages = {"pilot": options.dapt_pilot, "end": 1 - options.dapt_pilot}
         for stage in [stage for stage, fraction in stages.items() if fraction]:
-            seconds += _train(model, training, options, (stage, stages[stage], seed))
+            seconds += _train(model, training, options, (stage, stages[stage], seed), parts)
             evaluations.append(evaluator.evaluate(stage, model, seconds))
             helps, decision = decide(evaluations[0], evaluations[-1])
-            console.print(f"{stage}: {decision}", markup=False)
+            console.print(f"{stage}: {decision}")
             if not helps:
                 break
     if not helps:
@@ -133,7 +136,7 @@ def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
 def _rows(texts: list[str], bundle: Bundle, language: LanguageTask, folder: Path) -> tuple[PretrainingRows, PretrainingRows]:
     """The text as pretraining reads it: to train on, and held out."""
     file = folder / "text.ndjson"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    file.write_text("".join(text_lines(texts)), encoding="utf-8")
     sources, tokenizer = [Source(path=str(file))], bundle.tokenizer
     stores = [prepare_store(sources, tokenizer, folder, DocumentSplit(fraction=HELD_OUT, held_out=held)) for held in (False, True)]
     tokens = bundle.model.backbone.config.max_length
@@ -146,15 +149,25 @@ def _rows(texts: list[str], bundle: Bundle, language: LanguageTask, folder: Path
     return training, held_out
 
 
-def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tuple[str, float, int]) -> float:
-    """Train for a part of the run; ``stage`` is (name, fraction, seed). Returns the seconds it took."""
+def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tuple[str, float, int], parts: Parts | None) -> float:
+    """Train for a part of the run, or read it back; ``stage`` is (name, fraction, seed). Returns the seconds it took."""
     name, fraction, seed = stage
     epochs, rate = options.dapt_epochs * fraction, options.dapt_learning_rate
     settings = TrainConfig(epochs=epochs, learning_rate=rate, warmup=0.1, weight_decay=0.01)
     steps = settings.count_steps(len(rows), rows.mean_tokens, epochs=1)
     seed = derive(seed, "dapt", name)  # the two stages read the text in different orders
-    batches = pretraining_batches(rows, settings.batch, 1, seed)
-    return train(model, TrainingJob(batches, steps, seed, title=f"continued pretraining, {name}"), settings).seconds
+    title = f"continued pretraining, {name}"
+    job = TrainingJob(pretraining_batches(rows, settings.batch, 1, seed), steps, seed, title)
+
+    def make(workplace: Workplace) -> dict[str, Any]:
+        output = train(model, replace(job, identity=workplace.identity), settings, workplace.folder)
+        return {"seconds": output.seconds, "weights": model.weights()}
+
+    if parts is None:
+        return train(model, job, settings).seconds
+    done = parts.kept(title, make)
+    model.load_state_dict(done["weights"], strict=False)
+    return float(done["seconds"])
 
 
 class _Evaluator:

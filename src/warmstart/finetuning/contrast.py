@@ -10,7 +10,7 @@ Letters: B batch, N texts of a step, D width, C classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -89,7 +89,10 @@ class ContrastiveLoss:
             (gradient,) = torch.autograd.grad(losses.sum(), vectors)
         sizes = [len(part) for part in parts]
         found = zip(labelled, losses.detach().split(sizes), gradient.split(sizes), strict=True)
-        compared = iter(_compared(batch, own, ahead, (draw, number)) for number, (batch, own, ahead) in enumerate(found))
+        compared = iter(
+            ComparedBatch.of(batch, contrast=own.sum(), gradient=ahead, dropout=(draw, number))
+            for number, (batch, own, ahead) in enumerate(found)
+        )
         return [next(compared) if batch.count else batch for batch in batches]
 
     def loss(self, batch: Batch) -> Tensor:
@@ -121,8 +124,3 @@ class ContrastiveLoss:
 def _labels(batch: Batch) -> Tensor:
     assert batch.targets is not None
     return batch.targets
-
-
-def _compared(batch: Batch, losses: Tensor, gradient: Tensor, dropout: tuple[int, int]) -> ComparedBatch:
-    own = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return ComparedBatch(**own, contrast=losses.sum(), gradient=gradient, dropout=dropout)

@@ -124,7 +124,7 @@ def average_probabilities(
     members = tuple(Member(f"seed {run.seed}", one) for run, one in zip(runs, networks, strict=True))
     stack = Stack(members, encoded.task.type, encoded.task.labels)
     choosing, test = [run.choosing for run in runs], [run.final.test_predictions for run in runs]
-    parameters = sum(parameter_count(run.final.model) for run in runs)
+    parameters = sum(parameter_counts(run.final.model)["total"] for run in runs)
     mean = None if choosing[0] is None else np.mean(choosing, axis=0)
     score, seconds = _score(budget, mean), seconds_per_text(stack, encoded.task.test.texts)
     return Averaged("mean", f"mean of {len(runs)} seeds", stack, mean, np.mean(test, axis=0), score, parameters, seconds)
@@ -139,10 +139,9 @@ def average_weights(encoded: EncodedTask, budget: LabelBudget, networks: Sequenc
     choosing = folds.predictions(encoded, budget) if folds.by_fold else None
     test = task_type.predict(model, encoded.test, encoded.pad_id)
     bundle = replace(networks[0], model=model)
-    seconds = seconds_per_text(bundle, encoded.task.test.texts)
-    return Averaged(
-        "soup", f"soup of {len(networks)} seeds", bundle, choosing, test, _score(budget, choosing), parameter_count(model), seconds
-    )
+    parameters, seconds = parameter_counts(model)["total"], seconds_per_text(bundle, encoded.task.test.texts)
+    score, name = _score(budget, choosing), f"soup of {len(networks)} seeds"
+    return Averaged("soup", name, bundle, choosing, test, score, parameters, seconds)
 
 
 def seconds_per_text(model: Bundle | Stack, texts: Sequence[Any]) -> float:
@@ -150,11 +149,6 @@ def seconds_per_text(model: Bundle | Stack, texts: Sequence[Any]) -> float:
     started = time.perf_counter()
     uncalibrated_predictions(model, texts[:TIMED_TEXTS])
     return (time.perf_counter() - started) / max(1, len(texts[:TIMED_TEXTS]))
-
-
-def parameter_count(model: Model) -> int:
-    """All parameters of a network."""
-    return parameter_counts(model)["total"]
 
 
 def _score(budget: LabelBudget, choosing: Any) -> float:

@@ -28,12 +28,14 @@ from warmstart.finetuning.scheme import Scheme
 from warmstart.heads.head import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
+from warmstart.parts import Workplace
 from warmstart.seeding import seed_torch
 from warmstart.tasks import task_type_of
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import TrainingJob, TrainOutput, train
+from warmstart.training.optimizers import ParameterGroup
 
 DEFAULT_EPOCHS = 10
 MIN_STEPS = 60
@@ -85,9 +87,83 @@ def check_scheme(bundle: Bundle, task: Task, config: FineTuneConfig) -> None:
     """Check that the scheme fits model and task, before anything is written or trained; raises what ``fine_tune`` would raise."""
     scheme = make_scheme(config.scheme, config.options)
     _check_one_label(task, config)
+    head_config_for(task, config)
     if scheme.language_weight or scheme.continued_pretraining:
         LanguageTask.required(bundle)
     apply_scheme(copy.deepcopy(bundle.model), scheme)
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """What one run needs beside its model."""
+
+    encoded: EncodedTask
+    config: FineTuneConfig
+    seed: int
+    title: str = "fine-tuning"
+    """of the progress bar; empty: there is none"""
+    language: LanguageTask | None = None
+    """the pretrained language head, for schemes with ``lm-loss``"""
+    workplace: Workplace | None = None
+    """where checkpoints are kept, from which the same run goes on; None: nothing is"""
+
+    @property
+    def scheme(self) -> Scheme:
+        """How the model is adapted."""
+        return make_scheme(self.config.scheme, self.config.options)
+
+    def prepare(self, model: Model) -> list[ParameterGroup]:
+        """Insert what the scheme adds, freeze what does not train, and return the parameters that do."""
+        if self.scheme.language_weight:
+            require_language_head(self.language).attach(model)
+        return apply_scheme(model, self.scheme, self.seed)
+
+    def run(self, model: Model) -> FineTuneResult:
+        """Train ``model`` (with its task head) in place; see ``fine_tune``."""
+        encoded, config = self.encoded, self.config
+        _check_settings(encoded.task, config)
+        model.to(pick_device())
+        scheme, groups = self.scheme, self.prepare(model)
+        trainable = sum(p.numel() for group in groups for name, p in group.parameters.items() if not name.startswith("language."))
+        inputs = training_inputs(model, encoded, config, scheme, (self.seed, self.language))
+        # a language loss also reads tokens that hide or replace those of the texts
+        rows = EmbeddingRows(model.backbone, groups, None if scheme.language_weight else encoded.training_ids())
+        steps, settings = run_length(encoded, config.train, scheme)
+        unfrozen = scheme.unfreezing.complete_at(model.backbone.config.depth)
+        early_stopping = EarlyStopping(model, config.keep, config.patience, unfrozen)
+        validation = _Validation(encoded.task, inputs, rows, early_stopping)
+        job = TrainingJob(
+            inputs.batches,
+            steps,
+            self.seed,
+            self.title,
+            identity=self.workplace.identity if self.workplace else "",
+            evaluate=validation.evaluate if len(encoded.validation) else None,
+            groups=rows.groups,
+            loss=inputs.loss,
+            prepare=inputs.prepare,
+            penalty=scheme.penalty(model) if scheme.penalty else None,
+            should_stop=early_stopping.should_stop,
+            callbacks=[validation.update],
+            progress_bar=bool(self.title),
+            more=early_stopping,
+        )
+        output = train(model, job, settings, self.workplace.folder if self.workplace else None)
+        if scheme.language_weight:
+            del model.language
+        early_stopping.restore()
+        rows.restore()
+        test_predictions, validation_predictions = predict_test(model, encoded, config), validation.of_kept_weights()
+        return FineTuneResult(
+            model=model.cpu().eval(),
+            seed=self.seed,
+            validation_score=early_stopping.kept_score if early_stopping.curve else math.nan,
+            curve=tuple(early_stopping.curve),
+            training=output,
+            trainable=trainable,
+            test_predictions=test_predictions,
+            validation_predictions=validation_predictions,
+        )
 
 
 def fine_tune(
@@ -105,49 +181,7 @@ def fine_tune(
     head for schemes with ``lm-loss``; the model loses it afterwards. Raises ``ModelError`` if such a scheme has none.
     Without a ``title`` there is no progress bar.
     """
-    _check_settings(encoded.task, config)
-    model.to(pick_device())
-    task, scheme = encoded.task, make_scheme(config.scheme, config.options)
-    if scheme.language_weight:
-        require_language_head(language).attach(model)
-    groups = apply_scheme(model, scheme, seed)
-    trainable = sum(p.numel() for group in groups for name, p in group.parameters.items() if not name.startswith("language."))
-    inputs = training_inputs(model, encoded, config, scheme, (seed, language))
-    # a language loss also reads tokens that hide or replace those of the texts
-    rows = EmbeddingRows(model.backbone, groups, None if scheme.language_weight else encoded.training_ids())
-    steps, settings = run_length(encoded, config.train, scheme)
-    early_stopping = EarlyStopping(model, config.keep, config.patience, scheme.unfreezing.complete_at(model.backbone.config.depth))
-    validation = _Validation(task, inputs, rows, early_stopping)
-    job = TrainingJob(
-        inputs.batches,
-        steps,
-        seed,
-        title,
-        evaluate=validation.evaluate if len(encoded.validation) else None,
-        groups=rows.groups,
-        loss=inputs.loss,
-        prepare=inputs.prepare,
-        penalty=scheme.penalty(model) if scheme.penalty else None,
-        should_stop=early_stopping.should_stop,
-        callbacks=[validation.update],
-        progress_bar=bool(title),
-    )
-    output = train(model, job, settings)
-    if scheme.language_weight:
-        del model.language
-    early_stopping.restore()
-    rows.restore()
-    test_predictions = predict_test(model, encoded, config)
-    return FineTuneResult(
-        model=model.cpu().eval(),
-        seed=seed,
-        validation_score=early_stopping.kept_score if early_stopping.curve else math.nan,
-        curve=tuple(early_stopping.curve),
-        training=output,
-        trainable=trainable,
-        test_predictions=test_predictions,
-        validation_predictions=validation.kept,
-    )
+    return FineTuning(encoded, config, seed, title, language).run(model)
 
 
 class _Validation:
@@ -156,7 +190,7 @@ class _Validation:
     def __init__(self, task: Task, inputs: TrainingInputs, rows: EmbeddingRows, early_stopping: EarlyStopping) -> None:
         self.task, self.inputs, self.rows, self.early_stopping = task, inputs, rows, early_stopping
         self.latest: Any = None
-        self.kept: Any = None
+        self._kept: Any = None
 
     def evaluate(self) -> dict[str, Any]:
         """The task's metric, with the present weights."""
@@ -168,7 +202,13 @@ class _Validation:
     def update(self, step: int, metrics: dict[str, Any]) -> None:
         """Take note of an evaluation."""
         if self.early_stopping.update(step, metrics[self.task.metric]):
-            self.kept = self.latest
+            self._kept = self.latest
+
+    def of_kept_weights(self) -> Any:
+        """The predictions of the weights that are kept, which the model has again; None without evaluations."""
+        if self._kept is None and self.early_stopping.curve:  # an earlier process evaluated them
+            self._kept = self.inputs.predict_validation()
+        return self._kept
 
 
 def predict_test(model: Model, encoded: EncodedTask, config: FineTuneConfig) -> Any:

@@ -10,7 +10,7 @@ exactly as one of k b, and the weight means the same for every objective. The ta
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -70,11 +70,6 @@ class JointTask:
         labelled = task_type.batches(train, encoded, size, self.budget.seed, tokenizer.specials.pad, causal=model.task.causal)
 
         def both(step: int) -> list[Batch]:
-            own = (_without_count(batch) for batch in labelled(step))
-            return [*batches(step), *own]
+            return [*batches(step), *(LabelledBatch.of(batch, count=0) for batch in labelled(step))]
 
         return both
-
-
-def _without_count(batch: Batch) -> LabelledBatch:
-    return LabelledBatch(**{one.name: getattr(batch, one.name) for one in fields(batch)} | {"count": 0})

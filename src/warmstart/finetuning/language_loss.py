@@ -12,7 +12,7 @@ Letters: B batch, T tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
@@ -79,8 +79,7 @@ class LanguageTask:
         ids = collate(cut, None, self.vocabulary.specials.pad, causal=causal).ids.numpy()
         # objectives get one token more than they read
         ids = np.pad(ids, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials.pad)
-        batch = objective.make(ids, lengths, draw, self.vocabulary, config)
-        return LanguageBatch(**{field.name: getattr(batch, field.name) for field in fields(batch)} | {"count": 0})
+        return LanguageBatch.of(objective.make(ids, lengths, draw, self.vocabulary, config), count=0)
 
 
 def require_language_head(language: LanguageTask | None) -> LanguageTask:

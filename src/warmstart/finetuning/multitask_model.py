@@ -6,7 +6,7 @@ Letters: B batch, T tokens, C classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor, nn
@@ -25,11 +25,6 @@ class TaskBatch(Batch):
 
     task: int = 0
     """index of the task, and of its head"""
-
-    @classmethod
-    def of(cls, batch: Batch, task: int) -> TaskBatch:
-        """The same batch, for a task."""
-        return cls(**{field.name: getattr(batch, field.name) for field in fields(batch)}, task=task)
 
 
 class MultitaskModel(nn.Module):

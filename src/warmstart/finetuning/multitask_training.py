@@ -28,6 +28,7 @@ from warmstart.heads.classification import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
+from warmstart.parts import Workplace
 from warmstart.stats.splits import share_training_texts
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
@@ -98,6 +99,8 @@ class TaskSuite:
     encoded: tuple[EncodedTask, ...]
     config: TasksConfig
     scoring: ScoringRun
+    workplace: Workplace | None = None
+    """where the next training run keeps its checkpoints"""
 
     @classmethod
     def of(cls, bundle: Bundle, tasks: Sequence[Task], config: TasksConfig) -> TaskSuite:
@@ -127,13 +130,17 @@ class TaskSuite:
         budgets = [_budget(one.task, self.config, self.config.seed) for one in self.encoded]
         return tuple(labels_sentence(budget, self.config.selection) for budget in budgets)
 
+    def at(self, workplace: Workplace) -> TaskSuite:
+        """The same, whose next training run keeps its checkpoints there."""
+        return replace(self, workplace=workplace)
+
     def seed_to_save(self, scores: Sequence[float | None]) -> int:
         """Which of the seeds to save, from 0 on, by its validation ``scores``; printed with the reason."""
         drawn = self.config.labels is not None
         found = 0 if drawn or None in scores else max(range(len(scores)), key=lambda number: scores[number] or 0.0)
         why = "the best one on validation" if self.config.selection == "holdout" else "the first one, because no label chooses"
         why = "the first one, because every seed draws its own labels" if drawn and self.config.selection == "holdout" else why
-        console.print(f"The saved models are those of seed {self.config.seed + found}, {why}.", markup=False)
+        console.print(f"The saved models are those of seed {self.config.seed + found}, {why}.")
         return found
 
     def new_model(self, seed: int) -> MultitaskModel:
@@ -150,7 +157,7 @@ class TaskSuite:
         encoded = self.encoded[task]
         size, labels = (self.config.train.batch, 1), encoded.task.train.labels
         batches = labelled_batches(encoded.train, labels, size, seed, encoded.pad_id, causal=self.bundle.model.causal)
-        return lambda number: TaskBatch.of(batches(number)[0], task)
+        return lambda number: TaskBatch.of(batches(number)[0], task=task)
 
     def steps(self, task: int) -> int:
         """Steps for the wanted number of passes over a task's training texts."""
@@ -208,8 +215,10 @@ class TaskSuite:
             callbacks=[lambda step, metrics: early_stopping.update(step, metrics["score"])],
             penalty=penalty,
             progress_bar=False,
+            identity=self.workplace.identity if self.workplace else "",
+            more=early_stopping,
         )
-        output = train(model, job, settings)
+        output = train(model, job, settings, self.workplace.folder if self.workplace else None)
         if not chosen:
             return output, None
         early_stopping.restore()

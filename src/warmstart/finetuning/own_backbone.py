@@ -7,7 +7,6 @@ majority label. The test split is never used, and neither is a text like one of 
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.config import Config
 from warmstart.console import console
 from warmstart.data.budget import LabelBudget
+from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
@@ -73,13 +73,13 @@ def pretrain_on_own_text(budget: LabelBudget, text: Pool, config: OwnBackboneCon
     Raises ``DataError`` if the text is too short for one row.
     """
     started, seed = time.perf_counter(), budget.seed
-    console.print(f"Pretraining a backbone on {len(text):,} texts of '{budget.whole.name}', without their labels.", markup=False)
+    console.print(f"Pretraining a backbone on {len(text):,} texts of '{budget.whole.name}', without their labels.")
     shape = {"width": config.width, "depth": config.depth, "heads": config.heads, "feedforward": 4 * config.width}
     settings = BackboneConfig.build(shape | {"max_length": config.max_length}, "own")
     objective = ObjectiveConfig(name="masked")
     with TemporaryDirectory() as folder:
         file = Path(folder) / "text.ndjson"
-        file.write_text("".join(json.dumps({"text": one}) + "\n" for one in text.texts), encoding="utf-8")
+        file.write_text("".join(text_lines(text.texts)), encoding="utf-8")
         tokenizer = train_tokenizer(text.texts, TokenizerConfig(vocab_size=config.vocab_size))
         store = prepare_store([Source(path=str(file))], tokenizer, Path(folder))
         seed_torch(seed, "backbone")
@@ -135,7 +135,7 @@ class _Pilot:
             f"after {percent(self.fraction, 0)} of it a probe on frozen features classified {percent(found)} of the texts that "
             f"choose correctly, the majority label {percent(majority)}, so it {'stopped there' if self.stops else 'went on'}"
         )
-        console.print(f"Pilot: {self.decision}.", markup=False)
+        console.print(f"Pilot: {self.decision}.")
         return {"probe accuracy": found, "majority": majority}
 
     def fails(self, _progress: float) -> bool:

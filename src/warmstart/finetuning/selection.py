@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,12 @@ from warmstart.errors import DivergedError
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.finetune import FineTuneResult, check_patience, fine_tune, predict_test, run_length, task_model
+from warmstart.finetuning.finetune import FineTuneResult, FineTuning, check_patience, predict_test, run_length, task_model
+from warmstart.finetuning.kept import kept_fine_tuning
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
+from warmstart.parts import Parts
 from warmstart.tasks import task_type_of
 from warmstart.training.config import TrainConfig
 
@@ -49,6 +52,8 @@ class SelectionSettings:
     """of the progress bars; empty: there are none"""
     watch: Callable[[int, Model], object] | None = None
     """is given the number of each fold, from 0, and the network that was trained for it"""
+    parts: Parts | None = None
+    """keeps each training run under its title, and reads it back; None: nothing is kept"""
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,8 @@ class _Tried:
     curves: tuple[Curve, ...]
     """of each fold"""
     last: FineTuneResult
-    """of the last fold"""
+    """of the last fold; with several, its model may be untrained"""
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -137,8 +143,8 @@ class _Selection:
 
     def run(self) -> BudgetedRun:
         """Choose, then train the last model; a model that kept its best weights on texts set apart is the last model."""
-        started, default_rate = time.perf_counter(), self.config.train.learning_rate
-        tried, diverged, best, seconds = dict[float, float](), list[float](), None, 0.0
+        default_rate = self.config.train.learning_rate
+        tried, diverged, best, spent = dict[float, float](), list[float](), None, 0.0
         for rate in self._rates():
             began = time.perf_counter()
             try:
@@ -147,19 +153,20 @@ class _Selection:
                 if len(self._rates()) == 1:
                     raise
                 diverged.append(rate)
+                spent += time.perf_counter() - began
                 continue
             tried[rate] = found.score
+            spent += found.seconds
             if best_rate(tried, default_rate) == rate:
-                best, seconds = found, time.perf_counter() - began
+                best = found
         if diverged and best is None:
             rates = ", ".join(f"{rate:g}" for rate in diverged)
             raise DivergedError(f"the loss must stay finite at one learning rate at least, but diverged at {rates}; try lower ones")
         rate = best_rate(tried, default_rate) if tried else default_rate
-        spent = time.perf_counter() - started
         if best is not None and not self.budget.cross_validated:
-            final, spent = self._with_test(best.last), spent - seconds
+            final, spent = self._with_test(best.last), spent - best.seconds
         else:
-            final = self._fit(self.encoded.within(self.budget), self._last_config(rate, best), "")
+            final, _ = self._fit(self.encoded.within(self.budget), self._last_config(rate, best), "")
         return BudgetedRun(
             final=final,
             choosing=best.choosing if best else None,
@@ -189,22 +196,26 @@ class _Selection:
             every = config.train.evaluate_every if self._chooses_length else NEVER
             train = config.train.model_copy(update={"evaluate_every": every})
             config = config.model_copy(update={"keep": "last", "train": train})
-        predictions, curves = list[Any](), list[Curve]()
+        predictions, curves, seconds = list[Any](), list[Curve](), 0.0
         for number, fold in enumerate(folds, 1):
             name = f", learning rate {rate:g}" * (len(self._rates()) > 1) + f", fold {number} of {len(folds)}" * (len(folds) > 1)
-            last = self._fit(self.encoded.fold(fold), config, name)
+            last, took = self._fit(self.encoded.fold(fold), config, name)
+            seconds += took
             if self.choice.watch:
                 self.choice.watch(number - 1, last.model)
             predictions.append(last.validation_predictions)
             curves.append(last.curve)
         task, choosing = self.budget.task, self.budget.joined(predictions)
         score = task_type_of(task).scores(self.budget.choosing, choosing, task).score(task.metric)
-        return _Tried(choosing, score, tuple(curves), last)
+        return _Tried(choosing, score, tuple(curves), last, seconds)
 
-    def _fit(self, part: EncodedTask, config: FineTuneConfig, name: str) -> FineTuneResult:
+    def _fit(self, part: EncodedTask, config: FineTuneConfig, name: str) -> tuple[FineTuneResult, float]:
+        """The result of one run, and the seconds that it took; the weights of a fold are kept only if somebody looks at them."""
         seed, title = self.budget.seed, self.choice.title
-        model = task_model(self.bundle, part.task, config, seed, scratch=self.scratch)
-        return fine_tune(model, part, config, seed, title and title + name, LanguageTask.of(self.bundle))
+        run = FineTuning(part, config, seed, title and title + name, LanguageTask.of(self.bundle))
+        weights = bool(self.choice.watch) or not (name and self.budget.cross_validated)
+        make_model = partial(task_model, self.bundle, part.task, config, seed, scratch=self.scratch)
+        return kept_fine_tuning(run, make_model, self.choice.parts, weights=weights)
 
     def _last_config(self, rate: float, best: _Tried | None) -> FineTuneConfig:
         """The settings of the last model: as long as the best evaluations of the folds say, of equals the later one."""

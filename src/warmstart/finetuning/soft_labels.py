@@ -11,7 +11,7 @@ Letters: B batch, P texts of the pool, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -71,7 +71,7 @@ class SoftTexts:
         """The texts at ``indices``."""
         batch = self.encoded.batch(indices, None, pad_id, causal=causal)
         targets = torch.from_numpy(self.probabilities[indices]).float()
-        return SoftBatch(**{one.name: getattr(batch, one.name) for one in fields(batch)} | {"targets": targets, "count": 0})
+        return SoftBatch.of(batch, targets=targets, count=0)
 
 
 def soft_cross_entropy(logits: Tensor, probabilities: Tensor, temperature: float) -> Tensor:

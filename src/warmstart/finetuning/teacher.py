@@ -30,21 +30,20 @@ from warmstart.console import console
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import Pool, pool_unlike, task_pool
 from warmstart.data.task import Split, Task, plain_text, texts_digest
-from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError, StorageError
-from warmstart.finetuning.ensemble import parameter_count, seconds_per_text
+from warmstart.finetuning.ensemble import seconds_per_text
 from warmstart.finetuning.soft_labels import SoftTexts
 from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
-from warmstart.model.history import AdaptRecord, TeacherRecord
-from warmstart.model.model import Model
+from warmstart.model.history import AdaptRecord, TeacherRecord, ZeroShotRecord
+from warmstart.model.model import Model, parameter_counts
 from warmstart.seeding import rng
 from warmstart.stack.fitted import FittedBaseline, packed
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import standard_error
-from warmstart.storage import atomic_write, sha256, user_folder
+from warmstart.storage import atomic_write, sealed_bytes, sha256, unsealed_bytes, user_folder
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -109,8 +108,7 @@ class Teacher:
         if file:
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                digest = np.frombuffer(bytes.fromhex(sha256(found.tobytes())), dtype=np.uint8)
-                atomic_write(file, serialise({"probabilities": np.ascontiguousarray(found), "sha256": digest}))
+                atomic_write(file, sealed_bytes(serialise({"probabilities": np.ascontiguousarray(found)})))
             except (OSError, StorageError):  # it is only a cache
                 pass
         return found[:, self.columns]
@@ -119,6 +117,8 @@ class Teacher:
         """Whether it learned from texts that choose in ``budget``."""
         records = [record for model in (self.model, *_members(self.model)) for record in model.history if record.label_tasks]
         learned = {record.task.learned if isinstance(record, AdaptRecord) else None for record in records}
+        if not learned and any(isinstance(record, ZeroShotRecord) for record in self.model.history):
+            return "others"
         if learned != {texts_digest(budget.task.train.keys)}:
             return "unknown"
         return "these" if budget.cross_validated else "others"
@@ -133,7 +133,7 @@ class Teacher:
     def parameters(self) -> int:
         """Of its networks, and the numbers of its baselines."""
         models = [one.model for one in self.model.members] if isinstance(self.model, Stack) else [self.model]
-        return sum(parameter_count(one.model) if isinstance(one, Bundle) else _numbers(one) for one in models)
+        return sum(parameter_counts(one.model)["total"] if isinstance(one, Bundle) else _numbers(one) for one in models)
 
     def seconds(self, texts: Sequence[Any]) -> float:
         """To predict one of ``texts``."""
@@ -145,17 +145,15 @@ def _members(model: Bundle | Stack) -> tuple[Bundle, ...]:
 
 
 def _numbers(baseline: FittedBaseline) -> int:
-    backbone = parameter_count(baseline.backbone.model) if baseline.backbone else 0
+    backbone = parameter_counts(baseline.backbone.model)["total"] if baseline.backbone else 0
     return backbone + sum(array.size for array in packed(baseline)[1].values())
 
 
 def _kept(file: Path | None, texts: int, classes: int) -> np.ndarray | None:
     """The probabilities in a file of the cache; None if there is none, or it is damaged."""
     try:
-        arrays = parse_arrays(file.read_bytes()) if file else {}
-        found = arrays["probabilities"]
-        whole = found.shape == (texts, classes) and sha256(found.tobytes()) == arrays["sha256"].tobytes().hex()
-        return found if whole else None
+        found = parse_arrays(unsealed_bytes(file.read_bytes()))["probabilities"] if file else None
+        return found if found is not None and found.shape == (texts, classes) else None
     except (OSError, KeyError, ValueError, safetensors.SafetensorError):
         return None
 
@@ -167,9 +165,8 @@ def teaching_pool(budget: LabelBudget, source: str, excluded: Split | None = Non
     """
     splits = [budget.task.train, budget.task.validation, *([excluded] if excluded else [])]
     labelled = tuple(plain_text(text) for split in splits for text in split.texts)
-    found = task_pool(budget.whole, source)
-    own = {text_key(text) for text in labelled}
-    kept = pool_unlike(tuple(text for text in found.texts if text_key(text) not in own), labelled)
+    found = task_pool(budget.whole, source).without(budget)
+    kept = pool_unlike(found.texts, labelled)
     if not kept:
         raise ConfigError(
             f"--teacher needs texts without labels, but the pool of '{budget.whole.name}' has none; give --labels, which leaves "

@@ -34,19 +34,22 @@ from warmstart.finetuning.ensemble import (
     average_probabilities,
     average_weights,
     check_ensemble,
-    parameter_count,
     seconds_per_text,
 )
 from warmstart.finetuning.estimate import Estimator, cost_sentence
 from warmstart.finetuning.finetune import check_patience, check_scheme, head_config_for
 from warmstart.finetuning.runs import DISTILLED, PRETRAINED, SCRATCH, TEACHER
+from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load_model
+from warmstart.made_of import OUTPUTS, made_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord, seen_labels
-from warmstart.model.model import Model, swap_head
+from warmstart.model.model import Model, parameter_counts, swap_head
+from warmstart.parts import Parts
+from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
@@ -111,7 +114,7 @@ class AdaptConfig(Config):
 def adapt(config: AdaptConfig) -> AdaptResult:
     """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command."""
     bundle = load_model(config.model)
-    task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
+    loaded = task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     check_scheme(bundle, task, config.tune)
     teacher = Teacher.load(config.distil.teacher, task) if config.distil.teacher else None
     scoring = ScoringRun.begin([task], config)
@@ -124,24 +127,28 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     if teacher:
         lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
     folder = open_run(config.out, config, resume=False)
+    parts = Parts.open(folder, made_of("adapt", config, OUTPUTS))
+    scoring.keep(folder)
     if make_scheme(config.tune.scheme).continued_pretraining:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=calibration_texts)
-        bundle = continue_pretraining(bundle, first, config.tune.options, text).bundle
-    result = replace(compare_methods(bundle, budgets, config, scoring, lesson), set_apart=set_apart)
-    scoring.finish([task])
-    print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
-    for sentence in (*result.one_split_caution, *result.label_findings, *result.model_findings, *result.ledger.findings):
-        console.print(sentence, markup=False)
-    adapted = adapted_bundle(bundle, result, config, calibration_texts)
-    save_model(adapted, folder / "bundle")
-    confidence = None
-    if adapted.calibration:
-        texts = task.test.labels, task.test.units
-        confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
-        result = replace(result, confidence=confidence)
-    network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
-    page = write_adapt_page(result, confidence, network, config, folder)
+        bundle = continue_pretraining(bundle, first, config.tune.options, text, parts).bundle
+    result = replace(compare_methods(bundle, budgets, config, (scoring, parts), lesson), set_apart=set_apart)
+    adapted = adapted_bundle(bundle, result, config, loaded, calibration_texts)
+    with model_is_saved(save_model(adapted, folder / "bundle")):
+        warn_of_other_predictions(folder / "bundle", task, result.test_predictions)
+        scoring.finish([task])
+        print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
+        for sentence in (*result.one_split_caution, *result.label_findings, *result.model_findings, *result.ledger.findings):
+            console.print(sentence)
+        confidence = None
+        if adapted.calibration:
+            texts = task.test.labels, task.test.units
+            confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
+            result = replace(result, confidence=confidence)
+        network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
+        page = write_adapt_page(result, confidence, network, config, folder)
+        parts.close()
     console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {page}")
     return result
 
@@ -177,18 +184,22 @@ def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[in
 
 
 def compare_methods(
-    bundle: Bundle, budgets: Mapping[int, LabelBudget], config: AdaptConfig, scoring: ScoringRun, lesson: Lesson | None = None
+    bundle: Bundle,
+    budgets: Mapping[int, LabelBudget],
+    config: AdaptConfig,
+    asks: tuple[ScoringRun, Parts],
+    lesson: Lesson | None = None,
 ) -> AdaptResult:
-    """Run every method within the budget of each seed; ``scoring`` is the run of the command that asks.
+    """Run every method within the budget of each seed; ``asks`` is the run of the command that asks, and its parts.
 
     With a ``lesson`` the pretrained model also learns from its teacher, and the texts that choose say which of both is saved.
     """
-    task, first = budgets[config.seed].whole, budgets[config.seed].task
+    task, first, (scoring, parts) = budgets[config.seed].whole, budgets[config.seed].task, asks
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
     encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
     findings = _audit(first, bundle, config)
     for line in _head_swap(bundle.model, swapped):
-        console.print(line, markup=False)
+        console.print(line)
     taught = {DISTILLED: replace(encoded, soft=lesson.soft_texts(swapped, bundle.tokenizer, task))} if lesson else {}
     # from scratch, all of the backbone must train: a frozen one would stay random
     settings = {PRETRAINED: config.tune} | dict.fromkeys(taught, config.tune)
@@ -200,7 +211,7 @@ def compare_methods(
     for name, tune in settings.items():
         learner = _Learner(name, bundle, reads[name], tune, table.trained(name, tune))
         watch = folds[name].add if config.ensemble != "none" and name != SCRATCH else None
-        choice = SelectionSettings(config.chosen_selection, watch=watch)
+        choice = SelectionSettings(config.chosen_selection, watch=watch, parts=parts)
         table.add_runs(name, [learner.run(budget, choice) for budget in budgets.values()])
     teaching = _teaching(lesson, bundle, budgets[config.seed], table) if lesson else None
     method = DISTILLED if teaching and teaching.choice.kept else PRETRAINED
@@ -242,7 +253,7 @@ def _print_estimate(
     ]
     seconds = sum(cost.once + cost.seconds * config.seeds for cost in costs)
     sentence = cost_sentence(f"{len(costs) * config.seeds} runs", seconds, max(cost.memory for cost in costs))
-    console.print(sentence, markup=False)
+    console.print(sentence)
 
 
 class _Table:
@@ -300,18 +311,21 @@ def _teaching(lesson: Lesson, origin: Bundle, budget: LabelBudget, table: _Table
     student = Bundle(table.runs[DISTILLED][0].final.model, origin.tokenizer, budget.whole.labels)
     costs = {
         TEACHER: (teacher.parameters, teacher.seconds(texts)),
-        PRETRAINED: (parameter_count(student.model), seconds_per_text(student, texts)),
+        PRETRAINED: (parameter_counts(student.model)["total"], seconds_per_text(student, texts)),
     }
     return TeachingResult(choice, lesson.record(choice.learned), teacher.own_labels, costs)
 
 
 def adapted_bundle(
-    origin: Bundle, result: AdaptResult, config: AdaptConfig, calibration_texts: Split | None = None
+    origin: Bundle, result: AdaptResult, config: AdaptConfig, loaded: Task, calibration_texts: Split | None = None
 ) -> Bundle | Stack:
-    """The best run, or what was averaged over all, with its history; its confidence is calibrated."""
+    """The best run, or what was averaged over all, with its history; its confidence is calibrated.
+
+    ``loaded`` is the task as it was read, before any text was dropped or set apart.
+    """
     best, task = result.best, result.task
     record = AdaptRecord(
-        task=TaskRecord.of(task),
+        task=TaskRecord.of(task, loaded, calibration_texts),
         audit=tuple(map(FindingRecord.of, result.audit.findings())),
         settings=config.tune.to_dict(),
         seed=best.seed,
@@ -347,7 +361,7 @@ def _ensemble(
     if encoded.task.type in STACKABLE:
         models.insert(0, average_probabilities(encoded, budget, runs, networks))
     seconds = seconds_per_text(networks[0], encoded.task.test.texts)
-    return EnsembleResult(config.ensemble, tuple(models), parameter_count(networks[0].model), seconds)
+    return EnsembleResult(config.ensemble, tuple(models), parameter_counts(networks[0].model)["total"], seconds)
 
 
 def _network(origin: Bundle, run: BudgetedRun, budget: LabelBudget, config: AdaptConfig) -> Bundle:
@@ -362,7 +376,7 @@ def _audit(task: Task, bundle: Bundle, config: AdaptConfig) -> Audit:
     result = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_length, windows=windows)
     result = replace(result, already_trained=(config.model,) if seen_labels(bundle, task.name) else ())
     for finding in result.findings():
-        console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
+        console.print(f"audit ({finding.severity}): {finding.sentence}")
     return result
 
 

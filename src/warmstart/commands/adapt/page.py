@@ -28,7 +28,7 @@ def write_adapt_page(
     first, task = result.comparison.rows[0], result.task
     report = Report(
         f"Adaptation: {task.name}",
-        " ".join(result.findings),
+        result.findings[0],
         (
             (f"{task.metric}, {first.name}", percent(first.interval.mean)),
             ("labels looked at", f"{result.labels:,}"),
@@ -38,6 +38,7 @@ def write_adapt_page(
         ),
         (
             *comparison_sections(result),
+            Section("What was looked at", (*result.one_split_caution, *result.label_findings, *result.ledger.findings)),
             *([_teaching_section(result)] if result.teaching else []),
             *([_ensemble_section(result)] if result.ensemble else []),
             *([_confidence_section(confidence, result.flattery)] if confidence else []),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -21,12 +21,14 @@ from warmstart.commands.answers.result import AnswersResult
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
 from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun
+from warmstart.data.text_hashes import TextHashes, key_of, text_hashes_wanted
 from warmstart.device import pick_device
 from warmstart.errors import ModelError
 from warmstart.finetuning.answering import (
     METRIC,
     AnswerRun,
     answer_model,
+    answer_run,
     predict_answers,
     split_calibration_questions,
     train_to_answer,
@@ -34,9 +36,12 @@ from warmstart.finetuning.answering import (
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
+from warmstart.made_of import OUTPUTS, made_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
+from warmstart.parts import Parts, Workplace
+from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, provenance
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import Comparison, MethodResult
@@ -90,18 +95,21 @@ def answers(config: AnswersConfig) -> AnswersResult:
     task = load_answer_task(config.task)
     scoring = ScoringRun.begin([task], config)
     folder = open_run(config.out, config, resume=False)
-    result = compare_answers(bundle, task, config, scoring)
-    scoring.finish([task])
-    print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)
-    for sentence in (THIS_SPLIT, result.threshold.sentence(), *result.ledger.findings):
-        console.print(sentence, markup=False)
-    save(answers_bundle(bundle, result, config), folder / "bundle")
-    page = write_answers_page(result, config, folder)
+    parts = Parts.open(folder, made_of("answers", config, OUTPUTS))
+    scoring.keep(folder)
+    result = compare_answers(bundle, task, config, scoring, parts)
+    with model_is_saved(save(answers_bundle(bundle, result, config, task), folder / "bundle")):
+        scoring.finish([task])
+        print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)
+        for sentence in (THIS_SPLIT, result.threshold.sentence(), *result.ledger.findings):
+            console.print(sentence)
+        page = write_answers_page(result, config, folder)
+        parts.close()
     console.print(f"bundle: {folder / 'bundle'} (seed {result.best.seed}, best on validation)\nreport: {page}")
     return result
 
 
-def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, scoring: ScoringRun) -> AnswersResult:
+def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, scoring: ScoringRun, parts: Parts) -> AnswersResult:
     """Run the pretrained model and one from scratch with the same seeds, and compare them with the most common answer."""
     settings = {PRETRAINED: config.train}
     if config.scratch_epochs is not None:
@@ -112,7 +120,7 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, sco
     origin, runs = model_digest(config.model), dict[str, tuple[AnswerRun, ...]]()
     for name, train in settings.items():
         method = scoring.method(name, ["answers", name, origin, train.to_dict()])
-        runs[name] = tuple(_run(bundle, task, train, seed, method) for seed in seeds)
+        runs[name] = tuple(_run(bundle, task, train, seed, (method, parts)) for seed in seeds)
     trainable = sum(parameter.numel() for parameter in bundle.model.parameters())
     rows = []
     for name, results in runs.items():
@@ -131,15 +139,18 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, sco
     return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, held_out, threshold, Ledger.of(task).read())
 
 
-def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig) -> Bundle:
-    """The best run as a bundle, with its history and the confidences of its held-out answers."""
+def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig, loaded: AnswerTask) -> Bundle:
+    """The best run as a bundle, with its history and the confidences of its held-out answers.
+
+    ``loaded`` is the task as it was read, before questions were set apart.
+    """
     best = result.best
     pairs = zip(result.held_out.confidence, result.held_out.correct, strict=True)
     sizes = {name: len(getattr(result.task, name)) for name in ("train", "validation", "test")}
     record = AnswersRecord(
         objective=origin.objective,
         generates=True,
-        task=TaskRecord(name=result.task.name, **sizes),
+        task=TaskRecord(name=result.task.name, **sizes, **_text_hashes(loaded)),
         settings=config.train.to_dict(),
         seed=best.seed,
         comparison=ComparisonRecord.of(result.comparison, [THIS_SPLIT, *result.ledger.findings]),
@@ -151,14 +162,33 @@ def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig)
     return Bundle(best.model, origin.tokenizer, history=(*origin.history, record))
 
 
+def _text_hashes(task: AnswerTask) -> dict[str, Any]:
+    """Those of the questions, for the history; the calibration questions are part of the validation split."""
+    if not text_hashes_wanted():
+        return {}
+    return {
+        "splits": task.text_hashes(),
+        "labelled": TextHashes.of([*map(key_of, task.train.questions + task.validation.questions)]),
+    }
+
+
 def _row(name: str, correct: Sequence[np.ndarray], units: np.ndarray) -> MethodResult:
     """The fraction of correct answers, also on resamples of the questions or ``units`` (N,); ``correct`` (N,) of each run."""
     found = MethodScores.from_texts(name, np.array(correct, dtype=float), units)
     return MethodResult(name, found.scores, resampled=found.resampled)
 
 
-def _run(bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, method: ScoredMethod) -> AnswerRun:
-    model = answer_model(bundle, seed, scratch=method.name == SCRATCH)
-    result = train_to_answer(model, bundle, task, config, seed, method)
-    console.print(f"{method.name}, seed {seed}: {percent(result.test.correct.mean())} correct in {result.training.seconds:.0f} s")
+def _run(bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, asks: tuple[ScoredMethod, Parts]) -> AnswerRun:
+    """One run, or what is kept of it."""
+    method, parts = asks
+    title, model = f"{method.name}, seed {seed}", answer_model(bundle, seed, scratch=method.name == SCRATCH)
+
+    def make(workplace: Workplace) -> dict[str, Any]:
+        found = train_to_answer(model, bundle, task, config, seed, (title, workplace))
+        return found | {"weights": model.weights()}
+
+    values = parts.kept(title, make)
+    model.load_state_dict(values.pop("weights"), strict=False)
+    result = answer_run(model.eval(), values, task, method)
+    console.print(f"{title}: {percent(result.test.correct.mean())} correct in {result.training.seconds:.0f} s")
     return result

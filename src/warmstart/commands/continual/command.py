@@ -7,7 +7,8 @@ trained on. Strategies against forgetting are compared on the same seeds.
 from __future__ import annotations
 
 import json
-from typing import Annotated, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -18,12 +19,18 @@ from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, Strategy
 from warmstart.finetuning.multitask_model import MultitaskModel
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
+from warmstart.made_of import OUTPUTS, made_of
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord
+from warmstart.parts import Parts, Workplace
+from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, provenance
 from warmstart.seeding import derive
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write
+
+WHOLE = "all tasks"
+"""the part that one strategy with one seed is in the end"""
 
 
 class ContinualConfig(TasksConfig, StrategyOptions):
@@ -49,68 +56,97 @@ def continual(config: ContinualConfig) -> ContinualResult:
     bundle, tasks = load_model(config.model), load_tasks(config)
     language = PretrainingLoss(bundle, config.text) if config.text is not None else None
     folder = open_run(config.out, config, resume=False)
-    suite = TaskSuite.of(bundle, tasks, config)
+    suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of("continual", config, OUTPUTS))
+    suite.scoring.keep(folder)
     seeds = range(config.seed, config.seed + config.seeds)
     runs: dict[str, tuple[ContinualRun, ...]] = {}
     models: dict[str, list[MultitaskModel]] = {}
     for strategy in config.strategies:
-        both = [run_strategy(suite.within(seed), config, strategy, seed, language) for seed in seeds]
+        kept = {seed: parts.named(f"{strategy}, seed {seed}") for seed in seeds}
+        both = [run_strategy(suite.within(seed), config, strategy, (seed, kept[seed]), language) for seed in seeds]
         runs[strategy], models[strategy] = tuple(run for run, _ in both), [model for _, model in both]
     result = ContinualResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)
-    print_table(f"after {' -> '.join(result.tasks)}", result.table(), result.HEADER)
-    for sentence in result.findings:
-        console.print(sentence, markup=False)
     for strategy, strategy_runs in runs.items():
         best = suite.seed_to_save([run.validation_score for run in strategy_runs])
         for number, task in enumerate(encoded.task for encoded in suite.within(strategy_runs[best].seed).encoded):
             record = ContinualRecord(
                 strategy=strategy,
                 tasks=result.tasks,
-                task=TaskRecord.of(task),
+                task=TaskRecord.of(task, tasks[number]),
                 seed=strategy_runs[best].seed,
                 scores=strategy_runs[best].scores,
                 provenance=provenance(),
             )
             save(suite.task_bundle(models[strategy][best], number, record), folder / "bundles" / strategy / task.name)
-    atomic_write(folder / "continual.json", json.dumps(result.to_dict(), indent=1).encode())
-    page = write_continual_page(result, config, folder)
-    console.print(f"bundles: {folder / 'bundles'}\nreport: {page}", markup=False)
+    with model_is_saved(folder / "bundles"):
+        print_table(f"after {' -> '.join(result.tasks)}", result.table(), result.HEADER)
+        for sentence in result.findings:
+            console.print(sentence)
+        atomic_write(folder / "continual.json", json.dumps(result.to_dict(), indent=1).encode())
+        page = write_continual_page(result, config, folder)
+        parts.close()
+    console.print(f"bundles: {folder / 'bundles'}\nreport: {page}")
     return result
 
 
 def run_strategy(
-    suite: TaskSuite, config: ContinualConfig, name: str, seed: int, language: PretrainingLoss | None
+    suite: TaskSuite, config: ContinualConfig, name: str, seed_and_parts: tuple[int, Parts], language: PretrainingLoss | None
 ) -> tuple[ContinualRun, MultitaskModel]:
     """Learn all tasks of ``suite``, with the labels of this seed, from the pretrained backbone; the run and its model."""
-    model, strategy = suite.new_model(seed), STRATEGIES[name](suite, config, seed)
-    tested, seconds = [], 0.0
-    losses = [language.measure(model)] if language else []
-    for task in range(len(suite.encoded)):
-        output, _ = suite.train(
-            model,
-            strategy.batches(task),
-            suite.steps(task),
-            derive(seed, "stream", task),
-            validate=[task],
-            penalty=strategy.penalty(model),
-        )
-        seconds += output.seconds
-        described = f"strategy {name} after {suite.names[task]}"
-        tested.append([suite.resampled_test(model, one, described, seed) for one in range(task + 1)])
-        if language:
-            losses.append(language.measure(model))
-        strategy.finish_task(model, task)
-    scores = tuple(tuple(score for score, _ in stage) for stage in tested)
+    seed, parts = seed_and_parts
+    model = suite.new_model(seed)
+    whole = parts.kept(WHOLE, lambda _: _learn(suite, config, model, (name, seed, parts), language))
+    model.load_state_dict(whole["weights"])
+    model.eval()
+    parts.forget(*map(_stage_name, range(len(suite.encoded))))
+    stages, losses = whole["tested"], whole["losses"]
+    scores = tuple(tuple(score for score, _ in stage) for stage in stages)
     at_end = ", ".join(f"{task} {percent(score)}" for task, score in zip(suite.names, scores[-1], strict=True))
-    console.print(f"{name}, seed {seed}: {at_end} at the end, in {seconds:.0f} s", markup=False)
-    validation = suite.validate(model, range(len(suite.encoded)))
+    console.print(f"{name}, seed {seed}: {at_end} at the end, in {whole['seconds']:.0f} s")
     run = ContinualRun(
         seed,
         scores,
         tuple(loss for loss, _ in losses),
-        seconds,
-        validation,
-        tuple(tuple(resampled for _, resampled in stage) for stage in tested),
+        whole["seconds"],
+        whole["validation"],
+        tuple(tuple(resampled for _, resampled in stage) for stage in stages),
         tuple(resampled for _, resampled in losses),
     )
     return run, model
+
+
+def _learn(
+    suite: TaskSuite,
+    config: ContinualConfig,
+    model: MultitaskModel,
+    named: tuple[str, int, Parts],
+    language: PretrainingLoss | None,
+) -> dict[str, Any]:
+    """Learn all tasks, in place; each is a part until the last one is learned. ``named`` is (strategy, seed, parts)."""
+    name, seed, parts = named
+    strategy, tested, seconds = STRATEGIES[name](suite, config, seed), [], 0.0
+    losses = [language.measure(model)] if language else []
+
+    def learn(task: int, workplace: Workplace) -> dict[str, Any]:
+        batches, steps, penalty = strategy.batches(task), suite.steps(task), strategy.penalty(model)
+        ordered = derive(seed, "stream", task)
+        output, _ = suite.at(workplace).train(model, batches, steps, ordered, validate=[task], penalty=penalty)
+        described = f"strategy {name} after {suite.names[task]}"
+        scores = [suite.resampled_test(model, one, described, seed) for one in range(task + 1)]
+        loss = language.measure(model) if language else None
+        return {"weights": model.weights(), "tested": scores, "loss": loss, "seconds": output.seconds}
+
+    for task in range(len(suite.encoded)):
+        stage = parts.kept(_stage_name(task), partial(learn, task))
+        model.load_state_dict(stage["weights"])
+        tested.append(stage["tested"])
+        seconds += stage["seconds"]
+        losses += [stage["loss"]] if language else []
+        strategy.finish_task(model, task)
+    validation = suite.validate(model, range(len(suite.encoded)))
+    return {"weights": model.weights(), "tested": tested, "losses": losses, "seconds": seconds, "validation": validation}
+
+
+def _stage_name(task: int) -> str:
+    """The part in which one task is learned."""
+    return f"task {task}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from warmstart.commands.multitask.page import write_multitask_page
@@ -19,8 +20,11 @@ from warmstart.console import console, print_table
 from warmstart.finetuning.multitask_model import MultitaskModel, sampling_fractions, task_order
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
+from warmstart.made_of import OUTPUTS, made_of
 from warmstart.model.files import save
 from warmstart.model.history import MultitaskRecord, TaskRecord
+from warmstart.parts import Parts, Workplace
+from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, provenance
 from warmstart.seeding import derive
 from warmstart.stats.formatting import percent
@@ -41,42 +45,60 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
     """Train together and alone with every seed, print, save one bundle per task, write the report; the ``multitask`` command."""
     bundle, tasks = load_model(config.model), load_tasks(config)
     folder = open_run(config.out, config, resume=False)
-    suite = TaskSuite.of(bundle, tasks, config)
+    suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of("multitask", config, OUTPUTS))
+    suite.scoring.keep(folder)
     seeds = range(config.seed, config.seed + config.seeds)
-    runs, models = zip(*(_run(suite.within(seed), config.alpha, seed) for seed in seeds), strict=True)
+    runs, models = zip(*(_run(suite.within(seed), config.alpha, seed, parts.named(f"seed {seed}")) for seed in seeds), strict=True)
     result = MultitaskResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)
-    print_table("one backbone for all tasks, and one for each", [row[:3] for row in result.table()], result.header[:3])
-    for sentence in result.findings:
-        console.print(sentence, markup=False)
     best = suite.seed_to_save([run.validation_score for run in runs])
     for number, task in enumerate(encoded.task for encoded in suite.within(runs[best].seed).encoded):
-        record = MultitaskRecord(tasks=suite.names, task=TaskRecord.of(task), seed=runs[best].seed, provenance=provenance())
+        record = MultitaskRecord(
+            tasks=suite.names, task=TaskRecord.of(task, tasks[number]), seed=runs[best].seed, provenance=provenance()
+        )
         save(suite.task_bundle(models[best], number, record), folder / "bundles" / task.name)
-    atomic_write(folder / "multitask.json", json.dumps(result.to_dict(), indent=1).encode())
-    page = write_multitask_page(result, config, folder)
-    console.print(f"bundles: {folder / 'bundles'}\nreport: {page}", markup=False)
+    with model_is_saved(folder / "bundles"):
+        print_table("one backbone for all tasks, and one for each", [row[:3] for row in result.table()], result.header[:3])
+        for sentence in result.findings:
+            console.print(sentence)
+        atomic_write(folder / "multitask.json", json.dumps(result.to_dict(), indent=1).encode())
+        page = write_multitask_page(result, config, folder)
+        parts.close()
+    console.print(f"bundles: {folder / 'bundles'}\nreport: {page}")
     return result
 
 
-def _run(suite: TaskSuite, alpha: float, seed: int) -> tuple[MultitaskRun, MultitaskModel]:
+def _run(suite: TaskSuite, alpha: float, seed: int, parts: Parts) -> tuple[MultitaskRun, MultitaskModel]:
     """All tasks together, then each alone, with one seed; the run and the model of all tasks."""
     tasks = range(len(suite.encoded))
     model = suite.new_model(seed)
-    steps = [suite.steps(task) for task in tasks]
-    order = task_order(sampling_fractions([len(encoded.train) for encoded in suite.encoded], alpha), sum(steps), seed)
-    output, score = suite.train(model, _batches(suite, order, seed), len(order), derive(seed, "together"), validate=tasks)
-    together, drawn_together = zip(*(suite.resampled_test(model, task, TOGETHER, seed) for task in tasks), strict=True)
-    results, seconds = list[tuple[float, np.ndarray]](), 0.0
-    for task in tasks:
-        single = suite.new_model(seed)
-        batches = _batches(suite, [task] * steps[task], seed)
-        own, _ = suite.train(single, batches, steps[task], derive(seed, "alone", task), validate=[task])
-        seconds += own.seconds
-        results.append(suite.resampled_test(single, task, ALONE, seed))
-    alone, drawn_alone = zip(*results, strict=True)
+    both = parts.kept(TOGETHER, lambda workplace: _together(suite.at(workplace), model, alpha, seed))
+    model.load_state_dict(both["weights"])
+    model.eval()
+    together, drawn_together = zip(*both["scores"], strict=True)
+    single = [parts.kept(f"{ALONE}, task {task}", partial(_alone, suite, task, seed)) for task in tasks]
+    alone, drawn_alone = zip(*(one["score"] for one in single), strict=True)
     scores = zip(suite.names, together, alone, strict=True)
-    console.print(f"seed {seed}: {', '.join(f'{name} {percent(a)} ({percent(b)} alone)' for name, a, b in scores)}", markup=False)
-    return MultitaskRun(seed, together, alone, (drawn_together, drawn_alone), (output.seconds, seconds), score), model
+    console.print(f"seed {seed}: {', '.join(f'{name} {percent(a)} ({percent(b)} alone)' for name, a, b in scores)}")
+    seconds = both["seconds"], sum(one["seconds"] for one in single)
+    return MultitaskRun(seed, together, alone, (drawn_together, drawn_alone), seconds, both["validation"]), model
+
+
+def _together(suite: TaskSuite, model: MultitaskModel, alpha: float, seed: int) -> dict[str, Any]:
+    """All tasks on one backbone, trained in place."""
+    tasks = range(len(suite.encoded))
+    steps = sum(suite.steps(task) for task in tasks)
+    order = task_order(sampling_fractions([len(encoded.train) for encoded in suite.encoded], alpha), steps, seed)
+    output, score = suite.train(model, _batches(suite, order, seed), len(order), derive(seed, "together"), validate=tasks)
+    scores = [suite.resampled_test(model, task, TOGETHER, seed) for task in tasks]
+    return {"weights": model.weights(), "scores": scores, "seconds": output.seconds, "validation": score}
+
+
+def _alone(suite: TaskSuite, task: int, seed: int, workplace: Workplace) -> dict[str, Any]:
+    """One task on a backbone of its own."""
+    model, steps = suite.new_model(seed), suite.steps(task)
+    batches = _batches(suite, [task] * steps, seed)
+    output, _ = suite.at(workplace).train(model, batches, steps, derive(seed, "alone", task), validate=[task])
+    return {"score": suite.resampled_test(model, task, ALONE, seed), "seconds": output.seconds}
 
 
 def _batches(suite: TaskSuite, order: Sequence[int], seed: int) -> Callable[[int], list[Batch]]:

@@ -6,7 +6,6 @@ by the area that they document, with few labels and with more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,13 +24,17 @@ from warmstart.console import console, print_comparison
 from warmstart.data.budget import LabelBudget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
+from warmstart.data.files import text_lines
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.made_of import OUTPUTS, made_of
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
+from warmstart.model.files import model_digest, save
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.parts import Parts
+from warmstart.report.after_saving import model_is_saved
 from warmstart.run import ThreadsConfig, open_run
 from warmstart.stack.files import save_model
 from warmstart.stats.formatting import percent
@@ -66,6 +69,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     folder = open_run(config.out, config, resume=False)
     task, source = built_in_data(folder, config)
     scoring = ScoringRun.begin([task], config)
+    scoring.keep(folder)
     adapting = {count: _adapt_config(config, count) for count in config.labels}
     budgets = {count: draw_budgets(task, one) for count, one in adapting.items()}  # refused before pretraining, not after
     settings = _pretrain_config(config, source)
@@ -74,16 +78,20 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     stores = split_stores(settings, [source], tokenizer, folder / "text")
     pretraining = pretrain_on(stores, tokenizer, settings, folder)
     save(pretraining.bundle, folder / "pretrained")
-    adaptations = tuple(_adapt(pretraining.bundle, budgets[count], one, scoring) for count, one in adapting.items())
+    depends = {"the passages": task.digest, "the pretrained model": model_digest(str(folder / "pretrained"))}
+    parts = Parts.open(folder, made_of("quickstart", config, (*OUTPUTS, "threads")) | depends)
+    asks = {count: (scoring, parts.named(f"{count} labels")) for count in adapting}
+    adaptations = tuple(_adapt(pretraining.bundle, budgets[count], one, asks[count]) for count, one in adapting.items())
     result = QuickstartResult(pretraining, adaptations)
-    adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting[config.labels[-1]])
-    save_model(adapted, folder / "bundle")
-    page = write_quickstart_page(result, config, folder)
+    adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting[config.labels[-1]], task)
+    with model_is_saved(save_model(adapted, folder / "bundle")):
+        page = write_quickstart_page(result, config, folder)
+        parts.close()
     text = task.test.texts[0]
     probabilities = predict(adapted, [text]).probabilities
     assert probabilities is not None
     label = adapted.labels[int(probabilities[0].argmax())]
-    console.print(f'\n"{text[:90]}" -> {label} ({percent(probabilities[0].max(), 0)})', markup=False)
+    console.print(f'\n"{text[:90]}" -> {label} ({percent(probabilities[0].max(), 0)})')
     console.print(f"bundle: {folder / 'bundle'}\nreport: {page}   (open it in a browser)")
     return result
 
@@ -96,7 +104,7 @@ def built_in_data(folder: Path, config: QuickstartConfig) -> tuple[Task, Source]
     texts = pretraining_text(known, task)
     task = replace(task, manifest=save_task(task, folder / "task"))
     file = folder / "documentation.ndjson"
-    atomic_write(file, "".join(json.dumps({"text": text}) + "\n" for text in texts).encode())
+    atomic_write(file, "".join(text_lines(texts)).encode())
     console.print(f"{len(texts):,} passages for pretraining, {len(task.test):,} test passages, {len(task.labels)} areas as labels.")
     return task, Source(path=str(file))
 
@@ -138,8 +146,10 @@ def _adapt_config(config: QuickstartConfig, labels: int) -> AdaptConfig:
     )
 
 
-def _adapt(bundle: Bundle, budgets: Mapping[int, LabelBudget], settings: AdaptConfig, scoring: ScoringRun) -> AdaptResult:
+def _adapt(
+    bundle: Bundle, budgets: Mapping[int, LabelBudget], settings: AdaptConfig, asks: tuple[ScoringRun, Parts]
+) -> AdaptResult:
     console.print(f"\nAdapting with {settings.labels} labelled texts; each of {settings.seeds} seeds draws its own.")
-    result = compare_methods(bundle, budgets, settings, scoring)
+    result = compare_methods(bundle, budgets, settings, asks)
     print_comparison(f"{settings.labels} labels: {result.task.metric}", result.comparison)
     return result

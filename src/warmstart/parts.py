@@ -1,0 +1,191 @@
+"""The finished parts of a run, kept in its folder until it ends: killed at any moment, the same command repeats none of them.
+
+    parts/made_of.json     a hash of everything that the run depends on
+    parts/NAME.part        what a finished part gave: plain values and arrays, sealed in one file
+    parts/NAME/            a part that is not finished: its log and its checkpoints
+
+A part is named by what it is ("pretrained, seed 3, fold 2 of 5"). A run that depends on anything else never reads it: that run is
+refused, and the difference is named. A damaged part is named, and made again. There are no pickles.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import torch
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialise
+from torch import Tensor
+
+from warmstart.console import console
+from warmstart.errors import CheckpointError, StorageError
+from warmstart.storage import PARTS_FOLDER, atomic_write, sealed, sealed_bytes, sha256, unsealed, unsealed_bytes
+
+_MADE_OF, _VALUES, _SUFFIX = "made_of.json", "values", ".part"
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Workplace(NamedTuple):
+    """Where a part that is not finished keeps its log and its checkpoints."""
+
+    folder: Path
+    identity: str
+    """a hash of what the part depends on; a checkpoint with another one is refused"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The finished parts of one run."""
+
+    folder: Path
+    identity: str
+    """a hash of everything that the run depends on"""
+    prefix: str = ""
+    """before the name of every part"""
+
+    @classmethod
+    def open(cls, run: Path, made_of: Mapping[str, str]) -> Parts:
+        """Those in the folder of a run, which depends on ``made_of``: names and hashes.
+
+        Raises ``CheckpointError`` that names what has changed since the first of them.
+        """
+        folder = run / PARTS_FOLDER
+        identity, file = sha256(json.dumps(made_of, sort_keys=True).encode()), folder / _MADE_OF
+        before = _made_of(file)
+        if before is not None and (changed := differences(before, made_of)):
+            raise CheckpointError(
+                f"{run} holds a run that was stopped, but what it is made of has changed since ({', '.join(changed[:5])}); "
+                f"undo that, choose another --out, or remove {run} to start anew"
+            )
+        _make_folder(folder)
+        atomic_write(file, json.dumps(sealed(made_of)).encode())
+        if count := len([*folder.glob(f"*{_SUFFIX}")]):
+            parts = "1 finished part of this run is" if count == 1 else f"{count} finished parts of this run are"
+            console.print(f"{parts} kept in {folder}, and not repeated.")
+        return cls(folder, identity)
+
+    def named(self, prefix: str) -> Parts:
+        """The same run's parts whose names begin with ``prefix``."""
+        return replace(self, prefix=f"{self.prefix}{prefix}, ")
+
+    def workplace(self, name: str) -> Workplace:
+        """Where a part works until it is finished."""
+        return Workplace(self._file(name).with_suffix(""), sha256(f"{self.identity}/{self.prefix}{name}".encode()))
+
+    def kept(self, name: str, make: Callable[[Workplace], dict[str, Any]]) -> dict[str, Any]:
+        """What a part gave: plain values, arrays and tensors in mappings, lists and tuples; made now, if it is not kept."""
+        found = self.read(name)
+        if found is None:
+            workplace = self.workplace(name)
+            _make_folder(workplace.folder)
+            found = make(workplace)
+            self.write(name, found)
+        return found
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A finished part; None if there is none, or if it is damaged, which is said.
+
+        Raises ``CheckpointError`` if it was made by a run that depends on something else.
+        """
+        file = self._file(name)
+        if not file.is_file():
+            return None
+        try:
+            tensors = parse_tensors(unsealed_bytes(file.read_bytes()))
+            found = _unpacked(json.loads(tensors.pop(_VALUES).numpy().tobytes()), tensors)
+            owner = found.pop("identity")
+        except (OSError, ValueError, KeyError, safetensors.SafetensorError):
+            console.print(f"{file} is damaged: this part of the run is made again")
+            return None
+        if owner != self.workplace(name).identity:
+            raise CheckpointError(f"{file} belongs to another run, or to another part of this one; remove it to make it again")
+        return dict(found)
+
+    def write(self, name: str, values: Mapping[str, Any]) -> None:
+        """Keep a finished part, and remove its workplace."""
+        tensors = dict[str, Tensor]()
+        packed = json.dumps(_packed({**values, "identity": self.workplace(name).identity}, tensors)).encode()
+        tensors[_VALUES] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+        atomic_write(self._file(name), sealed_bytes(serialise(tensors)), "a finished part")
+        self.forget(name, workplace=True)
+
+    def forget(self, *names: str, workplace: bool = False) -> None:
+        """Remove parts, or only their workplaces."""
+        for name in names:
+            shutil.rmtree(self.workplace(name).folder, ignore_errors=True)
+            if not workplace:
+                self._file(name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove all: the run has come to its end."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, name: str) -> Path:
+        return self.folder / (re.sub(r"[^\w+-]+", "-", f"{self.prefix}{name}") + _SUFFIX)
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names whose hash is another one, or is in one of both alone."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {folder}: {error.strerror}; free some space or choose another --out") from None
+
+
+def _made_of(file: Path) -> dict[str, str] | None:
+    """What the parts beside a file were made of; None if it is missing or damaged: each part tells whose it is."""
+    if not file.is_file():
+        return None
+    try:
+        return unsealed(file.read_bytes())
+    except (OSError, ValueError):
+        console.print(f"{file} is damaged, and is written again")
+        return None
+
+
+def _packed(values: Any, tensors: dict[str, Tensor]) -> Any:
+    """Values fit for JSON; each array is added to ``tensors``, and stands there by its number."""
+    if isinstance(values, np.generic):
+        return values.item()
+    if isinstance(values, _PLAIN):
+        return values
+    if isinstance(values, Tensor):
+        tensors[name := str(len(tensors))] = values.detach().cpu().clone().contiguous()
+        return {"tensor": name}
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        tensors[name := str(len(tensors))] = torch.from_numpy(np.array(values, order="C"))
+        return {"array": name}
+    if isinstance(values, Mapping):
+        return {"mapping": [[_packed(one, tensors) for one in pair] for pair in values.items()]}
+    kind = next(name for name, known in {"objects": np.ndarray, "tuple": tuple, "list": list}.items() if isinstance(values, known))
+    return {kind: [_packed(one, tensors) for one in values]}
+
+
+def _unpacked(values: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """What ``_packed`` was given."""
+    if not isinstance(values, dict):
+        return values
+    ((kind, inner),) = values.items()
+    if kind in ("array", "tensor"):
+        return tensors[inner].numpy() if kind == "array" else tensors[inner]
+    if kind == "mapping":
+        return {_unpacked(key, tensors): _unpacked(value, tensors) for key, value in inner}
+    found = [_unpacked(one, tensors) for one in inner]
+    if kind != "objects":
+        return tuple(found) if kind == "tuple" else found
+    array = np.empty(len(found), dtype=object)
+    for number, one in enumerate(found):
+        array[number] = one
+    return array

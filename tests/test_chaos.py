@@ -1,0 +1,167 @@
+"""Kills, full disks and read errors at random system calls of writing: the same command goes on, and ends as if nothing had been.
+
+``make soak`` does the same with many more of them (``CHAOS``, a factor).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from helpers.faults import ERRORS, SIGNALS, FaultyCommands
+from helpers.models import SENTENCES
+from helpers.tasks import write_race_inputs
+from warmstart.locks import LOCK
+from warmstart.storage import PARTS_FOLDER
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+FACTOR = float(os.environ.get("CHAOS", "1"))
+"""of the usual number of faults"""
+TIMES = (
+    "second", "memory", "provenance", "time", "date", "tokens_per", "command", "out", "task", "model", "backbone", "digest",
+    "warmstart",
+)  # fmt: skip
+"""parts of the keys of what no two runs share"""
+PRETRAIN = [
+    "pretrain", "--preset", "tiny", "--max-length", "16", "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "0",
+    "--steps", "12", "--batch", "2", "--checkpoint-every", "4", "--evaluate-every", "6", "--held-out", "0.1",
+]  # fmt: skip
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("no_second_process")]
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyCommands]:
+    """Commands with faults; only what they write below the test's own folder counts."""
+    monkeypatch.setenv("FAULTS_BELOW", str(tmp_path))
+    runner = FaultyCommands(tmp_path)
+    runner.warm_up(*PRETRAIN, str(write_text(tmp_path)), "--out", str(tmp_path / "warm"))
+    yield runner
+    runner.close()
+
+
+def write_text(folder: Path) -> Path:
+    """A text of few lines."""
+    text = folder / "text.txt"
+    text.write_text("\n\n".join(SENTENCES * 5))
+    return text
+
+
+def undisturbed(values: Any) -> Any:
+    """Values without those that differ from run to run."""
+    if isinstance(values, dict):
+        return {key: undisturbed(one) for key, one in values.items() if not any(word in key for word in TIMES)}
+    return [undisturbed(one) for one in values] if isinstance(values, list) else values
+
+
+def outcome_of(run: Path) -> dict[str, Any]:
+    """Every file of a run, with what must not depend on what happened on the way."""
+    found = dict[str, Any]()
+    for file in sorted({*run.rglob("*")} - {*run.rglob(LOCK)}):  # killed while it removes it, a finished command leaves its lock
+        name = file.relative_to(run).as_posix()
+        if file.suffix == ".jsonl":
+            found[name] = [undisturbed(json.loads(line)) for line in file.read_text().splitlines()]
+        elif file.suffix == ".json" and "trials" in file.parts:
+            found[name] = undisturbed(json.loads(file.read_text()))
+        elif file.name in ("weights.safetensors", "tokenizer.json", "tokens.bin", "bounds.npy"):
+            found[name] = file.read_bytes()
+        else:
+            found[name] = file.is_dir()
+    return found
+
+
+def scorings(task: Path) -> list[str]:
+    """The models that the ledger counts: their settings and seeds, each as often as it counts them."""
+    lines = [json.loads(line) for ledger in task.glob("*.ledger.jsonl") for line in ledger.read_text().splitlines()]
+    ids = {line["id"]: f"{line['name']} {line['seed']}" for line in lines}
+    return sorted(ids.values())
+
+
+def forget(run: Path, task: Path | None) -> None:
+    """Remove a run, and what the ledger knows."""
+    for place in (run, Path(os.environ["XDG_STATE_HOME"])):
+        shutil.rmtree(place, ignore_errors=True)
+    for ledger in task.glob("*.ledger.jsonl") if task else ():
+        ledger.unlink()
+
+
+def survive(commands: FaultyCommands, words: list[str], run: Path, count: int, task: Path | None = None) -> None:
+    """One command with ``count`` faults, each in a new run, against itself without."""
+    whole = run.with_name("whole")
+    forget(run, task)
+    first = commands.run(*words, "--out", str(whole))
+    assert first.code == 0, first.printed
+    expected, scored = outcome_of(whole), scorings(task) if task else []
+    chance = np.random.default_rng(sum(map(ord, words[0])))
+    for number in range(round(count * FACTOR)):
+        forget(run, task)
+        fault, at = str(chance.choice([*SIGNALS, *ERRORS])), int(chance.integers(1, first.calls + 1))
+        where = f"{number}: {fault} at call {at} of {first.calls} of {words[0]}"
+        struck = commands.run(*words, "--out", str(run), fault=fault, at=at)
+        # an error in what only tidies up ends nothing
+        codes = {"SIGKILL": {-9}, "SIGTERM": {143}, "SIGINT": {130}, "ENOSPC": {0, 2}, "EIO": {0, 2}}[fault]
+        reached = struck.calls == 0 or struck.calls >= at  # what is cached for all commands is written once
+        assert struck.code in codes or (struck.code == 0 and not reached), f"{where}: exit code {struck.code}\n{struck.printed}"
+        assert "Traceback" not in struck.printed, f"{where}\n{struck.printed}"
+        finished = struck.code == 0 or (words[0] != "recipe" and (run / "report.html").exists())
+        if finished and (run / PARTS_FOLDER).exists():  # killed while it removed them
+            assert commands.run(*words, "--out", str(run)).code == 2
+        if not finished:
+            resume = words[0] == "pretrain" and (run / "config.yaml").exists() and chance.integers(2)
+            again = commands.run(*(["pretrain", "--resume", str(run)] if resume else [*words, "--out", str(run)]))
+            assert again.code == 0, f"{where}\n{struck.printed}\n{again.printed}"
+        found = outcome_of(run)
+        if fault in ERRORS and struck.code == 0:  # an older checkpoint that could not be removed stays
+            found = {name: one for name, one in found.items() if name in expected or not name.startswith("checkpoints/")}
+        assert found.keys() == expected.keys(), f"{where}: {found.keys() ^ expected.keys()}"
+        different = [name for name in expected if found[name] != expected[name]]
+        assert not different, f"{where}: {different}, {[(found[name], expected[name]) for name in different if '.json' in name]}"
+        assert not task or scorings(task) == scored, where
+
+
+def test_pretraining_survives(commands: FaultyCommands, tmp_path: Path) -> None:
+    """Weights to the bit, the log, the token store; no file is left over."""
+    survive(commands, [*PRETRAIN, str(write_text(tmp_path))], tmp_path / "run", 20)
+
+
+def test_adaptation_survives(commands: FaultyCommands, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """The saved model, and the number of times that the test split was scored."""
+    write_race_inputs(tmp_path, tokenizer)
+    train = ["--steps", "6", "--batch", "8", "--seeds", "2", "--no-scratch", "--no-baselines"]
+    survive(commands, ["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), *train], tmp_path / "run", 15, tmp_path / "task")
+
+
+def test_a_recipe_survives(commands: FaultyCommands, tmp_path: Path) -> None:
+    """A step that is done is not run again, and one that was struck goes on."""
+    text, file = write_text(tmp_path), tmp_path / "small.yaml"
+    tokenizer = {"vocab_size": 330, "sentinels": 0}
+    step = {"command": "pretrain", "text": [str(text)], "tokenizer": tokenizer, "preset": "tiny", "held_out": "0.1"}
+    step |= {"backbone": {"max_length": 16}, "train": {"steps": 4, "batch": 2}}
+    file.write_text(yaml.safe_dump({"title": "small", "steps": {"one": step, "two": step | {"seed": 1}}}))
+    survive(commands, ["recipe", str(file)], tmp_path / "run", 8)
+
+
+@pytest.mark.parametrize(("jobs", "count"), [("1", 8), ("2", 3)])
+def test_a_race_survives(jobs: str, count: int, commands: FaultyCommands, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Every trial once, with the same scores; the test split is scored no more often."""
+    write_race_inputs(tmp_path, tokenizer)
+    methods = [
+        "--backbones",
+        str(tmp_path / "lm"),
+        "--schemes",
+        "full",
+        "--learning-rates",
+        "0.005",
+        "--no-scratch",
+        "--seeds",
+        "1",
+    ]
+    words = ["race", str(tmp_path / "task"), *methods, "--steps", "6", "--batch", "8"]
+    survive(commands, words, tmp_path / "run", count, tmp_path / "task")

@@ -1,0 +1,335 @@
+"""Runs of several parts: killed anywhere, the same command repeats nothing that was done, and ends as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.bundles import language_bundle
+from helpers.models import SENTENCES
+from helpers.multitask import write_inputs
+from warmstart.cli import main
+from warmstart.errors import CheckpointError
+from warmstart.locks import LOCK, releasing_locks
+from warmstart.model.files import save
+from warmstart.parts import Parts
+from warmstart.storage import PARTS_FOLDER
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.training import loop
+from warmstart.training.loop import _Run
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+VALUES: dict[str, Any] = {
+    "numbers": (1, 2.5, float("inf"), None, True, "words"),
+    "table": [[1, 2], [3, 4]],
+    "by number": {0.5: "half", "x": {"y": ()}},
+    "arrays": [np.arange(6.0).reshape(2, 3), np.zeros((0, 2), dtype=np.float32), np.array([True, False])],
+    "tags": np.array([np.arange(2), np.arange(3), None], dtype=object),
+    "weights": {"w": torch.arange(4, dtype=torch.bfloat16)},
+    "score": np.float64(0.25),
+}
+
+# ---------------------------------------------------------------------------------------------------- the store
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether nested values are equal, of the same types."""
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, np.ndarray | torch.Tensor):
+        if one.dtype == object:
+            return len(one) == len(other) and all(map(same, one, other))
+        return bool(one.dtype == other.dtype and one.shape == other.shape and (one == other).all())
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def test_a_part_is_read_back_exactly(tmp_path: Path) -> None:
+    """Nested values, arrays, objects and tensors; its workplace is gone."""
+    parts = Parts.open(tmp_path, {"seeds": "2"})
+    assert parts.read("one") is None
+    assert parts.kept("one", lambda _: VALUES) is VALUES
+    assert not parts.workplace("one").folder.exists()
+    again = Parts.open(tmp_path, {"seeds": "2"})
+    assert same(again.kept("one", lambda _: pytest.fail("made again")), VALUES)
+    assert again.named("deep").read("one") is None
+    again.forget("one")
+    assert again.read("one") is None
+    again.close()
+    assert not (tmp_path / PARTS_FOLDER).exists()
+
+
+def test_parts_of_something_else_are_refused(tmp_path: Path) -> None:
+    """What has changed is named, at the start; a part that was copied from elsewhere is refused too."""
+    Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "ab"}).write("one", VALUES)
+    with pytest.raises(CheckpointError, match=r"what it is made of has changed since \(task.csv, the version\)"):
+        Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "cd", "the version": "1"})
+    other = Parts.open(tmp_path / "other", {"'seeds'": "3"})
+    (tmp_path / PARTS_FOLDER / "one.part").rename(other.folder / "one.part")
+    with pytest.raises(CheckpointError, match=r"one.part belongs to another run"):
+        other.read("one")
+
+
+@pytest.mark.chaos
+def test_a_flipped_bit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a part, or in what says whose it is: it is said, and the part is as it was, or is made again."""
+    parts, chance = Parts.open(tmp_path, {"a": "b"}), np.random.default_rng(0)
+    parts.write("one", VALUES)
+    for number in range(200):
+        file = parts.folder / ("one.part" if number % 2 else "made_of.json")
+        whole = file.read_bytes()
+        data = bytearray(whole)
+        bit = int(chance.integers(8 * len(data)))
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        capsys.readouterr()
+        found = Parts.open(tmp_path, {"a": "b"}).read("one")
+        said = capsys.readouterr().err
+        assert found is None or same(found, VALUES)
+        assert f"{file.name} is damaged" in " ".join(said.split()) or json.loads(whole) == json.loads(bytes(data)), said
+        file.write_bytes(whole)
+
+
+# ---------------------------------------------------------------------------------------------------- the commands
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """Tasks, a text and models."""
+    write_inputs(tmp_path, tokenizer)
+    people = [(f"{name} {i}", city) for i in range(8) for name, city in (("Ada", "London"), ("Emil", "Riga"))]
+    rows = "".join(f"Where was {name} born?\t{city}\n" for name, city in people)
+    (tmp_path / "all.txt").write_text(rows)
+    pattern = "source: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}"
+    (tmp_path / "places.yaml").write_text(f"name: places\n{pattern}\ntrain: all.txt\nvalidation: 4\ntest: all.txt\n")
+    manifest = tmp_path / "cats" / "task.yaml"
+    manifest.write_text(f"{manifest.read_text()}unlabelled: ../pool.txt\n")
+    (tmp_path / "pool.txt").write_text("\n\n".join(f"{sentence} {i * i}" for i in range(30) for sentence in SENTENCES))
+    letters = train_tokenizer([rows], TokenizerConfig(type="character", sentinels=0))
+    save(language_bundle(letters, "causal"), tmp_path / "writer")
+    return tmp_path
+
+
+def words_of(name: str, place: Path) -> list[str]:
+    """A short run of a command."""
+    lm, cats, who = (str(place / one) for one in ("lm", "cats", "who"))
+    short = ["--seeds", "2", "--batch", "8"]
+    return {
+        "adapt": ["adapt", lm, cats, *short, "--steps", "6", "--evaluate-every", "2", "--labels", "20", "--no-baselines"],
+        "holdout": ["adapt", lm, cats, *short, "--steps", "9", "--evaluate-every", "3", "--scheme", "lora", "--no-baselines"],
+        "soup": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble", "soup"],
+        "dapt": ["adapt", lm, cats, *short, "--steps", "3", "--scheme", "dapt+full", "--no-scratch", "--no-baselines"],
+        "answers": ["answers", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],
+        "multitask": ["multitask", lm, cats, who, *short, "--epochs", "1"],
+        "continual": ["continual", lm, cats, who, *short, "--epochs", "1", "--text", str(place / "text.txt")],
+    }[name]
+
+
+COMMANDS = ("adapt", "holdout", "soup", "dapt", "answers", "multitask", "continual")
+FEW = ("holdout", "answers", "multitask", "continual")
+VARYING = ("second", "provenance", "time", "memory")
+
+
+def constant(values: Any) -> Any:
+    """Values without those that differ from run to run."""
+    if isinstance(values, dict):
+        return {key: constant(one) for key, one in values.items() if not any(word in key for word in VARYING)}
+    if isinstance(values, list):
+        return [constant(one) for one in values if not (isinstance(one, str) and "second" in one)]
+    return values
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    """Every file of a run, with weights, results and histories."""
+    found: dict[str, Any] = {}
+    for file in sorted(run.rglob("*")):
+        name = file.relative_to(run).as_posix()
+        if name == LOCK or name.startswith("figures/"):
+            continue
+        found[name] = file.is_dir()
+        if file.name == "weights.safetensors":
+            found[name] = file.read_bytes()
+        elif file.suffix == ".json":
+            found[name] = constant(
+                {key: one for key, one in json.loads(file.read_text()).items() if key not in ("files", "digest")}
+            )
+    return found
+
+
+def scorings(place: Path) -> list[str]:
+    """The models that the ledgers count."""
+    lines = [json.loads(line) for ledger in place.rglob("*.ledger.jsonl") for line in ledger.read_text().splitlines()]
+    return sorted({line["id"]: f"{line['task']} {line['name']} {line['seed']}" for line in lines}.values())
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts training steps in its first number; at that of the second, the process is killed, or gets a signal (the third).
+
+    Those that only estimate how long a run takes are not counted.
+    """
+    counts, step = [0, 0, 0], _Run._step
+
+    def counted(run: _Run, progress: float) -> Any:
+        if run.folder is None:
+            return step(run, progress)
+        if counts[0] + 1 == counts[1]:
+            if not counts[2]:
+                raise Killed
+            signal.raise_signal(counts[2])
+        counts[0] += 1
+        return step(run, progress)
+
+    monkeypatch.setattr(_Run, "_step", counted)
+    monkeypatch.setattr(loop, "FIRST_CHECKPOINT", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", 1e9)
+    return counts
+
+
+def run_once(words: list[str]) -> int:
+    """The exit code of a command; what it locks is free afterwards, however it ends."""
+    with releasing_locks():
+        return main(words)
+
+
+def fresh(place: Path) -> None:
+    """No ledger knows anything."""
+    for ledger in place.rglob("*.ledger.jsonl"):
+        ledger.unlink()
+    shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_killed_run_goes_on(name: str, place: Path, steps: list[int], tmp_path: Path) -> None:
+    """No training step is taken twice, and model, results, files and scorings are those of an undisturbed run."""
+    words, whole = words_of(name, place), place / "whole"
+    assert run_once([*words, "--out", str(whole)]) == 0
+    total, expected, scored = steps[0], outcome(whole), scorings(place)
+    for fraction in (0.35, 0.9):
+        fresh(place)
+        run = place / f"run-{fraction}"
+        steps[:] = [0, max(2, round(fraction * total)), 0]
+        with pytest.raises(Killed):
+            run_once([*words, "--out", str(run)])
+        assert steps[0] == steps[1] - 1
+        steps[1] = -1
+        assert run_once([*words, "--out", str(run)]) == 0
+        assert steps[0] == total
+        found = outcome(run)
+        assert found.keys() == expected.keys()
+        assert not [(one, found[one], expected[one]) for one in found if found[one] != expected[one]]
+        assert scorings(place) == scored
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FEW)
+def test_a_run_that_is_asked_to_stop_goes_on(
+    name: str, place: Path, steps: list[int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a part, by SIGTERM or Ctrl-C: the step is finished, a checkpoint is written, and what to do is said."""
+    monkeypatch.setattr(loop, "FIRST_CHECKPOINT", 1e9)
+    words, whole = words_of(name, place), place / "whole"
+    assert run_once([*words, "--out", str(whole)]) == 0
+    total, expected = steps[0], outcome(whole)
+    for number, code, said in ((signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")):
+        fresh(place)
+        run = place / said
+        steps[:] = [0, total // 2, number]
+        capsys.readouterr()
+        assert run_once([*words, "--out", str(run)]) == code
+        assert f"warmstart: {said}; the same command goes on where it stopped\n" in capsys.readouterr().err
+        steps[1] = -1
+        assert run_once([*words, "--out", str(run)]) == 0
+        assert "finished part" in capsys.readouterr().err
+        assert steps[0] == total
+        found = outcome(run)
+        assert found == expected
+
+
+@pytest.fixture
+def stopped(place: Path, steps: list[int]) -> list[str]:
+    """A run that was killed in its second seed."""
+    words = [*words_of("holdout", place), "--no-scratch", "--out", str(place / "run")]
+    steps[1] = 13
+    with pytest.raises(Killed):
+        run_once(words)
+    steps[1] = -1
+    return words
+
+
+def change_text(place: Path) -> str:
+    """Another training text."""
+    file = next((place / "cats").glob("train*"))
+    file.write_text(file.read_text().replace("cat", "cow", 1))
+    return file.name
+
+
+def change_model(place: Path) -> str:
+    """Another pretrained model."""
+    bundle = place / "lm" / "bundle.json"
+    bundle.write_text(bundle.read_text() + " ")
+    return "lm"
+
+
+@pytest.mark.parametrize("change", [change_text, change_model])
+def test_a_run_with_other_inputs_is_refused(
+    change: Callable[[Path], str], place: Path, stopped: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names what has changed; nothing is mixed, and nothing is lost."""
+    kept = sorted((place / "run" / PARTS_FOLDER).iterdir())
+    name = change(place)
+    assert run_once(stopped) == 2
+    said = capsys.readouterr().err
+    assert "holds a run that was stopped, but what it is made of has changed since (" in said
+    assert f"{name})" in said
+    assert sorted((place / "run" / PARTS_FOLDER).iterdir()) == kept
+
+
+def test_a_run_with_other_settings_is_refused(place: Path, stopped: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names them, as they are here and there."""
+    assert run_once([*stopped, "--seeds", "3", "--learning-rate", "0.01"]) == 2
+    said = capsys.readouterr().err
+    assert "run exists and is not empty; choose another --out, or remove it. It holds a run that was stopped, which goes on" in said
+    assert "'seeds' is 3 here and 2 there" in said
+    assert "'tune' is" in said
+
+
+def test_a_damaged_part_is_made_again(
+    place: Path, stopped: list[str], steps: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, and the run ends well."""
+    (part,) = (place / "run" / PARTS_FOLDER).glob("*.part")
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    assert run_once(stopped) == 0
+    assert f"{part.name} is damaged: this part of the run is made again" in " ".join(capsys.readouterr().err.split())
+    assert not (place / "run" / PARTS_FOLDER).exists()
+
+
+def test_a_finished_run_leaves_no_parts(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Killed when only they were to be removed, they go when its folder is next opened; the run is not repeated."""
+    words = [*words_of("holdout", place), "--no-scratch", "--seeds", "1", "--out", str(place / "run")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "close", lambda _: None)
+        assert run_once(words) == 0
+    assert (place / "run" / PARTS_FOLDER).exists()
+    assert run_once(words) == 2
+    assert "exists and is not empty; choose another --out, or remove it\n" in capsys.readouterr().err
+    assert sorted(one.name for one in (place / "run").iterdir()) == ["bundle", "config.yaml", "figures", "report.html", "run_id"]
