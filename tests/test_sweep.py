@@ -25,6 +25,7 @@ from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
+from warmstart.data.test_ledger import read_run_id
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
@@ -34,7 +35,14 @@ from warmstart.sweep.execution import run_trial
 from warmstart.sweep.methods import bundle_digest, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank, rank_method
 from warmstart.sweep.stack import combine, stackable_trials
-from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, result_file
+from warmstart.sweep.store import (
+    SweepContext,
+    TrialPredictions,
+    find_result,
+    read_predictions,
+    read_runs,
+    result_file,
+)
 from warmstart.sweep.sweep import SweepConfig, open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks.load import load_task
@@ -240,7 +248,8 @@ def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monke
     monkeypatch.setattr("warmstart.sweep.sweep.run_trials", stop)
     with pytest.raises(KeyboardInterrupt):
         race(config)
-    assert [file.name for file in (place / "race").iterdir() if file.is_dir()] == ["dapt"]
+    assert {file.name for file in (place / "race").iterdir() if file.is_dir()} == {"dapt", "trials"}
+    assert [file.name for file in (place / "race" / "trials").iterdir()] == ["run_id"], "which workers need"
     monkeypatch.setattr("warmstart.sweep.methods.continue_pretraining", stop)
     assert open_sweep(config).folder == place / "race"
 
@@ -339,6 +348,64 @@ def test_validation_scores_are_saved_for_every_run(place: Path) -> None:
     values.pop("resampled_validation")
     file.write_text(json.dumps(values))
     assert find_result(trial, context) is None
+
+
+def majority_trial(place: Path) -> tuple[Trial, SweepContext, TrialResult]:
+    """A trial that was run, with its result."""
+    path = str(place / "task")
+    context = SweepContext.of(load_task(path), path, place, FineTuneConfig(), drop_leaks=False)
+    trial = Trial(method=Method(name="majority", family="baseline"), seed=0)
+    found = run_trial(trial, context)
+    assert found
+    return trial, context, found
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor the predictions, which would otherwise leave the stack in silence: the trial is run again, and that is said."""
+    trial, context, found = majority_trial(place)
+    predictions = read_predictions(trial, context)
+    file = result_file(trial, context).with_suffix(suffix)
+    data, chance = file.read_bytes(), np.random.default_rng(0)
+    for bit in chance.integers(0, 8 * len(data), 100):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        again = find_result(trial, context)
+        assert again is None or (suffix == ".json" and again == found)
+        assert again or "or its predictions are damaged, or too old: the trial is run again" in capsys.readouterr().err
+    with pytest.raises(DataError, match="are damaged; run the race again, which repeats this trial"):
+        read_runs(place, None)
+    assert run_trial(trial, context) == found or find_result(trial, context)
+    kept = read_predictions(trial, context)
+    assert predictions
+    assert kept
+    assert np.array_equal(kept.test, predictions.test)
+
+
+def test_results_of_older_versions_are_read(place: Path) -> None:
+    """They have no seal and no hash of their predictions; damaged predictions are found all the same."""
+    trial, context, found = majority_trial(place)
+    file = result_file(trial, context)
+    values = json.loads(file.read_text())
+    del values["digest"], values["predictions"]
+    file.write_text(json.dumps(values))
+    assert find_result(trial, context) == found
+    file.with_suffix(".npz").write_bytes(file.with_suffix(".npz").read_bytes()[:-30])
+    assert find_result(trial, context) is None
+
+
+def test_a_damaged_run_id_is_named(place: Path) -> None:
+    """It says whose scorings the ledger counts; that of an older version has no seal."""
+    _, context, _ = majority_trial(place)
+    context.scoring.keep(Path(context.folder))
+    assert read_run_id(place / "trials") == context.scoring.id
+    file = place / "trials" / "run_id"
+    file.write_text(file.read_text().replace("run_id", "run-id"))
+    with pytest.raises(DataError, match="run_id is damaged: .*; remove it; later scorings then count as another run's"):
+        read_run_id(place / "trials")
+    file.write_text("0123456789abcdef\n")
+    assert read_run_id(place / "trials") == "0123456789abcdef"
 
 
 @pytest.mark.parametrize(("test", "validation", "recommended"), [(0.9, 0.6, "full"), (0.6, 0.8, "probe")])

@@ -1,20 +1,20 @@
-"""How trials are run: independently of each other, by joblib's workers or by the joblib backend in force."""
+"""How trials are run: independently of each other, here, or wherever a backend calls; and what other workers do."""
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import joblib
 import numpy as np
 import torch
 
 from warmstart.baselines import BASELINES, baselines_for
+from warmstart.baselines.baseline import Vectors
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.console import console
@@ -30,6 +30,8 @@ from warmstart.stats.calibration import loss_gain
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
+from warmstart.sweep.backends import SLURM, SlurmWorkers, spread_calls
+from warmstart.sweep.claims import CLAIMS, Claims, LostClaimError, check_claim
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.sweep.stack import combine, stackable_trials
@@ -38,11 +40,11 @@ from warmstart.sweep.store import (
     TrialPredictions,
     find_result,
     read_predictions,
+    result_file,
     save_result,
     scored_method,
     selection_settings,
     trial_settings,
-    write_run_id,
 )
 from warmstart.sweep.trial import Method, Trial, TrialResult
 from warmstart.tasks import task_type_of
@@ -51,47 +53,126 @@ from warmstart.training.peak_memory import track_peak_memory
 
 LEAST_TEXTS = 5
 """that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
+LOOK_FOR_OTHERS = 0.5
+"""seconds between two looks at what other workers have done"""
 _ONE_AT_A_TIME = threading.Lock()
 """torch's generator belongs to the process: of workers that are threads, one runs at a time"""
 
 
-def run_trials(trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate) -> dict[Trial, TrialResult]:
-    """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took."""
+def run_trials(
+    trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate, helpers: SlurmWorkers | None = None
+) -> dict[Trial, TrialResult]:
+    """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took.
+
+    A trial that another worker has claimed is waited for, and taken over if that worker dies. With ``helpers`` all are theirs.
+    """
     results = {trial: found for trial in trials if (found := find_result(trial, context))}
     todo = [trial for trial in trials if trial not in results]
     if results:
         console.print(f"{len(results)} of {len(trials)} trials are done already")
     if todo:
-        write_run_id(context)
-    for number, (trial, result) in enumerate(_spread(todo, context, estimate.jobs), 1):
-        if result is not None:
-            results[trial] = result
-            estimate.finish(trial, result)
-            console.print(f"{number} of {len(todo)}: {trial}: {_outcome(result)}; {estimate.left}")
+        context.scoring.keep(Path(context.folder))
+    count, watch, pending = len(todo), Watch(context), todo
+    while pending:
+        ended = helpers is not None and helpers.ended()  # asked before we look for what they did last
+        for trial, result in _attempts(pending, watch, estimate.jobs):
+            if result is not None:
+                results[trial] = result
+                estimate.finish(trial, result)
+                done = count - len(pending) + sum(one in results for one in pending)
+                left = f"; {estimate.left}" if estimate.planned.total() > 0 else ""
+                console.print(f"{done} of {count}: {trial}: {_outcome(result)}{left}")
+        pending = watch.others([trial for trial in pending if trial not in results])
+        if pending and ended and helpers is not None:
+            raise helpers.failure(len(pending))
     return results
+
+
+class Watch:
+    """What one process knows of the trials that other workers run."""
+
+    def __init__(self, context: SweepContext) -> None:
+        self.context = context
+        self.claims = claims_of(context)
+        self.busy: set[Trial] = set()
+        """trials that somebody else had when we asked"""
+        self.shown: set[tuple[str, str]] = set()
+
+    def others(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Those that are left to wait for; one line for each worker that has come to another trial."""
+        left = [trial for trial in trials if trial in self.busy]
+        if left:
+            lines = self.claims.lines()
+            for line in lines:
+                if (line.worker, line.trial) not in self.shown:
+                    console.print(str(line))
+            self.shown = {(line.worker, line.trial) for line in lines}
+            time.sleep(LOOK_FOR_OTHERS)
+        return left
+
+
+def claims_of(context: SweepContext) -> Claims:
+    """The claims of a sweep's trials."""
+    return Claims(Path(context.folder).parent / CLAIMS)
+
+
+def _attempts(trials: Sequence[Trial], watch: Watch, jobs: int) -> Iterator[tuple[Trial, TrialResult | None]]:
+    """The results that come: of trials that we run, and of those that others have run meanwhile."""
+    context = watch.context
+    todo = list[tuple[Trial, int]]()
+    watch.busy = set()
+    for trial in trials:
+        if found := find_result(trial, context, quiet=True):
+            yield trial, found
+        elif (after := watch.claims.takeable(result_file(trial, context).stem)) is None:
+            watch.busy.add(trial)
+        elif context.backend != SLURM:
+            todo.append((trial, after))
+        elif context.deadline is None or time.time() <= context.deadline:
+            watch.busy.add(trial)
+    for trial, attempt in _spread(todo, context, jobs):
+        if attempt.taken:
+            watch.busy.add(trial)
+        yield trial, attempt.result
+
+
+class Attempt(NamedTuple):
+    """What became of a trial that was to be run."""
+
+    result: TrialResult | None = None
+    """None: the deadline has passed, or it is another's"""
+    taken: bool = False
+    """another worker runs it"""
+
+
+def attempt_trial(trial: Trial, after: int, context: SweepContext) -> Attempt:
+    """Claim a trial, after the claim of this number, run it and keep its result, unless another worker has it or had it."""
+    if context.deadline is not None and time.time() > context.deadline:
+        return Attempt()
+    claims, key = claims_of(context), result_file(trial, context).stem
+    try:
+        with claims.claim(key, after, str(trial)) as ours:
+            if not ours:
+                return Attempt(taken=True)
+            return Attempt(find_result(trial, context, quiet=True) or run_trial(trial, context))
+    except LostClaimError:
+        console.print(f"{trial}: another worker has taken it over while this one did not answer; its result counts")
+        return Attempt(taken=True)
 
 
 def _outcome(result: TrialResult) -> str:
     if result.diverged:
-        return "[yellow]diverged[/yellow]"
+        return "diverged"
     if math.isnan(result.score):
         return f"{result.learning_rate:g}, {percent(result.validation)} on the texts that choose, in {result.seconds:.1f} s"
-    return f"{percent(result.score)} in {result.seconds:.1f} s{', [yellow]collapsed[/yellow]' if result.collapsed else ''}"
+    return f"{percent(result.score)} in {result.seconds:.1f} s{', collapsed' if result.collapsed else ''}"
 
 
-def _spread(trials: Sequence[Trial], context: SweepContext, jobs: int) -> Iterator[tuple[Trial, TrialResult | None]]:
-    """The results as they come. One job runs here; more run in processes that share the cores."""
-    if jobs == 1 or not trials:
-        yield from ((trial, run_trial(trial, context)) for trial in trials)
-        return
-    shared = context.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // jobs), "jobs": jobs})
-    work: Iterable[Any] = (joblib.delayed(_numbered)(i, trial, shared) for i, trial in enumerate(trials))
-    for i, result in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work):
-        yield trials[i], result
-
-
-def _numbered(i: int, trial: Trial, context: SweepContext) -> tuple[int, TrialResult | None]:
-    return i, run_trial(trial, context)
+def _spread(todo: Sequence[tuple[Trial, int]], context: SweepContext, jobs: int) -> Iterator[tuple[Trial, Attempt]]:
+    """What becomes of (trial, number of its last claim), as it comes."""
+    calls = [(*one, context) for one in todo]
+    for i, attempt in spread_calls(attempt_trial, calls, context.backend, jobs=jobs, threads=context.threads):
+        yield todo[i][0], attempt
 
 
 def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
@@ -142,6 +223,7 @@ def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions
     """The result with what is common to all of this process, written."""
     sizes = tuple(map(len, trial_task(trial, context).splits().values())) if trial.resample else ()
     result = replace(result, threads=torch.get_num_threads(), jobs=context.jobs, split_sizes=sizes)
+    check_claim()
     save_result(trial, context, result, predictions)
     return result
 
@@ -150,7 +232,8 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     """The result of a baseline, or of a classifier on a frozen backbone's vectors; the ledger calls it ``named_as``, if given."""
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
-    harm = _harm_of_pool(trial, budget, run) if len(pool) and len(budget.choosing) >= LEAST_TEXTS else 0.0
+    tested = len(pool) and len(budget.choosing) >= LEAST_TEXTS
+    harm = _harm_of_pool(trial, budget, run, _vectors(trial, context)) if tested else 0.0
     left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
     hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
@@ -163,9 +246,9 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     return result, TrialPredictions(run.choosing, run.test)
 
 
-def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun) -> float:
+def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: Vectors | None = None) -> float:
     """How far a reader of the pool falls short, on the texts that choose, of itself without the pool; 0 if within noise."""
-    twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget)
+    twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget, (), vectors)
     task, task_type, scores = budget.task, task_type_of(budget.task), list[MethodScores]()
     for predictions in (run.choosing, twin.choosing):
         score = task_type.scores(budget.choosing, predictions, task).score(task.metric)
@@ -177,9 +260,12 @@ def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun) -> float:
 def baseline_within(trial: Trial, context: SweepContext) -> tuple[LabelBudget, BaselineRun, Pool]:
     """The labels of a trial, its baseline run within them, and the pool that it read."""
     budget, baseline = trial_budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
-    vectors = trial_vectors(trial, context) if trial.method.family == "frozen" else None
     pool = pool_of(context, split_seed_of(trial)).without(budget) if baseline.reads_pool else Pool(())
-    return budget, run_baseline(baseline, budget, pool.texts, vectors), pool
+    return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context)), pool
+
+
+def _vectors(trial: Trial, context: SweepContext) -> Vectors | None:
+    return trial_vectors(trial, context) if trial.method.family == "frozen" else None
 
 
 def constant_of(trial: Trial, context: SweepContext) -> Trial:

@@ -34,6 +34,7 @@ from warmstart.sweep.stack import STACK, trials_of_seed
 from warmstart.sweep.store import SweepContext, TrialPredictions, read_predictions, trial_settings
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks import task_type_of
+from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import uncalibrated_predictions
 
 PARITY = 1e-4
@@ -151,7 +152,7 @@ def _record(trial: Trial, result: TrialResult, context: SweepContext) -> AdaptRe
     task = trial_budget(trial, context).task
     trained = trial_settings(trial, context).at_learning_rate(result.learning_rate) if trial.method.fine_tunes else None
     return AdaptRecord(
-        task=TaskRecord.of(task),
+        task=TaskRecord.of(task, load_task(context.task)),
         settings={"method": trial.method.name} | (trained.to_dict() if trained else {}),
         seed=trial.seed,
         test=ScoresRecord(figures={task.metric: result.score}),

@@ -19,21 +19,22 @@ import polars
 
 from warmstart.baselines import BASELINES
 from warmstart.config import Config
+from warmstart.console import console
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, described_settings
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
-from warmstart.storage import atomic_write, sha256
+from warmstart.run_state import TRIALS
+from warmstart.storage import atomic_write, file_sha256, sealed, sha256, unsealed
+from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
 VERSION = {"baseline": 7, "frozen": 7, "adapted": 8, "scratch": 8, "stack": 10}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
-TRIALS = "trials"
-"""folder of the results, in the folder of the run"""
-RUN_ID = "run_id"
-"""file beside the results"""
+PREDICTIONS = "predictions"
+"""key of the hash of a trial's predictions, which are in a file beside its result"""
 
 
 class SweepContext(Config):
@@ -63,6 +64,8 @@ class SweepContext(Config):
     """of each worker; 0: torch's default"""
     jobs: int = 1
     """workers at once"""
+    backend: str = PROCESSES
+    """where trials run"""
     deadline: float | None = None
     """moment (seconds since 1970) after which no trial starts"""
 
@@ -76,16 +79,29 @@ class SweepContext(Config):
         return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **leaks)
 
 
-def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
-    """The result of a trial that was run before; None if there is none, or if its file is damaged."""
-    found = _read_trial(result_file(trial, context))
-    return found[1] if found else None
+def find_result(trial: Trial, context: SweepContext, *, quiet: bool = False) -> TrialResult | None:
+    """The result of a trial that was run before; None if there is none, or if it is damaged, which is said unless ``quiet``."""
+    file = result_file(trial, context)
+    if not file.is_file():
+        return None
+    found = _read_trial(file)
+    if found is None and quiet:
+        return None
+    if found is None:
+        console.print(f"{file} or its predictions are damaged, or too old: the trial is run again")
+        return None
+    return found[1]
 
 
 def read_runs(folder: Path, labels: int | None) -> SweepRuns:
     """All finished trials of a sweep's folder on the task's split with this number of labels; ``DataError`` if there are none."""
-    found = [_read_trial(file) for file in sorted((folder / TRIALS).glob("*.json"))]
-    results = dict(one for one in found if one and one[0].labels == labels and not one[0].resample)
+    results = dict[Trial, TrialResult]()
+    for file in sorted((folder / TRIALS).glob("*.json")):
+        found = _read_trial(file)
+        if found is None:
+            raise DataError(f"{file} or its predictions are damaged; run the race again, which repeats this trial")
+        if found[0].labels == labels and not found[0].resample:
+            results |= dict([found])
     if not results:
         raise DataError(f"{folder} must be the folder of a race on one task, with finished trials, but has none; run one first")
     return SweepRuns(tuple(results), results)
@@ -93,7 +109,8 @@ def read_runs(folder: Path, labels: int | None) -> SweepRuns:
 
 def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = unsealed(file.read_bytes(), required=False)
+        _check_predictions(file.with_suffix(".npz"), values.pop(PREDICTIONS, None))
         trial = Trial.build(values.pop("trial"), str(file))
         lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes", "diverged_rates")}
         gain = tuple(values["gain"]) if values["gain"] else None
@@ -101,6 +118,14 @@ def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
         return trial, TrialResult(**values | lists | rows | {"gain": gain})
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
+
+
+def _check_predictions(file: Path, digest: str | None) -> None:
+    """Raise ``ValueError`` or ``OSError`` if the file of a trial's predictions is not the one with this hash."""
+    if digest is not None and file_sha256(file) != digest:
+        raise ValueError(f"{file} has changed")
+    if digest is None and file.is_file() and _read_predictions(file) is None:  # of an older version, or of tags or spans
+        raise ValueError(f"{file} is damaged")
 
 
 class TrialPredictions(NamedTuple):
@@ -119,17 +144,23 @@ def save_result(trial: Trial, context: SweepContext, result: TrialResult, predic
     """
     file = result_file(trial, context)
     file.parent.mkdir(parents=True, exist_ok=True)
+    values = {"trial": trial.to_dict()} | asdict(result)
     if all(isinstance(one, np.ndarray) and one.dtype != object for one in predictions):
         content = io.BytesIO()
         np.savez_compressed(content, **{name: one.astype(np.float32) for name, one in predictions._asdict().items()})
+        values[PREDICTIONS] = sha256(content.getvalue())
         atomic_write(file.with_suffix(".npz"), content.getvalue(), "the predictions of a trial")
-    atomic_write(file, json.dumps({"trial": trial.to_dict()} | asdict(result)).encode(), "the result of a trial")
+    atomic_write(file, json.dumps(sealed(values)).encode(), "the result of a trial")
 
 
 def read_predictions(trial: Trial, context: SweepContext) -> TrialPredictions | None:
-    """The predictions of a trial that was run before; None if they are no numbers, or their file is damaged."""
+    """The predictions of a trial that was run before; None if they are no numbers."""
+    return _read_predictions(result_file(trial, context).with_suffix(".npz"))
+
+
+def _read_predictions(file: Path) -> TrialPredictions | None:
     try:
-        with np.load(result_file(trial, context).with_suffix(".npz"), allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
             return TrialPredictions(arrays["choosing"], arrays["test"])
     except (OSError, ValueError, KeyError, BadZipFile):
         return None
@@ -156,18 +187,6 @@ def _identity(trial: Trial, context: SweepContext) -> list[Any]:
     if method.family == "stack" or (name in BASELINES and BASELINES[name].reads_pool):
         own += [context.pool_digest]
     return [method.family, method.backbone_digest, own, trial.labels, trial.selection, *["resample"] * trial.resample]
-
-
-def read_run_id(folder: Path) -> str:
-    """The id of the sweep in a run's folder; empty if there is none yet."""
-    file = folder / TRIALS / RUN_ID
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-
-
-def write_run_id(context: SweepContext) -> None:
-    """Keep the id of a sweep with its results, so that what is resumed counts once."""
-    Path(context.folder).mkdir(parents=True, exist_ok=True)
-    atomic_write(Path(context.folder) / RUN_ID, context.scoring.id.encode())
 
 
 def selection_settings(trial: Trial) -> SelectionSettings:

@@ -8,13 +8,17 @@ times each, because a head alone tolerates larger steps and its trials take seco
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+import torch
 from pydantic import AfterValidator, Field
 from tyro.conf import Positional, arg
 
@@ -25,7 +29,7 @@ from warmstart.data.budget import LabelBudget, SelectionName, label_budget, sele
 from warmstart.data.encode import cut_sentence
 from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
+from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun, read_run_id
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -36,12 +40,15 @@ from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
 from warmstart.run import open_run, save_settings
+from warmstart.run_state import TRIALS
+from warmstart.sweep.backends import PROCESSES, SLURM, SlurmConfig, SlurmWorkers, check_backend, known_backend
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
-from warmstart.sweep.execution import run_stack, run_trials
+from warmstart.sweep.execution import claims_of, run_stack, run_trials
 from warmstart.sweep.inputs import prepared
 from warmstart.sweep.methods import (
     CONTINUED,
     OWN,
+    bundle_digest,
     learning_rates_for,
     list_methods,
     own_backbone,
@@ -50,8 +57,9 @@ from warmstart.sweep.methods import (
     with_own_pretraining,
 )
 from warmstart.sweep.ranking import Ranking, rank
+from warmstart.sweep.record import await_sweep, forget_other_sweep, recorded_threads, sweep_made_of, write_sweep
 from warmstart.sweep.stack import STACK, trials_of_seed
-from warmstart.sweep.store import TRIALS, SweepContext, find_result, read_run_id, result_file
+from warmstart.sweep.store import SweepContext, find_result, result_file
 from warmstart.sweep.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
@@ -106,6 +114,14 @@ class SweepConfig(Config):
     """print how long the trials will take and how much memory, and stop"""
     jobs: Advanced[int] = Field(1, gt=0)
     """trials at once; each gets its share of the cores"""
+    threads: Advanced[int | None] = Field(None, gt=0)
+    """threads of each trial, the same for all workers; default: those recorded in the folder, otherwise the share of the cores"""
+    backend: Advanced[Annotated[str, AfterValidator(known_backend)]] = PROCESSES
+    """where trials run: processes (--jobs of this machine), dask://HOST:PORT, ray, ray://HOST:PORT, or slurm (--jobs jobs)"""
+    slurm: Advanced[SlurmConfig] = SlurmConfig()
+    """with --backend slurm: what each job asks for"""
+    worker: Advanced[bool] = False
+    """help a sweep that the same command without this flag leads, on this machine or on one that shares the folder"""
     scratch: Advanced[bool] = True
     """also train the same network from scratch"""
     drop_leaks: bool = False
@@ -148,6 +164,8 @@ class Sweep:
     estimate: SweepEstimate
     budget: LabelBudget
     """the labelled texts of the first seed, with the smallest number of labels"""
+    helpers: SlurmWorkers | None = None
+    """jobs that run all trials"""
 
     @property
     def choosing(self) -> int:
@@ -157,6 +175,9 @@ class Sweep:
     def finish(self) -> LedgerSummary:
         """All trials that the time allows have run: what the ledger now says of the test split."""
         self.context.scoring.finish([self.task])
+        if self.helpers is not None:
+            self.helpers.cancel()  # those that still wait in the queue have nothing to do
+        claims_of(self.context).clear()
         return Ledger.of(self.task).read()
 
     def rank(self, runs: SweepRuns) -> Ranking:
@@ -170,26 +191,72 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
     ``features`` is the folder in which several sweeps keep what frozen backbones read; empty: each has its own.
     """
     started = time.time()
+    check_backend(config.backend)
     task = _checked_task(config)
+    made = sweep_made_of(config, _contents(config, task))
+    if config.worker:
+        await_sweep(Path(config.out), made)
     methods = _methods(_given_backbones(config), task)  # what does not fit is refused before anything is trained
-    scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out)))
-    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
-    folder = open_run(config.out, config, resume=begun)
-    save_settings(folder, config)
-    context = _context(config, task, scoring).model_copy(update={"features": features})
+    scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out) / TRIALS))
+    folder = Path(config.out) if config.worker else _open_folder(config, made)
+    threads = _threads(config, recorded_threads(folder))
+    context = _context(config, task, scoring).model_copy(update={"features": features, "threads": threads})
+    context = context.model_copy(update={"jobs": config.jobs, "backend": config.backend})
     labels = config.numbers_of_labels()[0]
     budget = label_budget(task, labels, config.selection_with(labels), config.seed)  # the first seed's labels decide for all
-    made = config
+    completed = config
     if OWN_BACKBONE in config.backbones:
         own = own_backbone(budget, config.own, folder, config.pool)
         backbones = tuple(str(own) if path == OWN_BACKBONE else path for path in config.backbones)
-        made = config.model_copy(update={"backbones": backbones})
-        methods = [with_own_pretraining(method, own) for method in _methods(made, task)]
-    estimate = _estimate(config, task, methods, context)
+        completed = config.model_copy(update={"backbones": backbones})
+        methods = [with_own_pretraining(method, own) for method in _methods(completed, task)]
+    estimate = _no_estimate(config, task) if config.worker else _estimate(config, task, methods, context)
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    return Sweep(config, task, _audit(task, made), tuple(methods), context, folder, estimate, budget)
+    if config.worker:
+        console.print(f"worker: runs trials of {folder} with {threads} thread{'s' * (threads > 1)} each")
+        return Sweep(config, task, Audit(task.name, None, (), (), ()), tuple(methods), context, folder, estimate, budget)
+    audited = _audit(task, completed)
+    scoring.keep(folder / TRIALS)
+    write_sweep(folder, made, threads, _count_trials(config, methods))
+    helpers = _submitted(config, threads, features) if estimate.planned.total() else None
+    return Sweep(config, task, audited, tuple(methods), context, folder, estimate, budget, helpers)
+
+
+def _submitted(config: SweepConfig, threads: int, features: str) -> SlurmWorkers | None:
+    """The jobs of SLURM that run the trials of this sweep; None with another backend."""
+    if config.backend != SLURM:
+        return None
+    worker = config.model_copy(update={"worker": True, "backend": PROCESSES, "jobs": 1})
+    logs = Path(config.out) / SLURM
+    console.print(f"submitting {config.jobs} jobs; their logs: {logs}")
+    return SlurmWorkers.submit(partial(run_as_worker, worker, features), config.jobs, threads, config.slurm, logs)
+
+
+def _open_folder(config: SweepConfig, made: Mapping[str, str]) -> Path:
+    """The folder of the run, which this process alone leads."""
+    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
+    folder = open_run(config.out, config, resume=begun)
+    save_settings(folder, config)
+    forget_other_sweep(folder, made)
+    return folder
+
+
+def _contents(config: SweepConfig, task: Task) -> dict[str, str]:
+    """What the files that the settings name hold, by digest."""
+    given = [bundle_digest(path) for path in config.backbones if path != OWN_BACKBONE]
+    return {
+        "the texts of the task": task.digest,
+        "the texts of the pool": pool_digest(task, config.pool),
+        "the backbones": ", ".join(one[:16] for one in given),
+    }
+
+
+def _threads(config: SweepConfig, recorded: int | None) -> int:
+    """The threads of each trial. With one job it is as many as torch uses; a sweep that has begun keeps its number."""
+    share = torch.get_num_threads() if config.jobs == 1 else max(1, (os.cpu_count() or 1) // config.jobs)
+    return (recorded or share) if config.worker else (config.threads or recorded or share)
 
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:
@@ -237,7 +304,7 @@ def _methods(config: SweepConfig, task: Task) -> list[Method]:
     pool = _has_pool(config, task)
     methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
     if config.pool not in (REST, NO_POOL) and not any(reads_pool(method) for method in methods):
-        console.print(f"No method for a {task.type} task reads --pool {config.pool}.", markup=False)
+        console.print(f"No method for a {task.type} task reads --pool {config.pool}.")
     return methods
 
 
@@ -253,15 +320,29 @@ def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], contex
     trials = [trial for labels in config.numbers_of_labels() for trial in _planned(config, methods, labels, context)]
     estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
     if trials:
-        console.print(estimate.sentence, markup=False)
+        console.print(estimate.sentence)
     return estimate
+
+
+def _no_estimate(config: SweepConfig, task: Task) -> SweepEstimate:
+    """That of a worker, which does not know what the others will have run."""
+    return SweepEstimate({}, Counter(), 0.0, config.jobs, task.name)
 
 
 def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None, context: SweepContext) -> list[Trial]:
     """The trials without a result, as far as they are known before the first one has run."""
+    return [trial for trial in _all_trials(config, methods, labels) if not result_file(trial, context).is_file()]
+
+
+def _all_trials(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:
     first, seeds = _first_trials(config, methods, labels)
-    rest = [_at_seed(trial, seed, None) for seed in seeds for trial in first if _continues(trial, seed)]
-    return [trial for trial in (*first, *rest) if not result_file(trial, context).is_file()]
+    return [*first, *(_at_seed(trial, seed, None) for seed in seeds for trial in first if _continues(trial, seed))]
+
+
+def _count_trials(config: SweepConfig, methods: Sequence[Method]) -> int:
+    """How many results the sweep will have, with those of stacks."""
+    stacks = config.seeds * any(method.family == STACK for method in methods)
+    return sum(len(_all_trials(config, methods, labels)) + stacks for labels in config.numbers_of_labels())
 
 
 def _first_trials(config: SweepConfig, methods: Sequence[Method], labels: int | None) -> tuple[list[Trial], range]:
@@ -305,16 +386,35 @@ def _context(config: SweepConfig, task: Task, scoring: ScoringRun) -> SweepConte
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     """Run the trials that have no result yet, seed after seed.
 
-    So all methods have the same number of seeds whenever the budget runs out.
+    So all methods have the same number of seeds whenever the budget runs out. If it is stopped, so are the jobs that it
+    submitted.
     """
+    try:
+        return _run_sweep(sweep, labels)
+    except BaseException:
+        if sweep.helpers is not None:
+            sweep.helpers.cancel()
+        raise
+
+
+def _run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
-    results = run_trials(trials, sweep.context, sweep.estimate)
+    results = run_trials(trials, sweep.context, sweep.estimate, sweep.helpers)
     alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
     rest = [_at_seed(trial, seed, found) for seed in seeds for trial, found in alive if _continues(trial, seed)]
-    results = results | run_trials(rest, sweep.context, sweep.estimate)
+    results = results | run_trials(rest, sweep.context, sweep.estimate, sweep.helpers)
     searched = all(trial in results for trial in trials if trial.chooses_rate)
-    stacks = _stacks(sweep, [trial for trial in (*trials, *rest) if not trial.chooses_rate], results) if searched else {}
+    scored = [trial for trial in (*trials, *rest) if not trial.chooses_rate]
+    stacks = _stacks(sweep, scored, results) if searched and not sweep.config.worker else {}
     return SweepRuns((*trials, *rest, *stacks), results | stacks)
+
+
+def run_as_worker(config: SweepConfig, features: str = "") -> None:
+    """Run trials of a sweep that another process leads, until none is left; ``features`` as in ``open_sweep``."""
+    sweep = open_sweep(config, features)
+    for labels in config.numbers_of_labels():
+        run_sweep(sweep, labels)
+    console.print(f"no trial of {sweep.folder} is left for this worker; the command without --worker writes the report")
 
 
 def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[Trial, TrialResult]:
@@ -335,12 +435,14 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
 
 def _audit(task: Task, config: SweepConfig) -> Audit:
     """The audit of the data, printed; also which backbones have seen labels of the task before, and what each cuts off."""
-    bundles = {path: load_bundle(find_bundle(path)) for path in config.backbones}
-    seen = tuple(path for path, bundle in bundles.items() if seen_labels(bundle, task.name))
-    cut = tuple(f"{path}: {lost}" for path, bundle in bundles.items() if (lost := _cut_sentence(task, bundle, config.tune)))
-    result = replace(audit(task), already_trained=seen, cut=cut)
+    seen, cut = list[str](), list[str]()
+    for path in config.backbones:
+        bundle = load_bundle(find_bundle(path))
+        seen += [path] if seen_labels(bundle, task.name) else []
+        cut += [f"{path}: {lost}"] if (lost := _cut_sentence(task, bundle, config.tune)) else []
+    result = replace(audit(task), already_trained=tuple(seen), cut=tuple(cut))
     for finding in result.findings():
-        console.print(f"audit ({finding.severity}): {finding.sentence}", markup=False)
+        console.print(f"audit ({finding.severity}): {finding.sentence}")
     return result
 
 

@@ -22,7 +22,7 @@ from warmstart.storage import atomic_write
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
 from warmstart.sweep.store import write_runs_table
-from warmstart.sweep.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_sweep
+from warmstart.sweep.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_as_worker, run_sweep
 
 
 def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:
@@ -53,10 +53,16 @@ class CurveConfig(SweepConfig):
         return super().selection_with(self.labels[0])
 
 
-def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
-    """Run the trials that have no result yet, compare the methods at each size, write the report; the ``curve`` command."""
+def curve(config: CurveConfig) -> CurveResult | SweepEstimate | None:
+    """Run the trials that have no result yet, compare the methods at each size, write the report; the ``curve`` command.
+
+    A worker only runs trials, and returns None.
+    """
     if config.estimate:
         return estimate_only(config)
+    if config.worker:
+        run_as_worker(config)
+        return None
     sweep = open_sweep(config)
     task = sweep.task
     runs = {}
@@ -75,11 +81,11 @@ def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
     title = f"{task.name}: {task.metric} on {len(task.test)} test texts, 95% over {sources_of_interval(result.seeds)}"
     print_table(title, score_rows(result), score_header(result))
     for sentence in result.findings:
-        console.print(sentence, markup=False)
+        console.print(sentence)
     write_runs_table([(labels, runs[labels]) for labels in complete], sweep.folder)
     atomic_write(sweep.folder / "curve.json", json.dumps(result.to_dict(), indent=1).encode())
     page = write_curve_page(result, config, sweep.folder)
-    console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}", markup=False)
+    console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}")
     return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,26 @@ from warmstart.commands.race.page import (
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Advanced
 from warmstart.console import console, print_table
-from warmstart.data.test_ledger import ScoringRun
+from warmstart.data.test_ledger import ScoringRun, read_run_id
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
+from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, save_settings
+from warmstart.run_state import TRIALS
 from warmstart.storage import atomic_write
 from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.refit import refit
-from warmstart.sweep.store import read_run_id, write_runs_table
-from warmstart.sweep.sweep import SchemeName, Sweep, SweepConfig, duration_seconds, estimate_only, open_sweep, run_sweep
+from warmstart.sweep.store import write_runs_table
+from warmstart.sweep.sweep import (
+    SchemeName,
+    Sweep,
+    SweepConfig,
+    duration_seconds,
+    estimate_only,
+    open_sweep,
+    run_as_worker,
+    run_sweep,
+)
 from warmstart.sweep.trial import Method, SweepRuns
 from warmstart.tasks.load import load_named_tasks
 
@@ -72,10 +84,16 @@ class RaceConfig(SweepConfig):
         return self.resample
 
 
-def race(config: RaceConfig) -> RaceResult | TasksRaceResult | list[SweepEstimate]:
-    """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command."""
+def race(config: RaceConfig) -> RaceResult | TasksRaceResult | list[SweepEstimate] | None:
+    """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command.
+
+    A worker only runs trials, and returns None.
+    """
     if config.estimate:
         return [estimate_only(_with_frozen(config, task)) for task in (config.task, *config.more_tasks)]
+    if config.worker:
+        _work(config)
+        return None
     return _race_tasks(config) if config.more_tasks else race_task(config)
 
 
@@ -86,7 +104,7 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
     names = [task.name for task in tasks]
     for task, path in zip(tasks, paths, strict=True):  # a sealed test split is refused before the first race, not after it
         single = _with_frozen(config, path).model_copy(update={"more_tasks": ()})
-        ScoringRun.begin([task], single, read_run_id(Path(config.out) / task.name))
+        ScoringRun.begin([task], single, read_run_id(Path(config.out) / task.name / TRIALS))
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in names))
     save_settings(folder, config)
     started, races = time.time(), list[RaceResult]()
@@ -101,10 +119,21 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
         raise DataError("at least two methods need a score on every task, but too few have one; use a longer --budget")
     print_table(f"mean ranks over {len(races)} tasks", task_rows(result), task_header(result))
     for sentence in result.findings:
-        console.print(sentence, markup=False)
+        console.print(sentence)
     atomic_write(folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
-    console.print(f"report: {write_tasks_page(result, config, folder)}", markup=False)
+    console.print(f"report: {write_tasks_page(result, config, folder)}")
     return result
+
+
+def _work(config: RaceConfig) -> None:
+    """Run trials of the race, or of the races one after another, as a worker."""
+    if not config.more_tasks:
+        run_as_worker(_with_frozen(config, config.task))
+        return
+    paths = (config.task, *config.more_tasks)
+    for path, task in zip(paths, load_named_tasks(paths), strict=True):
+        changes = {"more_tasks": (), "out": str(Path(config.out) / task.name)}
+        run_as_worker(_with_frozen(config, path).model_copy(update=changes), str(Path(config.out) / FEATURES))
 
 
 def _with_frozen(config: RaceConfig, task: str) -> RaceConfig:
@@ -144,15 +173,21 @@ def race_task(config: RaceConfig, features: str = "") -> RaceResult:
     title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {labels} labels"
     print_table(title, terminal_rows(result), terminal_header(result))
     for sentence in result.findings:
-        console.print(sentence, markup=False)
-    write_runs_table([(labels, runs)], sweep.folder)
-    atomic_write(sweep.folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
-    page = write_race_page(result, config, sweep.folder)
-    console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}", markup=False)
-    if config.save:
-        recommended = config.save == RECOMMENDED
-        method = result.recommended.method if recommended else _named(config.save, sweep.methods)
-        _save(method, runs, sweep, result.draws.labels_of_choice if recommended and ranking.drawn else "")
+        console.print(sentence)
+    recommended = config.save == RECOMMENDED
+    method = result.recommended.method if recommended else _named(config.save, sweep.methods) if config.save else None
+    saved = None
+    if method and method.name != MAJORITY_LABEL:
+        saved = _save(method, runs, sweep, result.draws.labels_of_choice if recommended and ranking.drawn else "")
+    with model_is_saved(saved) if saved else nullcontext():
+        write_runs_table([(labels, runs)], sweep.folder)
+        atomic_write(sweep.folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
+        page = write_race_page(result, config, sweep.folder)
+    console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}")
+    if method and not saved:
+        raise ModelError(
+            f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
+        )
     return result
 
 
@@ -164,12 +199,9 @@ def _named(name: str, methods: Sequence[Method]) -> Method:
     return known[name]
 
 
-def _save(method: Method, runs: SweepRuns, sweep: Sweep, chosen: str) -> None:
-    """Fit a method once more, and save it in the folder of the run; ``chosen`` says which labels of other draws chose it."""
-    if method.name == MAJORITY_LABEL:
-        raise ModelError(
-            f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
-        )
+def _save(method: Method, runs: SweepRuns, sweep: Sweep, chosen: str) -> Path:
+    """Fit a method once more, and save it in the run's ``bundle``; ``chosen`` says which labels of other draws chose it."""
     fitted = refit(method, runs, sweep.context, chosen)
     folder = fitted.save(sweep.folder / "bundle")
-    console.print(f"{fitted.sentence}\nmodel: {folder}", markup=False)
+    console.print(f"{fitted.sentence}\nmodel: {folder}")
+    return folder
