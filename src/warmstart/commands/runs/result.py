@@ -1,0 +1,259 @@
+"""The runs of a folder as a table, two or more side by side, and what of them can be removed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from warmstart.run_state import RunState
+from warmstart.stats.formatting import file_size, percent, time_span
+
+STATES = ("running", "stopped", "damaged", "finished", "foreign")
+"""in the order in which the sentence counts them"""
+
+
+@dataclass(frozen=True)
+class RunsResult:
+    """What lies in a folder of runs, those last written first."""
+
+    folder: Path
+    runs: tuple[RunState, ...]
+
+    HEADER: ClassVar = ("run", "command", "task or text", "state", "done", "last figure", "written", "time", "size")
+    """names the columns of ``table``"""
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row for each run, under ``HEADER``."""
+        return [
+            (
+                run.name,
+                run.command or "unknown",
+                run.subject or kind_of_foreign(run),
+                state_cell(run),
+                done_cell(run),
+                figure_cell(run),
+                moment(run.changed),
+                time_span(run.seconds) if run.seconds is not None else "",
+                file_size(run.size),
+            )
+            for run in self.runs
+        ]
+
+    @property
+    def findings(self) -> list[str]:
+        """How many there are in each state, and what is wrong with those that are damaged."""
+        if not self.runs:
+            return [f"{self.folder} is empty: nothing has been run there."]
+        counts = {state: sum(run.state == state for run in self.runs) for state in STATES}
+        counted = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        size = file_size(sum(run.size for run in self.runs if not self._inside_another(run)))
+        damaged = [f"{run.name} is damaged: {', '.join(run.damage[:3])}." for run in self.runs if run.damage]
+        return [f"{self.folder} holds {counted}; {size} in all.", *damaged]
+
+    def _inside_another(self, run: RunState) -> bool:
+        return any(other.path in run.path.parents for other in self.runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All runs as plain values, fit for JSON."""
+        return {"folder": str(self.folder), "runs": [run.to_dict() for run in self.runs]}
+
+
+def kind_of_foreign(run: RunState) -> str:
+    """What a folder or file is that is no run."""
+    if run.state != "foreign":
+        return ""
+    if any((run.path / name).is_file() for name in ("bundle.json", "stack.json")):
+        return "a saved model"
+    return "a folder without settings" if run.path.is_dir() else "a file"
+
+
+def state_cell(run: RunState) -> str:
+    """``running (process 4711 on node-3)``."""
+    return f"running (process {run.holder.process} on {run.holder.host})" if run.holder else run.state
+
+
+def done_cell(run: RunState) -> str:
+    """``12 of 40 trials``."""
+    if run.done is None or run.state == "foreign":
+        return ""
+    of = f" of {run.planned:,}" if run.planned is not None else ""
+    return f"{run.done:,}{of} {run.unit}"
+
+
+def figure_cell(run: RunState) -> str:
+    """A score with its method, or the last loss."""
+    if run.score:
+        return f"{percent(run.score[1])} ({run.score[0]})"
+    return f"loss {run.loss:.3f}" if run.loss is not None else ""
+
+
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as local date and time."""
+    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else ""
+
+
+@dataclass(frozen=True)
+class RunsComparison:
+    """Two or more runs side by side."""
+
+    runs: tuple[RunState, ...]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names the columns of both tables."""
+        return ("", *(run.name for run in self.runs))
+
+    def settings_table(self) -> list[tuple[str, ...]]:
+        """The settings that differ, one row each; one that a run does not have is empty."""
+        flat = [dict(_leaves(run.settings or {})) for run in self.runs]
+        names = dict.fromkeys(name for values in flat for name in values)
+        rows = [(name, *(_shown(values, name) for values in flat)) for name in names]
+        return [("command", *(run.command for run in self.runs))] * self._other_commands + [
+            row for row in rows if len({*row[1:]}) > 1
+        ]
+
+    @property
+    def _other_commands(self) -> bool:
+        return len({run.command for run in self.runs}) > 1
+
+    def results_table(self) -> list[tuple[str, ...]]:
+        """What the runs came to, one row for each figure."""
+        rows = [
+            ("state", *map(state_cell, self.runs)),
+            ("done", *map(done_cell, self.runs)),
+            ("score", *(figure_cell(run) if run.score else "" for run in self.runs)),
+            ("last loss", *(f"{run.loss:.4f}" if run.loss is not None else "" for run in self.runs)),
+            *self._held_out(),
+            ("time", *(time_span(run.seconds) if run.seconds is not None else "" for run in self.runs)),
+            ("size", *(file_size(run.size) for run in self.runs)),
+        ]
+        return [row for row in rows if any(row[1:])]
+
+    def _held_out(self) -> Iterator[tuple[str, ...]]:
+        """The figures of the last evaluation of each run."""
+        evaluations = [[row["held_out"] for row in run.log if row.get("held_out")] for run in self.runs]
+        last: list[dict[str, Any]] = [found[-1] if found else {} for found in evaluations]
+        for name in dict.fromkeys(name for values in last for name in values):
+            cells = (values.get(name) for values in last)
+            yield (
+                f"held out, {name.replace('_', ' ')}",
+                *(f"{cell:.5g}" if isinstance(cell, int | float) else "" for cell in cells),
+            )
+
+    @property
+    def findings(self) -> list[str]:
+        """How many settings differ."""
+        count = len(self.settings_table())
+        names = " and ".join(run.name for run in self.runs)
+        return [f"{names} differ in {count} setting{'s' * (count != 1)}." if count else f"{names} have the same settings."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Both tables and the runs as plain values, fit for JSON."""
+        names = [run.name for run in self.runs]
+        tables = {"settings": self.settings_table(), "results": self.results_table()}
+        rows = {key: {row[0]: dict(zip(names, row[1:], strict=True)) for row in table} for key, table in tables.items()}
+        return {**rows, "runs": [run.to_dict() for run in self.runs]}
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting with its path, such as ``train.tokens``."""
+    for name, value in settings.items():
+        yield from _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class Removable(NamedTuple):
+    """A file or folder that no run needs any more."""
+
+    path: Path
+    why: str
+    size: int
+    run: RunState | None
+    """the run that it belongs to"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, fit for JSON."""
+        return {"path": str(self.path), "why": self.why, "size": self.size}
+
+
+@dataclass(frozen=True)
+class CleaningResult:
+    """What could be removed, or was."""
+
+    items: tuple[Removable, ...]
+    kept: tuple[str, ...] = ()
+    """sentences: what was not removed, and why"""
+    removed: bool = False
+
+    HEADER: ClassVar = ("path", "what it is", "size")
+    """names the columns of ``table``"""
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """One row for each file or folder, under ``HEADER``."""
+        return [(str(item.path), item.why, file_size(item.size)) for item in self.items]
+
+    @property
+    def findings(self) -> list[str]:
+        """How much it is, and how to remove it."""
+        size = file_size(sum(item.size for item in self.items))
+        if not self.items:
+            return ["There is nothing to remove.", *self.kept]
+        if self.removed:
+            return [f"Removed {size}.", *self.kept]
+        return [f"{size} could be removed; nothing was. The same command with --yes removes it."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, fit for JSON."""
+        return {"items": [item.to_dict() for item in self.items], "removed": self.removed, "kept": list(self.kept)}
+
+
+def trial_line(values: Mapping[str, Any], number: int, planned: int | None) -> str:
+    """A finished trial of a sweep, from the values in its file."""
+    of = f" of {planned}" if planned else ""
+    trial, score = values["trial"], float(values.get("score") or math.nan)
+    labels = f", {trial['labels']} labels" if trial.get("labels") else ""
+    chosen = f"{percent(values['validation'])} on the texts that choose"
+    shown = chosen if math.isnan(score) else f"{percent(score)} on test"
+    return f"trial {number}{of}: {trial['method']['name']}{labels}, seed {trial['seed']}: {shown}, {time_span(values['seconds'])}"
+
+
+def step_line(row: Mapping[str, Any], planned: int | None) -> str:
+    """A line of the log of training."""
+    of = f" of {planned:,}" if planned else ""
+    held_out = row.get("held_out")
+    if isinstance(held_out, Mapping):
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in held_out.items() if _is_number(value))
+        return f"step {row['step']:,}{of}: held out, {figures}"
+    parts = [f"{name} {row[name]:.4f}" for name in ("loss",) if _is_number(row.get(name))]
+    parts += [f"{row['tokens_per_second']:,.0f} tokens/s"] if _is_number(row.get("tokens_per_second")) else []
+    parts += [time_span(row["seconds"])] if _is_number(row.get("seconds")) else []
+    return f"step {row['step']:,}{of}: {', '.join(parts)}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def end_of_run(run: RunState) -> str:
+    """How a run that nobody writes any more ended."""
+    figure = figure_cell(run)
+    told = {
+        "finished": f"{run.name} is finished{f': {figure}' if figure else ''}.",
+        "stopped": f"{run.name} was stopped before its end{f', at {done_cell(run)}' if done_cell(run) else ''}.",
+        "damaged": f"{run.name} is damaged: {', '.join(run.damage[:3])}.",
+    }
+    return told.get(run.state, f"{run.name} is no run.")
+
+
+def names_of(runs: Sequence[RunState]) -> list[str]:
+    """What the runs are called, for a message."""
+    return [run.name for run in runs if run.state != "foreign"]

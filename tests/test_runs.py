@@ -1,0 +1,298 @@
+"""``warmstart runs``: what a folder holds, read without changing it; and what may be removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.tasks import race_config, write_race_inputs
+from warmstart.cli import main
+from warmstart.commands.race.command import race
+from warmstart.commands.runs import command
+from warmstart.commands.runs.command import RunsConfig, list_runs
+from warmstart.commands.runs.result import RunsComparison, RunsResult
+from warmstart.locks import LOCK, holder_of, releasing_locks
+from warmstart.run_state import RunState, find_runs
+from warmstart.storage import PAGE_FILE, RECIPE_FILE, SETTINGS, sealed
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+HOLDER = """
+import sys
+from pathlib import Path
+from warmstart.locks import hold
+hold(Path(sys.argv[1]), "it")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def write_run(folder: Path, *, finished: bool = True, losses: tuple[float, ...] = (3.0, 2.0), rate: float = 0.01) -> Path:
+    """A run of pretraining as its files say, with a checkpoint and a token store."""
+    (folder / "bundle").mkdir(parents=True)
+    (folder / "bundle" / "bundle.json").write_text("{}")
+    (folder / "checkpoints" / "step-00000020").mkdir(parents=True)
+    (folder / "checkpoints" / "step-00000020" / "tensors.safetensors").write_bytes(b"x" * 500)
+    (folder / "text").mkdir()
+    (folder / "text" / "tokens.bin").write_bytes(b"y" * 300)
+    settings = {"text": ["books/"], "train": {"steps": 40, "learning_rate": rate}}
+    (folder / SETTINGS).write_text("# pretrain\n" + yaml.safe_dump(settings))
+    rows = [{"step": 10 * i, "tokens": 100 * i, "seconds": float(i), "loss": loss} for i, loss in enumerate(losses, 1)]
+    rows.append({"step": 10 * len(losses), "held_out": {"loss": losses[-1] + 0.5, "perplexity": 9.0}})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if finished:
+        (folder / PAGE_FILE).write_text("<html></html>")
+    return folder
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Every file with its content."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A folder with a finished and a stopped run, one whose settings are damaged, and what is no run."""
+    write_run(tmp_path / "lm")
+    write_run(tmp_path / "half", finished=False, losses=(3.0,), rate=0.02)
+    write_run(tmp_path / "broken")
+    (tmp_path / "broken" / SETTINGS).write_text("a: [")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "todo.txt").write_text("buy milk")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
+    return tmp_path
+
+
+@pytest.fixture
+def writer(runs: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that writes the stopped run."""
+    words = [sys.executable, "-c", HOLDER, str(runs / "half" / LOCK)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_every_folder_has_its_state(runs: Path) -> None:
+    """Foreign and broken folders are listed as such; nothing is written."""
+    before = bytes_of(runs)
+    found = {run.name: run.state for run in find_runs(runs)}
+    expected = {"lm": "finished", "half": "stopped", "broken": "damaged", "notes": "foreign", "picture.png": "foreign"}
+    assert found == expected
+    assert main(["runs", str(runs)]) == 0
+    assert bytes_of(runs) == before
+
+
+def test_a_row_says_what_a_run_came_to(runs: Path) -> None:
+    """Command, text, steps of those planned, last held-out loss, time of training, bytes."""
+    result = list_runs(RunsConfig(folder=str(runs)))
+    assert isinstance(result, RunsResult)
+    row = next(row for row in result.table() if row[0] == "lm")
+    assert row[1:6] == ("pretrain", "books/", "finished", "20 of 40 steps", "loss 2.500")
+    assert row[7] == "2 seconds"
+    assert result.findings[0] == f"{runs} holds 1 stopped, 1 damaged, 1 finished, 2 foreign; {result.findings[0].split('; ')[1]}"
+    assert result.findings[1] == "broken is damaged: config.yaml."
+
+
+def test_a_run_that_a_process_writes_names_it(runs: Path, writer: subprocess.Popen[str]) -> None:
+    """By number and host; once the process is dead, however it died, the run is stopped, although its lock is still there."""
+    run = RunState(runs / "half", "half")
+    assert run.state == "running"
+    assert run.holder is not None
+    assert run.holder.process == writer.pid
+    writer.kill()
+    writer.wait()
+    assert (runs / "half" / LOCK).exists()
+    assert RunState(runs / "half", "half").state == "stopped"
+
+
+def test_a_lock_of_another_host_is_asked_for(tmp_path: Path) -> None:
+    """Its process cannot be seen from here; that nobody holds the lock can."""
+    (tmp_path / LOCK).write_text(json.dumps({"process": 1, "host": "elsewhere"}))
+    assert holder_of(tmp_path / LOCK) is None
+    code = "import fcntl, sys; h = open(sys.argv[1], 'r+'); fcntl.flock(h, 2); print('held', flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", code, str(tmp_path / LOCK)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert holder_of(tmp_path / LOCK) == (1, "elsewhere")
+        process.kill()
+
+
+def test_json_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything that the table shows, as numbers."""
+    assert main(["runs", str(runs), "--json"]) == 0
+    values = {Path(run["run"]).name: run for run in json.loads(capsys.readouterr().out)["runs"]}
+    assert values["lm"]["loss"] == 2.5
+    assert (values["lm"]["done"], values["lm"]["planned"]) == (20, 40)
+    assert values["lm"]["holder"] is None
+
+
+def test_a_comparison_shows_what_differs(runs: Path) -> None:
+    """Settings that are equal are left out; results stand side by side."""
+    result = list_runs(RunsConfig(folder=str(runs), compare=("lm", str(runs / "half"))))
+    assert isinstance(result, RunsComparison)
+    assert result.settings_table() == [("train.learning_rate", "0.01", "0.02")]
+    rows = {row[0]: row[1:] for row in result.results_table()}
+    assert rows["state"] == ("finished", "stopped")
+    assert rows["last loss"] == ("2.5000", "3.5000")
+    assert result.to_dict()["settings"]["train.learning_rate"]["lm"] == "0.01"
+
+
+def test_a_page_holds_the_loss_curves(runs: Path) -> None:
+    """One file, wherever it is wanted; the list has a page too."""
+    page = runs / "pages.html"
+    assert main(["runs", str(runs), "--compare", "lm", "half", "--page", str(page)]) == 0
+    text = page.read_text()
+    assert "Settings that differ" in text
+    assert "train.learning_rate" in text
+    assert "data:image/svg+xml" in text
+    assert main(["runs", str(runs), "--page", str(page)]) == 0
+    assert "notes" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--compare", "lm", "hlf"], "hlf must be a run in .*did you mean 'half'"),
+        (["--yes"], "yes must come with clean"),
+        (["--clean", "--follow", "lm"], "one thing at a time, but follow and clean were given"),
+        (["--compare", "lm"], "--compare must name at least 2, but is lm"),
+    ],
+)
+def test_mistakes_are_explained(words: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With exit code 2, and the nearest name."""
+    assert main(["runs", str(runs), *words]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what to do."""
+    assert main(["runs", str(tmp_path / "none")]) == 2
+    assert "must be a folder of runs, but there is none" in capsys.readouterr().err
+
+
+def test_cleaning_removes_only_when_told(runs: Path) -> None:
+    """First the list with sizes; with --yes checkpoints and caches of finished runs and leftovers of dead processes go."""
+    left = runs / "half" / f".config.yaml.writing-{2**22 + 1}@{os.uname().nodename}"
+    left.write_text("half of it")
+    before = bytes_of(runs)
+    assert main(["runs", str(runs), "--clean"]) == 0
+    assert bytes_of(runs) == before
+    assert main(["runs", str(runs), "--clean", "--yes"]) == 0
+    gone = {str(Path(name).parent) for name in before.keys() - bytes_of(runs).keys()}
+    assert gone == {"lm/checkpoints/step-00000020", "lm/text", "half"}
+    assert (runs / "lm" / "bundle" / "bundle.json").exists()
+    assert not left.exists()
+    assert not (runs / "lm" / LOCK).exists()
+
+
+def test_cleaning_leaves_what_a_process_holds(runs: Path, writer: subprocess.Popen[str]) -> None:
+    """Neither a run that is written, finished though it looks, nor a run inside such a one."""
+    (runs / "half" / PAGE_FILE).write_text("<html></html>")
+    write_run(runs / "half" / "step")
+    assert main(["runs", str(runs), "--clean", "--yes"]) == 0
+    assert (runs / "half" / "checkpoints").is_dir()
+    assert (runs / "half" / "step" / "checkpoints").is_dir()
+    assert not (runs / "lm" / "checkpoints").exists()
+
+
+def test_a_run_that_is_taken_up_meanwhile_is_kept(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, writer: subprocess.Popen[str]
+) -> None:
+    """Whoever comes between the look and the removal keeps the lock, and the run keeps its files."""
+    (runs / "half" / PAGE_FILE).write_text("<html></html>")
+    monkeypatch.setattr("warmstart.run_state.holder_of", lambda _: None)
+    result = list_runs(RunsConfig(folder=str(runs), clean=True, yes=True))
+    assert any("half/checkpoints is kept" in sentence and str(writer.pid) in sentence for sentence in result.findings)  # type: ignore[union-attr]
+    assert (runs / "half" / "checkpoints").is_dir()
+
+
+def test_links_are_not_followed(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Checkpoints that are a link to another disk are not a cache of this run."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    shutil.rmtree(runs / "lm" / "checkpoints")
+    (runs / "lm" / "checkpoints").symlink_to(elsewhere)
+    assert main(["runs", str(runs), "--clean", "--yes"]) == 0
+    assert (runs / "lm" / "checkpoints").is_symlink()
+    assert elsewhere.is_dir()
+
+
+def test_following_prints_what_comes(
+    runs: Path, writer: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines of the log as they are written, until nobody writes the run any more; then how it ended."""
+    monkeypatch.setattr(command, "LOOK_AGAIN", 0.01)
+    following = threading.Thread(target=list_runs, args=(RunsConfig(folder=str(runs), follow="half"),))
+    following.start()
+    with (runs / "half" / "metrics.jsonl").open("a") as log:
+        for step in (20, 30):
+            log.write(json.dumps({"step": step, "tokens": step, "seconds": 1.0, "loss": 1.25}) + "\n")
+            log.flush()
+            time.sleep(0.1)
+    writer.kill()
+    writer.wait()
+    following.join(timeout=60)
+    printed = capsys.readouterr().err
+    assert "step 10 of 40: loss 3.0000, 1 second" in printed
+    assert "step 10 of 40: held out, loss 3.5, perplexity 9" in printed
+    assert printed.count("step 30 of 40: loss 1.2500") == 1
+    assert "half was stopped before its end, at 30 of 40 steps." in printed
+
+
+def test_ctrl_c_stops_looking_and_nothing_else(
+    runs: Path, writer: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 0, and the run is still written."""
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.time, "sleep", interrupted)
+    assert main(["runs", str(runs), "--follow", "half"]) == 0
+    assert "half goes on" in capsys.readouterr().err
+    assert RunState(runs / "half", "half").state == "running"
+
+
+def test_a_recipe_counts_its_steps(tmp_path: Path) -> None:
+    """A recipe with a step to go is stopped; its steps are runs of their own."""
+    write_run(tmp_path / "lab" / "lm")
+    entry = {"command": "pretrain", "seconds": 3.5, "length": None, "made_of": {}, "steps": 2}
+    (tmp_path / "lab" / RECIPE_FILE).write_text(json.dumps(sealed({"lm": entry})))
+    found = {run.name: run for run in find_runs(tmp_path)}
+    assert found.keys() == {"lab", "lab/lm"}
+    lab = found["lab"]
+    assert (lab.command, lab.state, lab.done, lab.planned, lab.seconds) == ("recipe", "stopped", 1, 2, 3.5)
+    (tmp_path / "lab" / RECIPE_FILE).write_text("{")
+    assert RunState(tmp_path / "lab", "lab").state == "damaged"
+
+
+@pytest.mark.usefixtures("no_second_process", "no_pages")
+def test_a_race_counts_its_trials(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Done, planned, the score of its result; a trial whose file is damaged makes it damaged, and is named."""
+    place = write_race_inputs(tmp_path, tokenizer)
+    with releasing_locks():
+        race(race_config(place, schemes=[], seeds=1, scratch=False))
+    run = RunState(place / "race", "race")
+    assert run.command == "race"
+    assert run.done == len([*(place / "race" / "trials").glob("*.json")])
+    assert run.score is not None
+    assert 0 < run.score[1] <= 1
+    assert run.seconds is not None
+    assert main(["runs", str(place), "--follow", "race"]) == 0
+    assert f"{run.done} trials are done" in capsys.readouterr().err
+    file = next((place / "race" / "trials").glob("*.json"))
+    file.write_bytes(file.read_bytes()[:-9])
+    damaged = RunState(place / "race", "race")
+    assert (damaged.state, damaged.damage) == ("damaged", (f"trials/{file.name}",))
