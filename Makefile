@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test test-all lint bench clean
+.PHONY: setup quickstart test test-all soak lint bench clean
 
 setup: $(VENV)/.ready
 
@@ -25,6 +25,10 @@ test: setup
 
 test-all: setup
 	$(BIN)/pytest -n auto --durations=20
+
+# kills, full disks and read errors, twenty times as many as in test-all: about an hour of a core
+soak: setup
+	CHAOS=20 $(BIN)/pytest -n auto -m chaos
 
 lint: setup
 	$(BIN)/ruff check .

@@ -21,11 +21,7 @@ from warmstart.errors import ModelError
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.files import save
-from warmstart.model.history import PretrainRecord
-from warmstart.model.model import Model, fresh_head
-from warmstart.studies.explain.measure import (
+from warmstart.inspection.explanations import (
     ExplainedText,
     Explanation,
     Phrase,
@@ -38,6 +34,10 @@ from warmstart.studies.explain.measure import (
     perturbation_curves,
     prepare_text,
 )
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
+from warmstart.model.history import PretrainRecord
+from warmstart.model.model import Model, fresh_head
 from warmstart.studies.explain.page import heat_chart, heat_text
 from warmstart.studies.explain.result import explain_result
 from warmstart.tasks.predict import raw_predictions

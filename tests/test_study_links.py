@@ -33,7 +33,7 @@ def test_a_newer_link_replaces_the_older_one_and_links_survive_a_new_page(tmp_pa
     add_link(tmp_path, StudyLink("Pairs", (EVIL,), "../pairs/report.html"))
     add_link(tmp_path, StudyLink("Probes", ("Second.", "Third."), "../probe/report.html"))
     section = studies_section(page.read_text())
-    assert 'href="../probe/report.html"' in section
+    assert 'href="./../probe/report.html"' in section
     assert "Second." in section
     assert "First." not in section
     assert "<script>" not in section
@@ -64,5 +64,5 @@ def test_a_study_of_a_runs_model_is_linked_from_the_runs_page(
         assert (f"linked from: {page}" in capsys.readouterr().err.replace("\n", "")) is (name != "alone")
     section = studies_section(page.read_text())
     assert section.count("the right sentence scores higher in") == 2
-    assert 'href="../pairs1/report.html"' in section
+    assert 'href="./../pairs1/report.html"' in section
     assert not (tmp_path / "studies.json").exists()

@@ -23,9 +23,9 @@ import vl_convert
 
 from warmstart.report.categories import number_categories
 from warmstart.report.charts import Chart
-from warmstart.report.study_links import PAGE_FILE, insert_links, read_links
+from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template
-from warmstart.storage import atomic_folder, atomic_write
+from warmstart.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """
 for (const figure of document.querySelectorAll(".drawing")) {
@@ -115,10 +115,7 @@ def write_report(report: Report, folder: Path) -> Path:
 
     They replace an older report; other files of the folder stay. Raises ``StorageError`` when the disk refuses.
     """
-    names = [figure.name for figure in report.figures()]
-    assert len(set(names)) == len(names), f"each figure needs a name of its own: {names}"
-    specs = {figure.name: drawable(number_categories(figure.chart.to_dict())) for figure in report.figures()}
-    pictures = {name: svg(spec) for name, spec in specs.items()}
+    specs, pictures = _drawn(report)
     page = folder / PAGE_FILE
     with atomic_folder(folder / "figures") as figures:
         for name, picture in pictures.items():
@@ -126,6 +123,20 @@ def write_report(report: Report, folder: Path) -> Path:
     html = insert_links(render(report, specs, pictures), read_links(folder))
     atomic_write(page, html.encode(errors="replace"))  # a command line may hold bytes that are not text
     return page
+
+
+def write_page(report: Report, file: Path) -> Path:
+    """Write the page alone, wherever it is wanted; its figures are in it. Returns its path."""
+    atomic_write(file, render(report, *_drawn(report)).encode(errors="replace"))
+    return file
+
+
+def _drawn(report: Report) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The specs and the pictures of all figures, by name."""
+    names = [figure.name for figure in report.figures()]
+    assert len(set(names)) == len(names), f"each figure needs a name of its own: {names}"
+    specs = {figure.name: drawable(number_categories(figure.chart.to_dict())) for figure in report.figures()}
+    return specs, {name: svg(spec) for name, spec in specs.items()}
 
 
 def svg(spec: dict[str, Any]) -> str:

@@ -11,7 +11,8 @@ from warmstart.console import console, print_table
 from warmstart.report.page import Report, Section, write_report
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import closing_sections, footer
-from warmstart.report.study_links import PAGE_FILE, StudyLink, add_link
+from warmstart.report.study_links import StudyLink, add_link
+from warmstart.storage import PAGE_FILE
 
 LINKED_FINDINGS = 3
 """how many findings of a study the page of the run repeats"""
@@ -50,7 +51,7 @@ def finish_study(
 
 
 def _print(line: str) -> None:
-    console.print(line, markup=False, highlight=False)
+    console.print(line)
 
 
 def _run_of(model: str) -> Path | None:

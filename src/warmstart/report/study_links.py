@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from warmstart.errors import DataError
+from warmstart.limits import MANIFEST_BYTES, parse_json
 from warmstart.report.templates import page_template
-from warmstart.storage import atomic_write
+from warmstart.storage import PAGE_FILE, atomic_write, inside, read_inside
 
-LINKS_FILE, PAGE_FILE = "studies.json", "report.html"
+LINKS_FILE = "studies.json"
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,13 @@ class StudyLink:
 
 
 def read_links(folder: Path) -> list[StudyLink]:
-    """The studies that a run's folder links to."""
-    file = folder / LINKS_FILE
-    return [StudyLink(**link) for link in json.loads(file.read_text(encoding="utf-8"))] if file.exists() else []
+    """The studies that a run's folder links to. Raises ``DataError`` if its list of them is damaged."""
+    if not (folder / LINKS_FILE).exists():
+        return []
+    try:
+        return [StudyLink(**link) for link in parse_json(read_inside(folder, LINKS_FILE, MANIFEST_BYTES))]
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{folder / LINKS_FILE} is damaged: {error}; remove it") from None
 
 
 def add_link(folder: Path, link: StudyLink) -> None:
@@ -38,7 +44,11 @@ def add_link(folder: Path, link: StudyLink) -> None:
     links = [*(other for other in read_links(folder) if other.page != link.page), link]
     atomic_write(folder / LINKS_FILE, json.dumps([asdict(other) for other in links], indent=1, ensure_ascii=False).encode())
     page = folder / PAGE_FILE
-    atomic_write(page, insert_links(page.read_text(encoding="utf-8"), links).encode())
+    try:
+        old = inside(folder, PAGE_FILE).read_text(encoding="utf-8")
+    except ValueError as error:
+        raise DataError(f"cannot link {page} to a study: {error}; remove it") from None
+    atomic_write(page, insert_links(old, links).encode())
 
 
 def insert_links(page: str, links: Sequence[StudyLink]) -> str:

@@ -74,6 +74,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     metric = choose_metric(bundle, config.task, config.text, config.limit, config.seed)
     scoring = ScoringRun.begin([metric.task] if metric.task else [], config)
     folder = open_run(config.out, config, resume=False)
+    scoring.keep(folder)
     if metric.task:  # the ledger counts a model and its ablations as one scoring
         method = scoring.method(f"{config.model} and its ablations", ["ablate", model_digest(config.model), config.ablation])
         method.record(metric.task, None)
@@ -83,7 +84,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     replacements = Replacements(config.ablation, means, config.seed, config.repeats)
     passes = sum(len(replacements.of(component)) for component in components)
     estimate = f"{len(components)} components on {len(metric.encoded):,} texts: at most about {seconds * passes:.0f} s"
-    console.print(estimate, markup=False)
+    console.print(estimate)
     effects = ablate_each(bundle.model, components, replacements, metric, full)
     measured = AblationMeasurement(metric, full, effects, passes + 1, time.perf_counter() - start)
     scoring.finish([metric.task] if metric.task else [])
@@ -93,7 +94,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
         # what was known of its confidence was measured with all heads
         pruned = replace(bundle, model=smaller, history=(*bundle.history, _record(bundle, keep, config)), calibration=None)
         save(pruned, folder / "bundle")
-        console.print(f"bundle: {folder / 'bundle'} (reloaded in a fresh process, outputs the same)", markup=False)
+        console.print(f"bundle: {folder / 'bundle'} (reloaded in a fresh process, outputs the same)")
     result = ablation_result(measured, model_name(config.model))
     sections = ablation_sections(result, config.ablation)
     finish_study(result, sections, config, folder, models=[config.model], tiles=ablation_tiles(result))

@@ -12,13 +12,13 @@ from warmstart.console import console
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
+from warmstart.inspection.explanations import Removal, check_explainable, explain_text, explain_texts, prepare_text
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
 from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
-from warmstart.studies.explain.measure import Removal, check_explainable, explain_text, explain_texts, prepare_text
 from warmstart.studies.explain.page import explain_sections, heat_text
 from warmstart.studies.explain.result import explain_result
 
@@ -65,7 +65,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     folder = open_run(config.out, config, resume=False)
     explanation = explain_text(prepared, config.random_orders, config.seed, config.max_phrase) if prepared else None
     if explanation:
-        console.print(f"{explanation.target!r}, probability {explanation.probability:.3f}", markup=False, highlight=False)
+        console.print(f"{explanation.target!r}, probability {explanation.probability:.3f}")
         for method, values in explanation.values.items():
             console.print(heat_text(explanation.words, values).append(f"  {method}", style="dim"))
     gaps = explain_texts(bundle, texts, config.random_orders, config.seed, config.removal) if texts else {}

@@ -18,7 +18,7 @@ from warmstart.stats.intervals import percentiles
 from warmstart.studies.explain.result import ExplainDetails, printed, signed_interval
 
 if TYPE_CHECKING:
-    from warmstart.studies.explain.measure import Explanation
+    from warmstart.inspection.explanations import Explanation
 
 _LINE = 96
 """characters on a line of the heat map"""

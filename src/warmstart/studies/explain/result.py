@@ -15,7 +15,7 @@ from warmstart.stats.formatting import percent, sentence_case
 from warmstart.stats.intervals import Interval, bootstrap_interval
 
 if TYPE_CHECKING:
-    from warmstart.studies.explain.measure import Explanation
+    from warmstart.inspection.explanations import Explanation
 
 _NEGLIGIBLE = 1e-3
 """nats below which a word does not matter"""

@@ -53,7 +53,7 @@ def objectives_result(objectives: Sequence[ObjectiveMeasures], equal: str = "tok
     accuracies = {f"minimal_pairs_{one.name}": one.interval.mean for one in pair_accuracies(objectives)}
     return StudyResult(
         "Objectives side by side",
-        [*([_tokens_of_equal_time(objectives)] if equal == "time" else []), *objectives_findings(objectives)],
+        [*objectives_findings(objectives), *([_tokens_of_equal_time(objectives)] if equal == "time" else [])],
         {"models": models_table(objectives)} | ({"probes": scores_table(probes)} if probes else {}),
         accuracies | {f"{probe.task.name}_{probe.model}": probe.best.accuracy.value for probe in probes},
         objectives_overview(objectives),

@@ -61,7 +61,7 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
     for one in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp, random=config.random):
         probes.append(one)
         now = time.perf_counter()
-        console.print(f"{one.task.name}, {one.model}: {now - started:.0f} s", markup=False, highlight=False)
+        console.print(f"{one.task.name}, {one.model}: {now - started:.0f} s")
         started = now
     layers = [*max((layer_names(bundle) for bundle in bundles.values()), key=len), MIX]
     result = probe_result(probes)

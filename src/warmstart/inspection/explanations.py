@@ -72,19 +72,19 @@ class ExplainedText:
         return labels[self.target] if labels else self.bundle.tokenizer.token(self.target)
 
     def without(self, words: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The row (at most T,) with these words removed."""
+        """The row (T,) with these words (R,) removed: shorter, if their tokens are deleted."""
         removed = np.isin(self.owner, words)
         if self.removal == "delete":
             return self.row[~removed]
         return np.where(removed, self.bundle.tokenizer.specials.mask, self.row)
 
     def windows(self, tokens: int) -> np.ndarray:
-        """(V, at most T) the positions that each of V windows reads of a row of ``tokens`` tokens; one window if the row fits."""
+        """(V, T) the positions that each of V windows reads of a row of ``tokens`` tokens; one window if the row fits."""
         model = self.bundle.model
         return framed_windows(tokens, model.backbone.config.max_length, model.head.config.window_settings)
 
     def log_probabilities(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(N,) the target's log-probability for each of N rows, in nats."""
+        """(N,) the target's log-probability for each of N rows (T,), in nats."""
         out, read = np.empty(len(rows)), [row[self.windows(len(row))] for row in rows]
         counts = np.array([len(windows) for windows in read])
         parts = tuple(part for windows in read for part in windows)

@@ -1,0 +1,293 @@
+"""The HTTP application: routes, and how our errors become answers.
+
+    GET  /                  the page for people (``pages.py``)
+    GET  /health            200 once the models are loaded
+    GET  /metrics           figures for Prometheus
+    GET  /openapi.json      a description of all of this
+    GET  /api/models        what is served, and what each model can do
+    GET  /api/card          a model card, in Markdown
+    GET  /api/guarantees    error rates that can be guaranteed, and the share of texts that is then labelled
+    GET  /api/checks        what ``warmstart doctor`` finds
+    POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
+    POST /api/generate      a continuation with the probable tokens at every step; whole, or as server-sent events
+    POST /api/embed         vectors
+    POST /api/explain       the importance of each word
+    POST /api/attention     how much each token attends to each, by layer and head
+    POST /api/tokens        how texts are split
+    POST /api/reload        load a model again from its folder
+
+A request that is wrong gets a status from 400 to 422 and ``{"error": "…"}`` with the words of the command line; too many get 429.
+No name or path in a request reaches the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
+
+from warmstart import __version__
+from warmstart.console import console
+from warmstart.errors import WarmstartError
+from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, PredictBody, TextBody, TextsBody, problems
+from warmstart.serve.computing import BusyError, Computer
+from warmstart.serve.guard import AccessRules, App, Guard
+from warmstart.serve.metrics import Metered, Metrics
+from warmstart.serve.pages import add_page
+from warmstart.serve.served import ServedModel, ServedModels
+
+ModelName = Annotated[str | None, Query(max_length=1_000)]
+"""in the address of a request; none: the first"""
+STREAMS = 8
+"""texts that are generated at once; further requests get 429"""
+
+
+class _LeftError(Exception):
+    """Who asked is gone."""
+
+
+class Server:
+    """Models, and the threads that compute with them."""
+
+    def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
+        self.models, self.metrics = models, Metrics()
+        self.computer = Computer(batch_tokens, wait_seconds, queue, self.metrics.observe_batch)
+        self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
+        self.streams = 0
+
+    def model(self, name: str | None, ability: str) -> ServedModel:
+        """The model that a request names. Raises 404 if there is none, and ``ModelError`` if it cannot do that."""
+        model = self.models.get(name)
+        if model is None:
+            names = ", ".join(one.name for one in self.models)
+            raise HTTPException(404, f"there is no such model; served are {names}")
+        model.require(ability)
+        return model
+
+    async def compute(
+        self, what: str, model: ServedModel, inputs: Sequence[Any], compute: Callable[[Sequence[Any]], Sequence[Any]], *key: Any
+    ) -> Sequence[Any]:
+        """Answers to inputs, perhaps computed together with those of other requests of the same ``what`` and ``key``."""
+        with self.computer.request():
+            future = self.computer.submit((id(model), what, *key), inputs, model.count_tokens(inputs), compute)
+            return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Finish what has begun."""
+        self.generating.shutdown(cancel_futures=True)
+        self.computer.stop()
+
+
+def make_app(server: Server, rules: AccessRules) -> App:
+    """The whole application: routes, guarded and counted. Whoever runs it calls ``server.close`` at the end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        server.close()
+
+    app = FastAPI(title="warmstart", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    _add_errors(app)
+    _add_facts(app, server)
+    _add_predictions(app, server)
+    _add_attention(app, server)
+    _add_generation(app, server)
+    add_page(app, server.models)
+    known = {path for route in app.routes if (path := getattr(route, "path", None))}
+    return Metered(Guard(app, rules), server.metrics, known.__contains__)
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(WarmstartError)
+    async def ours(_: Request, error: WarmstartError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 422)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse({"error": problems(error)}, 422)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    @app.exception_handler(BusyError)
+    async def busy(_: Request, error: BusyError) -> JSONResponse:
+        return JSONResponse({"error": "too many requests wait; try again soon"}, 429, {"retry-after": "1"})
+
+
+def _add_facts(app: FastAPI, server: Server) -> None:
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(server.metrics.text(server.computer.waiting), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/api/models")
+    async def models() -> dict[str, Any]:
+        return {"models": [one.describe() for one in server.models]}
+
+    @app.get("/api/card")
+    async def card(model: ModelName = None) -> PlainTextResponse:
+        text = server.model(model, "card").card()
+        return PlainTextResponse(text.encode(errors="backslashreplace"), media_type="text/markdown; charset=utf-8")
+
+    @app.get("/api/guarantees")
+    async def guarantees(model: ModelName = None) -> dict[str, Any]:
+        served = server.model(model, "predict")
+        return {"model": served.name, "guarantees": served.guarantees()}
+
+    @app.get("/api/checks")
+    async def checks(model: ModelName = None) -> dict[str, Any]:
+        served = server.model(model, "card")
+        (found,) = await server.compute("checks", served, [""], lambda inputs: [served.checks()] * len(inputs))
+        return {"model": served.name, "checks": found}
+
+    @app.post("/api/reload")
+    async def reload(body: Body) -> dict[str, Any]:
+        name = server.model(body.model, "card").name
+        await asyncio.to_thread(server.models.reload, name)
+        console.print(f"loaded {name} again")
+        return {"model": name}
+
+
+def _add_predictions(app: FastAPI, server: Server) -> None:
+    @app.post("/api/predict")
+    async def predict(body: PredictBody) -> dict[str, Any]:
+        model = server.model(body.model, "predict")
+        inputs = model.check_inputs(body.inputs)
+        threshold = None if body.target_error is None else model.threshold(body.target_error, body.confidence_level)
+        key = (body.top, body.target_error, body.confidence_level)
+        found = await server.compute("predict", model, inputs, lambda all_: model.predict(all_, body.top, threshold), *key)
+        return {
+            "model": model.name,
+            "predictions": found,
+            "guarantee": threshold.sentence() if threshold else None,
+            "cut": model.cut(inputs),
+        }
+
+    @app.post("/api/embed")
+    async def embed(body: TextsBody) -> dict[str, Any]:
+        model = server.model(body.model, "embed")
+        return {"model": model.name, "vectors": await server.compute("embed", model, body.texts, model.embed)}
+
+    @app.post("/api/tokens")
+    async def tokens(body: TextsBody) -> dict[str, Any]:
+        model = server.model(body.model, "tokens")
+        return {"model": model.name, "tokens": model.tokens(body.texts)}
+
+    @app.post("/api/explain")
+    async def explain(body: ExplainBody) -> dict[str, Any]:
+        model = server.model(body.model, "explain")
+        (found,) = await server.compute(
+            "explain", model, [body.text], lambda texts: [model.explain(one, body.target) for one in texts], object()
+        )
+        return {"model": model.name} | found
+
+
+def _add_attention(app: FastAPI, server: Server) -> None:
+    @app.post("/api/attention")
+    async def attention(body: TextBody) -> dict[str, Any]:
+        model = server.model(body.model, "attention")
+        (found,) = await server.compute(
+            "attention", model, [body.text], lambda texts: [model.attention(one) for one in texts], object()
+        )
+        return {"model": model.name} | found
+
+
+def _add_generation(app: FastAPI, server: Server) -> None:
+    @app.post("/api/generate", response_model=None)
+    async def generate(body: GenerateBody) -> Response | dict[str, Any]:
+        model = server.model(body.model, "generate")
+        generation = _Generation(server, model, body)
+        if body.stream:
+            return _EventStream(generation)
+        steps: list[Any] = []
+        try:
+            async for kind, value in generation.events():
+                if kind == "error":
+                    raise value
+                if kind == "done":
+                    return {"model": model.name, "steps": steps} | value
+                steps.append(value)
+        finally:
+            generation.close()
+        raise AssertionError("events end with done or error")
+
+
+class _Generation:
+    """A text that is generated in a thread, as events. It counts as one of ``STREAMS`` until it is closed."""
+
+    def __init__(self, server: Server, model: ServedModel, body: GenerateBody) -> None:
+        if server.streams >= STREAMS:
+            raise BusyError
+        server.streams += 1
+        self.server, self.model, self.body, self.left = server, model, body, False
+        self.loop, self.told = asyncio.get_running_loop(), asyncio.Queue[tuple[str, Any]]()
+        self.future = server.generating.submit(self._work)
+
+    async def events(self) -> AsyncIterator[tuple[str, Any]]:
+        """``("token", …)`` for each token as it comes, then ``("done", …)`` or ``("error", exception)``."""
+        kind = "token"
+        while kind == "token":
+            kind, value = await self.told.get()
+            yield kind, value
+
+    def close(self) -> None:
+        """Nobody listens any more: the thread stops at the next token."""
+        if not self.left:
+            self.left = True
+            self.server.streams -= 1
+
+    def _tell(self, kind: str, value: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the server has ended
+            self.loop.call_soon_threadsafe(self.told.put_nowait, (kind, value))
+
+    def _on_token(self, token: dict[str, Any]) -> None:
+        if self.left:
+            raise _LeftError
+        self.server.metrics.generated.inc()
+        self._tell("token", token)
+        self.server.computer.turns.offer()
+
+    def _work(self) -> None:
+        try:
+            with self.server.computer.turns:
+                body = self.body
+                text, ended = self.model.generate(body.prompt, body.settings(), body.candidates, self._on_token)
+            self._tell("done", {"text": text, "ended": ended})
+        except _LeftError:
+            pass
+        except BaseException as error:
+            self._tell("error", error)
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events; closes the generation when the client has gone, too."""
+
+    def __init__(self, generation: _Generation) -> None:
+        super().__init__(_as_sent(generation), media_type="text/event-stream")
+        self.generation = generation
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.generation.close()
+
+
+async def _as_sent(generation: _Generation) -> AsyncIterator[str]:
+    async for kind, value in generation.events():
+        if kind == "error":
+            value = {"error": str(value) if isinstance(value, WarmstartError) else "the server failed; its log says why"}
+        yield f"event: {kind}\ndata: {json.dumps(value)}\n\n"

@@ -1,0 +1,100 @@
+"""What requests may hold: every field has a limit, and a text must be one that can be written as UTF-8."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from warmstart.generation.sampling import GenerateConfig
+
+MOST_INPUTS = 1_000
+"""of a request"""
+MOST_CHARACTERS = 100_000
+"""of a text"""
+MOST_NEW_TOKENS = 2_000
+"""of a continuation"""
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be Unicode, but half of a surrogate pair stands alone") from None
+    return text
+
+
+Text = Annotated[str, Field(max_length=MOST_CHARACTERS), AfterValidator(_unicode)]
+Name = Annotated[str, Field(max_length=1_000), AfterValidator(_unicode)]
+
+
+class Body(BaseModel):
+    """Fields of a request; unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    model: Name | None = None
+    """name of a served model; none: the first"""
+
+
+class PredictBody(Body):
+    """``POST /api/predict``."""
+
+    inputs: list[Text | Annotated[list[Text], Field(min_length=1, max_length=10_000)]] = Field(min_length=1, max_length=MOST_INPUTS)
+    """texts; where the task needs more, lists of them: pairs, words to tag, question and passage, text and alternatives"""
+    top: int = Field(3, gt=0, le=100_000)
+    """number of labels to give with their probabilities"""
+    target_error: float | None = Field(None, gt=0, lt=1)
+    """abstain where needed to guarantee at most this error rate"""
+    confidence_level: float = Field(0.95, gt=0, lt=1)
+    """probability with which that error rate is guaranteed"""
+
+
+class GenerateBody(Body):
+    """``POST /api/generate``."""
+
+    prompt: Text = ""
+    max_new_tokens: int = Field(60, gt=0, le=MOST_NEW_TOKENS)
+    greedy: bool = False
+    temperature: float = Field(1.0, ge=0.01, le=100)
+    top_k: int | None = Field(None, gt=0, le=10_000_000)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int = Field(0, ge=0, lt=2**63)
+    candidates: int = Field(6, ge=0, le=50)
+    """number of probable tokens to show at every step"""
+    stream: bool = False
+    """server-sent events: ``token`` for each, then ``done``, or ``error``"""
+
+    def settings(self) -> GenerateConfig:
+        """How the text is generated."""
+        names = ("max_new_tokens", "greedy", "temperature", "top_k", "top_p", "seed")
+        return GenerateConfig(**{name: getattr(self, name) for name in names})
+
+
+class TextsBody(Body):
+    """``POST /api/embed`` and ``POST /api/tokens``."""
+
+    texts: list[Text] = Field(min_length=1, max_length=MOST_INPUTS)
+
+
+class ExplainBody(Body):
+    """``POST /api/explain``."""
+
+    text: Text
+    target: Name | None = None
+    """the label, or the next token, to be explained; none: the most probable one"""
+
+
+class TextBody(Body):
+    """``POST /api/attention``."""
+
+    text: Text
+
+
+def problems(error: ValidationError | Any) -> str:
+    """What is wrong with a body, in one sentence; the values themselves are not repeated."""
+    found = []
+    for one in error.errors():
+        path = ".".join(str(part) for part in one["loc"] if part != "body") or "the body"
+        found.append(f"{path}: {one['msg'].removeprefix('Value error, ')}")
+    return f"the request must fit its description in /openapi.json, but {'; '.join(found[:5])}"

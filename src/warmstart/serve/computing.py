@@ -1,0 +1,169 @@
+"""Who computes when: requests that wait are joined to batches, and long generations take turns with them, token by token.
+
+One thread computes all that is quick. While it computes, requests wait in a queue of bounded length; those that ask the same of
+the same model become the next batch, up to about ``batch_tokens``. A batch that is not full waits at most ``wait_seconds`` for
+more, but not once every open request is in it: a single client waits for nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+Compute = Callable[[Sequence[Any]], Sequence[Any]]
+"""inputs -> an answer for each"""
+
+
+class BusyError(Exception):
+    """More requests wait than may."""
+
+
+@dataclass(eq=False)
+class _Job:
+    """The inputs of one request."""
+
+    key: Hashable
+    inputs: Sequence[Any]
+    tokens: int
+    compute: Compute
+    answers: Future[Sequence[Any]] = field(default_factory=Future)
+
+
+class Turns:
+    """A lock that is given in the order in which it was asked for; who holds it for long offers it in between."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
+        self._taken = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            turn = threading.Event()
+            self._waiting.append(turn)
+        turn.wait()
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()  # it stays taken, by the next one
+            else:
+                self._taken = False
+
+    def offer(self) -> None:
+        """Let those who wait go first; called by who holds it."""
+        if self._waiting:
+            self.__exit__()
+            self.__enter__()
+
+
+class Computer:
+    """A thread that answers requests in batches. ``observe(requests, texts, tokens)`` is told of every batch."""
+
+    def __init__(
+        self, batch_tokens: int, wait_seconds: float, queue: int, observe: Callable[[int, int, int], None] = lambda *_: None
+    ) -> None:
+        self.turns = Turns()
+        self._batch_tokens, self._wait_seconds, self._queue, self._observe = batch_tokens, wait_seconds, queue, observe
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._open, self._stopped = 0, False
+        self._thread = threading.Thread(target=self._work, name="computer", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._jobs)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Counts a request as open: it may ask for something soon."""
+        with self._changed:
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open -= 1
+                self._changed.notify()
+
+    def submit(self, key: Hashable, inputs: Sequence[Any], tokens: int, compute: Compute) -> Future[Sequence[Any]]:
+        """The answers to ``inputs``, later. Requests with an equal ``key`` may be computed together, by the first one's function.
+
+        Raises ``BusyError`` if too many wait.
+        """
+        job = _Job(key, inputs, tokens, compute)
+        with self._changed:
+            if self._stopped or len(self._jobs) >= self._queue:
+                raise BusyError
+            self._jobs.append(job)
+            self._changed.notify()
+        return job.answers
+
+    def stop(self) -> None:
+        """Compute what waits, and end."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            batch = [job for job in batch if job.answers.set_running_or_notify_cancel()]  # who left needs no answer
+            if not batch:
+                continue
+            with self.turns:
+                self._compute(batch)
+
+    def _compute(self, batch: Sequence[_Job]) -> None:
+        inputs = [one for job in batch for one in job.inputs]
+        try:
+            answers = batch[0].compute(inputs)
+        except BaseException as error:
+            if len(batch) > 1:  # the fault of one request must not be that of others
+                for job in batch:
+                    self._compute([job])
+            else:
+                batch[0].answers.set_exception(error)
+            return
+        self._observe(len(batch), len(inputs), sum(job.tokens for job in batch))
+        start = 0
+        for job in batch:
+            job.answers.set_result(answers[start : start + len(job.inputs)])
+            start += len(job.inputs)
+
+    def _next_batch(self) -> list[_Job]:
+        """The requests to compute next; none once the computer has stopped and nothing waits."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._stopped)
+            deadline = time.monotonic() + self._wait_seconds
+            while not self._stopped and not self._is_full() and len(self._jobs) < self._open:
+                if (left := deadline - time.monotonic()) <= 0 or not self._changed.wait(left):
+                    break
+            return self._take()
+
+    def _is_full(self) -> bool:
+        first = self._jobs[0].key
+        return sum(job.tokens for job in self._jobs if job.key == first) >= self._batch_tokens
+
+    def _take(self) -> list[_Job]:
+        """The first job and those like it, as many as fit."""
+        taken, left, tokens = list[_Job](), deque[_Job](), 0
+        for job in self._jobs:
+            if not taken or (job.key == taken[0].key and tokens + job.tokens <= self._batch_tokens):
+                taken.append(job)
+                tokens += job.tokens
+            else:
+                left.append(job)
+        self._jobs = left
+        return taken

@@ -1,0 +1,54 @@
+// Compare: what two models make of the same texts, those first on which they disagree.
+
+import { post } from "./api.js";
+import { inputOf, nameOf } from "./classify.js";
+import { make, percent, run } from "./elements.js";
+
+const CHUNK = 100; // texts of a request
+const SHOWN = 200; // rows that are drawn
+
+export function setUp(panel) {
+  const form = panel.querySelector("form");
+  const results = panel.querySelector("#compare-results");
+
+  async function predictions(select, texts, signal) {
+    const found = [];
+    for (let start = 0; start < texts.length; start += CHUNK) {
+      const inputs = texts.slice(start, start + CHUNK).map((text) => inputOf(text, select.selectedOptions[0].dataset.task));
+      const answer = await post("/api/predict", { model: select.value, inputs, top: 1 }, signal);
+      found.push(...(await answer.json()).predictions);
+    }
+    return found;
+  }
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(panel, async (signal, say) => {
+      const texts = form.elements.texts.value.split("\n").filter((line) => line.trim());
+      if (!texts.length) throw new Error("there is no text; write one, or paste several, one per line");
+      results.hidden = true;
+      say("predicting …");
+      const [one, other] = await Promise.all([
+        predictions(form.elements.model, texts, signal), predictions(form.elements.other, texts, signal),
+      ]);
+      const rows = texts.map((text, i) => ({ text, one: one[i], other: other[i], equal: nameOf(one[i]) === nameOf(other[i]) }));
+      const equal = rows.filter((row) => row.equal).length;
+      const headers = results.querySelectorAll("th");
+      headers[1].textContent = form.elements.model.value;
+      headers[2].textContent = form.elements.other.value;
+      results.querySelector("caption").textContent = `They agree on ${equal} of ${rows.length} (${percent(equal / rows.length, 0)}).`;
+      rows.sort((a, b) => a.equal - b.equal);
+      results.querySelector("tbody").replaceChildren(...rows.slice(0, SHOWN).map(drawn));
+      results.hidden = false;
+      say(rows.length > SHOWN ? `the first ${SHOWN} are shown` : "");
+    });
+  });
+}
+
+function drawn(row) {
+  const cell = (one) => {
+    const sure = one.confidence === undefined ? "" : ` (${percent(one.confidence, 0)})`;
+    return make("td", { className: row.equal ? "" : "differs", textContent: nameOf(one) + sure });
+  };
+  return make("tr", {}, make("td", { className: "text", dir: "auto", textContent: row.text }), cell(row.one), cell(row.other));
+}

@@ -1,0 +1,54 @@
+// Small helpers for elements. Text is always set as text, never as HTML.
+
+export function make(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key in element) element[key] = value;
+    else element.setAttribute(key, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+export function bar(share) {
+  const element = make("div", { className: "bar" });
+  element.style.width = `${(100 * share).toFixed(1)}%`;
+  element.setAttribute("aria-hidden", "true");
+  return element;
+}
+
+export function percent(share, digits = 1) {
+  return `${(100 * share).toFixed(digits)}%`;
+}
+
+// Runs a task for a panel: shows that it runs, lets it be stopped, and shows its error.
+export async function run(panel, task) {
+  const form = panel.querySelector("form");
+  const [start, stop, status, error] = ["[type=submit]", ".stop", ".status", ".error"].map((one) => panel.querySelector(one));
+  const aborting = new AbortController();
+  const abort = () => aborting.abort();
+  error.hidden = true;
+  start.disabled = true;
+  if (stop) {
+    stop.hidden = false;
+    stop.addEventListener("click", abort);
+  }
+  try {
+    await task(aborting.signal, (words) => (status.textContent = words));
+  } catch (problem) {
+    if (problem.name === "AbortError") {
+      status.textContent = "stopped";
+    } else {
+      status.textContent = "";
+      error.textContent = problem.message === "Failed to fetch" ? "the server does not answer" : problem.message;
+      error.hidden = false;
+    }
+  } finally {
+    start.disabled = false;
+    if (stop) {
+      stop.hidden = true;
+      stop.removeEventListener("click", abort);
+    }
+    form.setAttribute("aria-busy", "false");
+  }
+}

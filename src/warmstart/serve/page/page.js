@@ -1,0 +1,12 @@
+// Sets up the panels that the server put into the page.
+
+import { setUp as classify } from "./classify.js";
+import { setUp as compare } from "./compare.js";
+import { setUp as look } from "./look.js";
+import { setUp as trust } from "./trust.js";
+import { setUp as write } from "./write.js";
+
+for (const [name, setUp] of Object.entries({ classify, compare, write, look, trust })) {
+  const panel = document.getElementById(name);
+  if (panel) setUp(panel);
+}

@@ -1,0 +1,76 @@
+// Write: text as it is generated, what else was probable at every token, and another way from there.
+
+import { stream } from "./api.js";
+import { bar, make, percent, run } from "./elements.js";
+
+export function setUp(panel) {
+  const form = panel.querySelector("form");
+  const fields = form.elements;
+  const written = panel.querySelector("#write-text");
+  const hint = panel.querySelector("#write-hint");
+  const table = panel.querySelector("#write-step");
+  let steps = [];
+  let began = "";
+
+  function write(prompt) {
+    run(panel, async (signal, say) => {
+      steps = [];
+      began = prompt;
+      table.hidden = hint.hidden = true;
+      written.replaceChildren(make("span", { textContent: prompt }));
+      const temperature = fields.temperature.valueAsNumber;
+      const body = {
+        model: fields.model.value, prompt, stream: true, max_new_tokens: fields.tokens.valueAsNumber, seed: fields.seed.valueAsNumber,
+        ...(temperature > 0 ? { temperature } : { greedy: true }),
+      };
+      let failed = null;
+      await stream("/api/generate", body, signal, (kind, value) => {
+        if (kind === "token") add(value);
+        else if (kind === "error") failed = value.error;
+        else say(`${steps.length} tokens${value.ended ? ", ended by itself" : ""}`);
+        if (kind === "token") say(`${steps.length} tokens`);
+      });
+      if (failed) throw new Error(failed);
+    }).finally(() => (hint.hidden = !steps.length));
+  }
+
+  function add(step) {
+    const number = steps.length;
+    steps.push(step);
+    const button = make("button", { type: "button", textContent: step.text || "·", ariaPressed: "false" });
+    button.title = `${step.token}: ${percent(step.probability)}`;
+    button.style.setProperty("--strength", (0.15 + 0.85 * step.probability).toFixed(2));
+    button.addEventListener("click", () => show(number, button));
+    written.append(button);
+  }
+
+  function show(number, button) {
+    for (const other of written.querySelectorAll("button")) other.ariaPressed = String(other === button);
+    const step = steps[number];
+    const before = began + steps.slice(0, number).map((one) => one.text).join("");
+    table.querySelector("caption").textContent =
+      `Token ${number + 1}: ${JSON.stringify(step.token)} had ${percent(step.probability, 2)}; entropy ${step.entropy.toFixed(2)} nats.`;
+    table.querySelector("tbody").replaceChildren(...step.candidates.map((one) => row(one, step, before)));
+    table.hidden = false;
+  }
+
+  function row(one, step, before) {
+    const taken = one.token === step.token;
+    const branch = make("button", { type: "button", className: "small", textContent: taken ? "taken" : "go on with it" });
+    branch.disabled = taken || /\\x|^\[.*\]$/.test(one.token); // half a character, or the end of the text
+    branch.setAttribute("aria-label", taken ? `${one.token}: taken` : `go on with ${one.token}`);
+    branch.addEventListener("click", () => write(before + one.token));
+    return make(
+      "tr", {},
+      make("td", { className: "token", textContent: one.token }),
+      make("td", { className: "number", textContent: percent(one.probability, 2) }),
+      make("td", {}, bar(one.probability)),
+      make("td", {}, branch),
+    );
+  }
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    write(fields.prompt.value);
+  });
+}

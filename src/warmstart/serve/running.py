@@ -1,0 +1,57 @@
+"""Running the application with uvicorn: SIGTERM and Ctrl-C let it answer what it has begun, SIGHUP loads the models again."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+
+import uvicorn
+
+from warmstart.console import console
+from warmstart.errors import ConfigError, WarmstartError
+from warmstart.serve.guard import App
+from warmstart.serve.served import ServedModels
+
+BACKLOG = 1024
+"""connections that wait to be accepted"""
+DRAIN_SECONDS = 30
+"""in which answers that have begun must end once the server was asked to"""
+
+
+def run(app: App, host: str, port: int, models: ServedModels) -> None:
+    """Answer requests until SIGTERM or Ctrl-C. Raises ``ConfigError`` if the address cannot be had."""
+    settings = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS, ws="none",
+        timeout_keep_alive=30, h11_max_incomplete_event_size=64 << 10,
+    )  # fmt: skip
+    listening = _listen(host, port)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(models,), daemon=True).start())
+    address = f"[{host}]" if ":" in host else host
+    console.print(f"serving at http://{address}:{listening.getsockname()[1]} (Ctrl-C stops it)")
+    with listening:
+        uvicorn.Server(settings).run([listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)  # who reads the address below may connect at once
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {host}, port {port}: {error.strerror or error}; choose another --port or --host"
+        ) from None
+    return listening
+
+
+def _reload(models: ServedModels) -> None:
+    for one in models:
+        try:
+            models.reload(one.name)
+            console.print(f"loaded {one.name} again")
+        except WarmstartError as error:
+            console.print(f"{one.name} is served as before, for it cannot be loaded again: {error}")

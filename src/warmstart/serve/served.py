@@ -1,0 +1,357 @@
+"""A model as the server uses it: what it can do, inputs checked, answers as plain values.
+
+Everything that computes is called by one thread at a time (``computing.py``). Inputs come from a request: texts, or lists of texts
+where a task needs more than one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warmstart.errors import DataError, ModelError, WarmstartError
+from warmstart.finetuning.calibration import confidences_of, threshold_for
+from warmstart.generation.generate import continue_prompts
+from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.trace import step_of
+from warmstart.heads.embedding import EmbeddingHead
+from warmstart.heads.head import TaskHead
+from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.inspection.attention import text_attention
+from warmstart.inspection.explanations import check_explainable, explain_text, prepare_text
+from warmstart.interop.load import load
+from warmstart.model.bundle import Bundle
+from warmstart.model.card import card
+from warmstart.model.embed import embed
+from warmstart.model.inference_weights import reordered_copy
+from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.stack.card import stack_card
+from warmstart.stack.checks import examine
+from warmstart.stack.stack import Stack
+from warmstart.stats.abstention import Threshold
+from warmstart.stats.formatting import model_name
+from warmstart.tasks import task_type_for
+from warmstart.tasks.answers import answer_questions, answer_threshold
+from warmstart.tasks.predict import cut_texts, predict
+
+MOST_WORDS = 100
+"""of a text to be explained: the time grows with their square"""
+TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+"""error rates whose guarantees are shown"""
+LEVEL = 0.95
+"""with which they hold"""
+MOST_TOKENS = 64
+"""of a text whose attention is shown: the numbers grow with their square"""
+RANDOM_ORDERS = 5
+"""random word orders that an explanation is compared with"""
+Input = str | list[str]
+"""of a request"""
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A loaded model under the name by which requests call it."""
+
+    name: str
+    path: str
+    model: Bundle | Stack
+    """with its weights laid out for inference"""
+    whole: Bundle | Stack
+    """the same with plain weights, through which gradients flow"""
+
+    @classmethod
+    def open(cls, path: str, name: str | None = None) -> ServedModel:
+        """Load and check a model; its name is that of its folder, unless one is given."""
+        return cls.of(load(path), name or model_name(path), path)
+
+    @classmethod
+    def of(cls, model: Bundle | Stack, name: str, path: str = "") -> ServedModel:
+        """A model in memory, made ready."""
+        for bundle in model.networks if isinstance(model, Stack) else (model,):
+            bundle.model.eval()
+        if isinstance(model, Bundle):
+            return cls(name, path, _reordered(model), model)
+        members = tuple(
+            replace(one, model=_reordered(one.model)) if isinstance(one.model, Bundle) else one for one in model.members
+        )
+        return cls(name, path, replace(model, members=members), model)
+
+    @property
+    def bundle(self) -> Bundle:
+        """The model as one network. Raises ``ModelError`` for a stack."""
+        if isinstance(self.model, Stack):
+            raise ModelError(f"'{self.name}' is a stack, which has no single network, so it only predicts")
+        return self.model
+
+    @cached_property
+    def abilities(self) -> tuple[str, ...]:
+        """What it can be asked for."""
+        found = {
+            "predict": self._predicts, "generate": self._generates, "embed": self._embeds, "explain": self._explains,
+            "attention": self._attends,
+        }  # fmt: skip
+        return (*(name for name, able in found.items() if able()), *["tokens"] * isinstance(self.model, Bundle), "card")
+
+    def require(self, ability: str) -> None:
+        """Raise ``ModelError`` unless the model has an ability."""
+        if ability not in self.abilities:
+            raise ModelError(f"'{self.name}' has no '{ability}'; it has {', '.join(self.abilities)}")
+
+    def describe(self) -> dict[str, Any]:
+        """Its name, kind, abilities, task type and labels."""
+        return {
+            "name": self.name,
+            "kind": "stack" if isinstance(self.model, Stack) else self.model.model.head.config.kind,
+            "task": self._task,
+            "labels": list(self.model.labels),
+            "abilities": list(self.abilities),
+            "calibrated": self.model.calibration is not None,
+            "guarantees": self._guarantees(),
+            "max_length": None if isinstance(self.model, Stack) else self.model.model.backbone.config.max_length,
+        }
+
+    def card(self) -> str:
+        """The model card, in Markdown."""
+        return stack_card(self.model) if isinstance(self.model, Stack) else card(self.model)
+
+    # ------------------------------------------------------------------------------------------------ predictions
+
+    @cached_property
+    def _task(self) -> str | None:
+        """The task type; "answers" of a model that answers questions, None of one that predicts nothing."""
+        if isinstance(self.model, Bundle) and self.model.answers_record:
+            return "answers"
+        return task_type_for(self.model).name if self._predicts() else None
+
+    def _predicts(self) -> bool:
+        if isinstance(self.model, Stack):
+            return True
+        return self.model.answers_record is not None or isinstance(self.model.model.head, TaskHead)
+
+    def check_inputs(self, inputs: Sequence[Input]) -> list[Any]:
+        """The inputs in the form that the task takes. Raises ``DataError`` that names the first one of another form."""
+        wanted, fits, make = _FORMS[str(self._task)]
+        for number, one in enumerate(inputs):
+            if not fits(one):
+                raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(one, ensure_ascii=False)[:80]}")
+        head = None if isinstance(self.model, Stack) else self.model.model.head.config
+        if isinstance(head, MultipleChoiceHeadConfig) and (wrong := {len(one) - 1 for one in inputs} - {head.alternatives}):
+            raise DataError(f"each question must have {head.alternatives} alternatives, but one has {min(wrong)}")
+        return [make(one) for one in inputs]
+
+    def predict(self, inputs: Sequence[Any], top: int, threshold: Threshold | None) -> list[dict[str, Any]]:
+        """A prediction for each input, with its confidence, and whether the model abstains below the threshold."""
+        lowest = threshold.threshold if threshold else 0.0
+        if self._task == "answers":
+            answers = answer_questions(self.bundle, inputs)
+            return [
+                {"answer": one.text if one.confidence >= lowest else None} | _confidence(one.confidence, lowest) for one in answers
+            ]
+        found = predict(self.model, inputs, top=top)
+        if found.probabilities is None:
+            return list(found)
+        confidences = confidences_of(found.probabilities)
+        return [
+            row | ({"label": None} if confidence < lowest and "label" in row else {}) | _confidence(float(confidence), lowest)
+            for row, confidence in zip(found, confidences, strict=True)
+        ]
+
+    @lru_cache(maxsize=64)  # noqa: B019  # of one model, and as long as it is served
+    def threshold(self, target_error: float, confidence_level: float) -> Threshold:
+        """The threshold for a guarantee. Raises ``ModelError`` if this model can give none."""
+        if self._task == "answers":
+            return answer_threshold(self.bundle, target_error, confidence_level)
+        if not task_type_for(self.model).one_label:
+            raise ModelError("target_error is for models that answer questions or give one label per text; leave it out")
+        return threshold_for(self.model, target_error, confidence_level)
+
+    def _guarantees(self) -> bool:
+        """Whether it has examples that thresholds can be found on."""
+        try:
+            return bool(self._predicts() and self.threshold(0.5, LEVEL))
+        except WarmstartError:
+            return False
+
+    def guarantees(self) -> list[dict[str, Any]]:
+        """For error rates that can be guaranteed: the threshold, and the share of held-out examples that reach it."""
+        found = [self.threshold(target, LEVEL) for target in TARGETS]
+        return [
+            {"target_error": one.target, "threshold": one.threshold, "answered": one.answered / one.examples}
+            for one in found
+            if math.isfinite(one.threshold)
+        ]
+
+    def checks(self) -> list[dict[str, Any]]:
+        """What ``warmstart doctor`` finds."""
+        return [one.to_dict() for one in examine(self.whole, self.path)]
+
+    def cut(self, inputs: Sequence[Any]) -> str | None:
+        """How much of the inputs does not fit into the model, as a sentence; None if all of it does."""
+        return None if self._task == "answers" else cut_texts(self.model, inputs) or None
+
+    # ------------------------------------------------------------------------------------------------ text and vectors
+
+    def _generates(self) -> bool:
+        return isinstance(self.model, Bundle) and self.model.generates
+
+    def generate(
+        self, prompt: str, config: GenerateConfig, top: int, on_token: Callable[[dict[str, Any]], None]
+    ) -> tuple[str, bool]:
+        """The continuation of a prompt, and whether it ended by itself; ``on_token`` gets every token as it comes.
+
+        A token says the text that it adds, its probability and entropy, and the ``top`` most probable ones.
+        """
+        bundle, ids, told = self.bundle, list[int](), 0
+
+        def note(row: int, log_probabilities: Tensor, chosen: int) -> None:
+            nonlocal told
+            step = step_of(bundle.tokenizer, log_probabilities, chosen, config, top)
+            ids.append(chosen)
+            text = bundle.tokenizer.decode(ids)
+            whole = len(text.rstrip("\N{REPLACEMENT CHARACTER}"))  # of a character of which bytes are still missing, nothing
+            added, told = text[told:whole], max(told, whole)
+            on_token(
+                {
+                    "text": added,
+                    "token": step.token,
+                    "probability": step.probability,
+                    "entropy": step.entropy,
+                    "candidates": [{"token": token, "probability": probability} for token, probability in step.candidates],
+                }
+            )
+
+        (decoded,) = continue_prompts(bundle, [prompt], config, note)
+        return bundle.tokenizer.decode(decoded.ids), decoded.stopped
+
+    def _embeds(self) -> bool:
+        return isinstance(self.model, Bundle) and isinstance(self.model.model.head, EmbeddingHead)
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """(N, D) vectors."""
+        vectors: list[list[float]] = embed(self.bundle, list(texts)).tolist()
+        return vectors
+
+    def tokens(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+        """The tokens of each text: id, name, and whether a word begins with it."""
+        tokenizer = self.bundle.tokenizer
+        starts = tokenizer.vocabulary().word_starts
+        return [
+            [{"id": id, "token": tokenizer.token(id), "starts_word": bool(starts[id])} for id in row]
+            for row in tokenizer.encode(list(texts))
+        ]
+
+    def _attends(self) -> bool:
+        return isinstance(self.model, Bundle) and self.model.model.backbone.config.depth > 0
+
+    def attention(self, text: str) -> dict[str, Any]:
+        """The tokens of a text, and how much each attends to each, by layer and head (L, H, T, T). Raises for a long text."""
+        weights, encoded = text_attention(self.bundle, text)
+        names = [self.bundle.tokenizer.token(int(id)) for id in encoded.rows[0]]
+        if len(names) > MOST_TOKENS:
+            raise ModelError(
+                f"attention is shown for at most {MOST_TOKENS} tokens, but the text has {len(names)}; give a part of it"
+            )
+        return {"tokens": names, "weights": weights.astype(float).round(3).tolist()}
+
+    @cached_property
+    def _characters_per_token(self) -> float:
+        bundles = [self.model] if isinstance(self.model, Bundle) else self.model.networks
+        rows = bundles[0].tokenizer.encode(SELFTEST_TEXTS) if bundles else []
+        return sum(map(len, SELFTEST_TEXTS)) / sum(map(len, rows)) if rows else 4.0
+
+    def count_tokens(self, inputs: Sequence[Any]) -> int:
+        """About how many tokens inputs have."""
+        characters = sum(len(one) if isinstance(one, str) else sum(map(len, one)) for one in inputs)
+        return 2 * len(inputs) + int(characters / self._characters_per_token)
+
+    # ------------------------------------------------------------------------------------------------ explanations
+
+    def _explains(self) -> bool:
+        try:
+            check_explainable(self.bundle)
+        except WarmstartError:
+            return False
+        return True
+
+    def explain(self, text: str, target: str | None) -> dict[str, Any]:
+        """The importance of each word by three methods, and how faithful each is. Raises ``ModelError`` for too many words."""
+        assert isinstance(self.whole, Bundle)
+        prepared = prepare_text(self.whole, text, target)
+        if (words := len(prepared.words)) > MOST_WORDS:
+            raise ModelError(f"a text to be explained must have at most {MOST_WORDS} words, but has {words}; give a part of it")
+        with torch.enable_grad():
+            found = explain_text(prepared, RANDOM_ORDERS, seed=0)
+        return {
+            "target": found.target,
+            "probability": found.probability,
+            "words": list(found.words),
+            "importance": {name: [float(one) for one in values] for name, values in found.values.items()},
+            "faithfulness": found.faithfulness,
+            "faithfulness_of_random_orders": float(np.mean(found.random_faithfulness)),
+        }
+
+
+def _confidence(confidence: float, lowest: float) -> dict[str, Any]:
+    return {"confidence": round(confidence, 6), "abstained": confidence < lowest}
+
+
+def _reordered(bundle: Bundle) -> Bundle:
+    return replace(bundle, model=reordered_copy(bundle.model))
+
+
+def _is_list(one: Input, least: int, most: int | None = None) -> bool:
+    return isinstance(one, list) and least <= len(one) <= (most or len(one))
+
+
+_TEXT = ("a text, or a list of two for tasks about pairs", lambda one: isinstance(one, str) or _is_list(one, 2, 2),
+         lambda one: one if isinstance(one, str) else tuple(one))  # fmt: skip
+_FORMS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
+    "classification": _TEXT,
+    "multilabel": _TEXT,
+    "regression": _TEXT,
+    "multiple-choice": ("a list of a text and at least two alternatives", lambda one: _is_list(one, 3), tuple),
+    "tagging": ("a list of words", lambda one: _is_list(one, 1), tuple),
+    "span": ("a list of a question and a passage", lambda one: _is_list(one, 2, 2), tuple),
+    "answers": ("a question", lambda one: isinstance(one, str), str),
+}
+"""task type -> what an input must be, in words and as a test, and the value that the task takes"""
+
+
+class ServedModels:
+    """All models of a server, by name; one can be loaded again without that a request notices."""
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        self._models = {one.name: one for one in models}
+        if len(self._models) < len(models):
+            names = ", ".join(one.name for one in models)
+            raise ModelError(f"each model must have a name of its own, but they are {names}; write NAME=FOLDER")
+
+    def __iter__(self) -> Any:
+        return iter(tuple(self._models.values()))
+
+    def get(self, name: str | None) -> ServedModel | None:
+        """The model of this name, the first if None; None if there is none."""
+        return next(iter(self._models.values())) if name is None else self._models.get(name)
+
+    def reload(self, name: str) -> None:
+        """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
+        old = self._models[name]
+        self._models[name] = ServedModel.open(old.path, old.name)
+
+
+def open_models(paths: Sequence[str]) -> ServedModels:
+    """Load models: each a folder, or ``NAME=FOLDER``."""
+    found = []
+    for path in paths:
+        name, _, folder = path.rpartition("=") if "=" in path and not Path(path).exists() else ("", "", path)
+        found.append(ServedModel.open(folder, name or None))
+    return ServedModels(found)

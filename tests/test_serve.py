@@ -1,0 +1,415 @@
+"""The server answers as the library does, whoever else asks; it refuses politely what is wrong, and who may not ask."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.models import SENTENCES, make_backbone
+from helpers.mutants import bases
+from warmstart.generation.generate import generate
+from warmstart.generation.sampling import GenerateConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.inspection.attention import text_attention
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.embed import embed
+from warmstart.model.model import Model, fresh_head
+from warmstart.stack.stack import Member, Stack
+from warmstart.tasks.predict import predict
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
+pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
+
+from warmstart.serve.app import Server, make_app  # noqa: E402
+from warmstart.serve.computing import BusyError, Computer, Turns  # noqa: E402
+from warmstart.serve.guard import AccessRules, App, Guard  # noqa: E402
+from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
+HOME = "http://127.0.0.1"
+BASIC = "Basic " + base64.b64encode(b"me:0123456789abcdef").decode()
+
+
+@pytest.fixture(scope="module")
+def models(tokenizer: Tokenizer) -> dict[str, Bundle | Stack]:
+    """One of each kind."""
+    found: dict[str, Bundle | Stack] = dict(bases(tokenizer))
+    labels = found["labels"]
+    assert isinstance(labels, Bundle)
+    held_out = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
+    found["sure"] = replace(labels, calibration=Calibration(temperature=1.5, held_out=held_out))
+    found["stack"] = Stack((Member("one", labels), Member("two", labels, 2.0)), "classification", labels.labels)
+    for name, head in (("vectors", EmbeddingHeadConfig()), ("choice", MultipleChoiceHeadConfig(alternatives=2))):
+        backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+        found[name] = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=False).eval(), tokenizer)
+    return found
+
+
+@pytest.fixture
+def server(models: dict[str, Bundle | Stack]) -> Iterator[Server]:
+    """A server of all of them."""
+    made = Server(ServedModels([ServedModel.of(model, name) for name, model in models.items()]), 1024, 0.005, 64)
+    yield made
+    made.close()
+
+
+@asynccontextmanager
+async def client_of(app: App, **named: Any) -> AsyncIterator[Any]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOME, **named) as client:
+        yield client
+
+
+def asked(server: Server, path: str, body: Any, rules: AccessRules = AccessRules()) -> Any:  # noqa: B008
+    """The answer to one request."""
+
+    async def ask() -> Any:
+        async with client_of(make_app(server, rules)) as client:
+            return await client.post(path, json=body)
+
+    return asyncio.run(ask())
+
+
+def test_a_model_is_described(server: Server) -> None:
+    """By what it can do; a stack only predicts."""
+
+    async def ask() -> Any:
+        async with client_of(make_app(server, AccessRules())) as client:
+            health, described, metrics = [await client.get(path) for path in ("/health", "/api/models", "/metrics")]
+            schema, card = [await client.get(path) for path in ("/openapi.json", "/api/card?model=stack")]
+            assert {one.status_code for one in (health, described, metrics, schema, card)} == {200}
+            assert "stack of" in card.text or "mean of" in card.text
+            assert set(schema.json()["paths"]) >= {"/api/predict", "/api/generate"}
+            return {one["name"]: one for one in described.json()["models"]}
+
+    found = asyncio.run(ask())
+    assert found["causal"]["abilities"] == ["generate", "explain", "attention", "tokens", "card"]
+    assert found["labels"]["abilities"] == ["predict", "explain", "attention", "tokens", "card"]
+    assert found["stack"]["abilities"] == ["predict", "card"]
+    assert found["vectors"]["abilities"] == ["embed", "attention", "tokens", "card"]
+    assert (found["sure"]["guarantees"], found["labels"]["guarantees"]) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["labels", "lora", "number", "stack"])
+def test_many_clients_get_what_the_library_predicts(name: str, server: Server, models: dict[str, Bundle | Stack]) -> None:
+    """Requests of one and of several texts at once, joined into batches: each gets its own answers."""
+    requests = [SENTENCES[i : i + 1 + i % 3] for i in range(30) if SENTENCES[i : i + 1 + i % 3]]
+
+    async def ask() -> list[Any]:
+        async with client_of(make_app(server, AccessRules())) as client:
+            return await asyncio.gather(
+                *(client.post("/api/predict", json={"model": name, "inputs": list(texts)}) for texts in requests)
+            )
+
+    for texts, answer in zip(requests, asyncio.run(ask()), strict=True):
+        assert answer.status_code == 200, answer.text
+        for found, expected in zip(answer.json()["predictions"], predict(models[name], texts), strict=True):
+            if name == "number":
+                assert found["number"] == pytest.approx(expected["number"], abs=1e-4)
+            else:
+                assert found["label"] == expected["label"]
+                assert found["probabilities"] == pytest.approx(expected["probabilities"], abs=2e-4)
+                assert found["confidence"] == pytest.approx(max(expected["probabilities"].values()), abs=2e-4)
+    batches = server.metrics.registry.get_sample_value("warmstart_batch_requests_count")
+    assert batches is not None
+    assert batches < len(requests)
+
+
+def test_a_guarantee_lets_the_model_abstain(server: Server) -> None:
+    """Below the threshold there is no label; a model without texts for it says what to do."""
+    body = {"inputs": list(SENTENCES[:5]), "target_error": 0.1}
+    found = asked(server, "/api/predict", body | {"model": "sure"}).json()
+    assert "at most 10% of predictions are wrong" in found["guarantee"] or "always abstains" in found["guarantee"]
+    assert all((one["label"] is None) == one["abstained"] for one in found["predictions"])
+    refused = asked(server, "/api/predict", body | {"model": "labels"})
+    assert refused.status_code == 422
+    assert "--calibration-fraction" in refused.json()["error"]
+
+
+def test_a_continuation_is_streamed_as_it_would_be_whole(server: Server, models: dict[str, Bundle | Stack]) -> None:
+    """The texts of its events together are the text; every event has the probable tokens."""
+    body = {"model": "causal", "prompt": "She holds", "max_new_tokens": 7, "seed": 3, "candidates": 4}
+    whole = asked(server, "/api/generate", body).json()
+    streamed = asked(server, "/api/generate", body | {"stream": True})
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    events = [dict(line.split(": ", 1) for line in one.split("\n")) for one in streamed.text.strip().split("\n\n")]
+    tokens = [json.loads(one["data"]) for one in events if one["event"] == "token"]
+    last = json.loads(events[-1]["data"])
+    causal = models["causal"]
+    assert isinstance(causal, Bundle)
+    assert last["text"] == whole["text"] == generate(causal, "She holds", GenerateConfig(max_new_tokens=7, seed=3))
+    assert tokens == whole["steps"]
+    assert last["text"].startswith("".join(one["text"] for one in tokens))
+    assert all(len(one["candidates"]) == 4 for one in tokens)
+    assert not server.streams
+
+
+def test_predictions_pass_a_long_generation(server: Server) -> None:
+    """They take turns: a prediction does not wait for the end of the text."""
+
+    async def ask() -> tuple[Any, Any, bool]:
+        async with client_of(make_app(server, AccessRules())) as client:
+            body = {"model": "causal", "max_new_tokens": 600, "candidates": 1, "temperature": 5}
+            long = asyncio.create_task(client.post("/api/generate", json=body))
+            while not server.metrics.registry.get_sample_value("warmstart_generated_tokens_total"):
+                await asyncio.sleep(0.01)
+            quick = await client.post("/api/predict", json={"model": "labels", "inputs": ["a"]})
+            went_first = not long.done()
+            return quick, await long, went_first
+
+    quick, long, went_first = asyncio.run(ask())
+    assert quick.status_code == long.status_code == 200
+    assert went_first or long.json()["ended"]
+
+
+def test_vectors_and_tokens_are_those_of_the_library(server: Server, models: dict[str, Bundle | Stack]) -> None:
+    """In the order of the texts."""
+    vectors, texts = models["vectors"], list(SENTENCES[:4])
+    assert isinstance(vectors, Bundle)
+    found = asked(server, "/api/embed", {"model": "vectors", "texts": texts}).json()["vectors"]
+    torch.testing.assert_close(torch.tensor(found), embed(vectors, texts), atol=1e-5, rtol=1e-5)
+    tokens = asked(server, "/api/tokens", {"model": "labels", "texts": texts}).json()["tokens"]
+    assert [[one["id"] for one in row] for row in tokens] == vectors.tokenizer.encode(texts)
+
+
+def test_attention_is_that_of_the_library(server: Server, models: dict[str, Bundle | Stack]) -> None:
+    """By layer and head, for every token; a long text is refused."""
+    labels = models["labels"]
+    assert isinstance(labels, Bundle)
+    weights, encoded = text_attention(labels, "She holds")
+    found = asked(server, "/api/attention", {"model": "labels", "text": "She holds"}).json()
+    torch.testing.assert_close(torch.tensor(found["weights"]), torch.from_numpy(weights), atol=1e-3, rtol=0)
+    assert len(found["tokens"]) == len(encoded.rows[0])
+
+
+def test_an_explanation_names_every_word(server: Server) -> None:
+    """With the importance by three methods, and how faithful each is; too long a text is refused."""
+    found = asked(server, "/api/explain", {"model": "labels", "text": "She holds the cat", "target": "tea"}).json()
+    assert [one.strip() for one in found["words"]] == ["She", "holds", "the", "cat"]
+    assert set(found["importance"]) == {"erasure", "gradient x input", "integrated gradients"} == set(found["faithfulness"])
+    assert all(len(values) == 4 for values in found["importance"].values())
+    refused = asked(server, "/api/explain", {"model": "labels", "text": "a " * 500})
+    assert (refused.status_code, "words" in refused.text or "fit" in refused.text) == (422, True)
+
+
+WRONG: list[tuple[str, Any, int]] = [
+    ("/api/predict", {"inputs": []}, 422),
+    ("/api/predict", {"inputs": ["a"] * 1001}, 422),
+    ("/api/predict", {"inputs": "a"}, 422),
+    ("/api/predict", {"inputs": [1]}, 422),
+    ("/api/predict", {"inputs": ["a"], "more": 1}, 422),
+    ("/api/predict", {"inputs": ["a"], "model": "nobody"}, 404),
+    ("/api/predict", {"inputs": ["a"], "model": "../../etc/passwd"}, 404),
+    ("/api/predict", {"inputs": ["a"], "model": "causal"}, 422),
+    ("/api/predict", {"inputs": [["a", "b", "c"]], "model": "labels"}, 422),
+    ("/api/predict", {"inputs": ["a"], "model": "choice"}, 422),
+    ("/api/predict", {"inputs": [["a", "b", "c", "d"]], "model": "choice"}, 422),
+    ("/api/predict", {"inputs": ["a" * 100_001], "model": "labels"}, 422),
+    ("/api/predict", {"inputs": ["a"], "model": "labels", "target_error": 1.5}, 422),
+    ("/api/generate", {"model": "masked", "prompt": "a"}, 422),
+    ("/api/generate", {"model": "causal", "temperature": 0}, 422),
+    ("/api/generate", {"model": "causal", "max_new_tokens": 10**9}, 422),
+    ("/api/generate", {"model": "causal", "seed": -1}, 422),
+    ("/api/embed", {"model": "labels", "texts": ["a"]}, 422),
+    ("/api/explain", {"model": "labels", "text": ""}, 422),
+    ("/api/explain", {"model": "labels", "text": "a b", "target": "no such label"}, 422),
+    ("/api/reload", {"model": "nobody"}, 404),
+    ("/api/nothing", {}, 404),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status"), WRONG)
+def test_a_wrong_request_is_told_what_is_wrong(path: str, body: Any, status: int, server: Server) -> None:
+    """With the status and the words for it, and nothing of our code."""
+    answer = asked(server, path, body)
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert error
+    assert "Traceback" not in error
+
+
+RAW = {
+    "no JSON": b"{", "a number": b"1", "nothing": b"", "a list": b"[]", "deep": b"[" * 100_000, "no text": b"\xff\xfe",
+    "half a surrogate": b'{"inputs": ["\\ud800"], "model": "labels"}',
+    "a huge number": b'{"inputs": ["a"], "top": ' + b"9" * 5000 + b"}",
+    "not a number": b'{"model": "causal", "temperature": NaN}', "infinite": b'{"model": "causal", "temperature": 1e999}',
+    "a key twice": b'{"inputs": ["a"], "inputs": 3}', "a NUL": b'{"inputs": ["a"], "model": "\\u0000"}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize("path", ["/api/predict", "/api/generate", "/api/reload"])
+def test_malformed_bodies_are_refused(name: str, path: str, server: Server) -> None:
+    """None of them is a fault of the server."""
+
+    async def ask() -> Any:
+        async with client_of(make_app(server, AccessRules())) as client:
+            return await client.post(path, content=RAW[name], headers={"content-type": "application/json"})
+
+    answer = asyncio.run(ask())
+    assert 400 <= answer.status_code < 500, answer.text
+    assert answer.json()["error"]
+
+
+def ask_with(server: Server, rules: AccessRules, headers: Sequence[tuple[str, str]], body: bytes = b"") -> Any:
+    async def ask() -> Any:
+        async with client_of(make_app(server, rules)) as client:
+            return await client.post("/api/predict", headers=list(headers), content=body)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([("host", "evil.example")], 421),
+        ([("host", "127.0.0.1.evil.example")], 421),
+        ([("host", "[::1")], 421),
+        ([("host", "localhost:8000")], 422),
+        ([("origin", "http://evil.example")], 403),
+        ([("origin", "null")], 403),
+        ([("host", "localhost:8000"), ("origin", "http://localhost:9000")], 403),
+        ([("host", "localhost:8000"), ("origin", "http://localhost:8000")], 422),
+        ([("content-length", "99999999999999999999")], 413),
+    ],
+)
+def test_other_hosts_and_origins_are_refused(headers: list[tuple[str, str]], status: int, server: Server) -> None:
+    """So that no page of another site can ask in somebody's name."""
+    answer = ask_with(server, AccessRules(), headers, b"{}")
+    assert answer.status_code == status
+    assert "access-control-allow-origin" not in answer.headers
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
+    """For all but the health; a wrong one is no use."""
+    rules = AccessRules(token="0123456789abcdef")
+    for headers, status in (
+        ([], 401),
+        ([("authorization", "Bearer no")], 401),
+        ([("authorization", "Bearer 0123456789abcdef")], 422),
+        ([("authorization", BASIC)], 422),
+    ):
+        assert ask_with(server, rules, headers, b"{}").status_code == status
+
+    async def ask() -> Any:
+        async with client_of(make_app(server, rules)) as client:
+            return [(await client.get(path)).status_code for path in ("/health", "/metrics", "/openapi.json")]
+
+    assert asyncio.run(ask()) == [200, 401, 401]
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_a_long_body_and_many_requests_are_refused() -> None:
+    """Whatever the header says of its length; a client that waits may ask again."""
+    now = 0.0
+    app = Guard(echo, AccessRules(most_bytes=100, rate=10), lambda: now)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"x" * 10
+
+    async def ask() -> list[int]:
+        nonlocal now
+        async with client_of(app) as client:
+            found = [(await client.post("/", content=chunks())).status_code]
+            found += [(await client.get("/")).status_code for _ in range(10)]
+            now = 0.11
+            return [*found, (await client.get("/")).status_code]
+
+    statuses = asyncio.run(ask())
+    assert statuses == [413, *[200] * 9, 429, 200]
+
+
+def test_a_full_queue_refuses() -> None:
+    """At once, while those that wait are answered."""
+    go, computer = threading.Event(), Computer(10, 0, 2)
+    busy = computer.submit("slow", ["a"], 1, lambda inputs: go.wait() and inputs)
+    while computer.waiting:
+        pass
+    waiting = [computer.submit("slow", [one], 1, lambda inputs: inputs) for one in "bc"]
+    with pytest.raises(BusyError):
+        computer.submit("slow", ["d"], 1, lambda inputs: inputs)
+    go.set()
+    assert [list(one.result(10)) for one in (busy, *waiting)] == [["a"], ["b"], ["c"]]
+    computer.stop()
+    with pytest.raises(BusyError):
+        computer.submit("slow", ["d"], 1, lambda inputs: inputs)
+
+
+def test_the_fault_of_one_request_is_not_that_of_others() -> None:
+    """A batch that fails is computed again request by request."""
+    go, computer = threading.Event(), Computer(100, 0, 10)
+
+    def inverse(inputs: Sequence[int]) -> list[float]:
+        go.wait()
+        return [1 / one for one in inputs]
+
+    futures = [computer.submit("inverse", [one], 1, inverse) for one in (1, 2, 0, 4)]
+    go.set()
+    assert [futures[i].result(10) for i in (0, 1, 3)] == [[1], [0.5], [0.25]]
+    with pytest.raises(ZeroDivisionError):
+        futures[2].result(10)
+    computer.stop()
+
+
+def test_who_left_is_not_computed_for() -> None:
+    """A cancelled request is passed over."""
+    go, computer, seen = threading.Event(), Computer(1, 0, 10), list[str]()
+
+    def note(inputs: Sequence[str]) -> Sequence[str]:
+        go.wait()
+        seen.extend(inputs)
+        return inputs
+
+    futures = [computer.submit("note", [one], 1, note) for one in "abc"]
+    while computer.waiting > 2:
+        pass
+    futures[1].cancel()
+    go.set()
+    futures[2].result(10)
+    computer.stop()
+    assert seen == ["a", "c"]
+
+
+def test_turns_are_given_in_order() -> None:
+    """Who offers the lock goes behind those who wait."""
+    turns, order, started = Turns(), list[str](), threading.Event()
+
+    def other(name: str) -> None:
+        with turns:
+            order.append(name)
+
+    with turns:
+        threads = []
+        for name in "bc":
+            threads.append(threading.Thread(target=other, args=(name,)))
+            threads[-1].start()
+            while len(turns._waiting) < len(threads):
+                started.wait(0.001)
+        turns.offer()
+        order.append("a")
+    for thread in threads:
+        thread.join()
+    assert order == ["b", "c", "a"]
+
+
+def test_models_have_names_of_their_own(models: dict[str, Bundle | Stack]) -> None:
+    """Two of one name are refused."""
+    with pytest.raises(Exception, match="each model must have a name of its own"):
+        ServedModels([ServedModel.of(models["labels"], "one"), ServedModel.of(models["lora"], "one")])

@@ -1,0 +1,289 @@
+"""The page of a server, used in a browser as people use it: every panel works, shows its errors, and can be read by everyone."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.mutants import bases
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+# where there is a browser, these tests are not skipped: what they lack is then an error
+playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
+
+from warmstart.serve.app import Server, make_app  # noqa: E402
+from warmstart.serve.guard import AccessRules  # noqa: E402
+from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install Debian's package chromium to run the browser tests"),
+    pytest.mark.usefixtures("socket_enabled"),
+]
+WAIT = 60_000
+"""milliseconds that anything may take; only what never happens takes so long"""
+
+
+@pytest.fixture(scope="module")
+def _sockets() -> Iterator[None]:
+    """Fixtures of the module run before those of a test allow sockets."""
+    import pytest_socket
+
+    pytest_socket.enable_socket()
+    yield
+    pytest_socket.disable_socket()
+
+
+@contextmanager
+def serving(server: Server, rules: AccessRules = AccessRules()) -> Iterator[str]:  # noqa: B008
+    """The address of a server that runs in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        settings = uvicorn.Config(make_app(server, rules), log_level="error", timeout_graceful_shutdown=5)
+        running = uvicorn.Server(settings)
+        thread = threading.Thread(target=running.run, args=([listening],))
+        thread.start()
+        while not running.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        running.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
+    """One that labels texts, with texts for guarantees, and one that writes."""
+    place, found = tmp_path_factory.mktemp("served"), bases(tokenizer)
+    held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
+    wanted: dict[str, Bundle] = {
+        "cups": replace(found["labels"], calibration=Calibration(temperature=1.5, held_out=held_out)),
+        "number": found["number"],
+        "causal": found["causal"],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        return [ServedModel.open(str(save(bundle, place / name))) for name, bundle in wanted.items()]
+
+
+@pytest.fixture(scope="module")
+def address(models: list[ServedModel], _sockets: None) -> Iterator[str]:
+    with serving(Server(ServedModels(models), 1024, 0.005, 64)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser(_sockets: None) -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page; nothing may be logged as an error, and nothing may be asked of another place."""
+    opened, problems = browser.new_page(), list[str]()
+    opened.set_default_timeout(WAIT)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("console", lambda message: problems.append(message.text) if "Content Security" in message.text else None)
+    opened.on(
+        "request", lambda request: None if request.url.startswith((address, "data:", "blob:")) else problems.append(request.url)
+    )
+    opened.goto(address)
+    yield opened
+    opened.close()
+    assert not problems
+
+
+def submit(page: Any, panel: str) -> None:
+    page.click(f"#{panel} [type=submit]")
+
+
+def test_texts_are_classified_and_explained(page: Any) -> None:
+    """With a bar for each label, in any script, and with the words that a prediction depends on."""
+    page.fill("#classify-texts", "I would like tea\nשלום עולם\n\n<b>water</b> & milk")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li:nth-child(3)")
+    assert page.locator("#classify-results li").count() == 3
+    assert page.locator("#classify-results li").nth(2).locator(".text").inner_text() == "<b>water</b> & milk"
+    assert page.locator("#classify-results li").first.locator(".bar").count() == 3
+    page.click("#classify-results li:first-child button")
+    page.wait_for_selector(".heat span")
+    assert page.locator(".heat span").all_inner_texts() == ["I", "would", "like", "tea"]
+    assert "Faithfulness" in page.locator("#classify-results li").first.inner_text()
+
+
+def test_a_guarantee_is_chosen_by_a_slider(page: Any) -> None:
+    """Its value is the error rate, and the share of texts that gets a label; the others get "I don't know"."""
+    page.wait_for_selector("#classify-guarantee:not([hidden])")
+    slider = page.locator("#classify-error")
+    slider.focus()
+    slider.press("Home")
+    assert re.search(r"at most [\d.]+%: \d+% of texts get a label", page.locator("#classify-error-value").inner_text())
+    page.fill("#classify-texts", "tea\nmilk")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li:nth-child(2)")
+    assert "of predictions are wrong" in page.locator("#classify-guaranteed").inner_text()
+    assert page.get_by_text("I don’t know").count() >= 1
+
+
+def test_ten_thousand_texts_do_not_freeze_the_page(page: Any) -> None:
+    """Some are drawn, more on request; it can be stopped meanwhile, and the results be saved."""
+    page.locator("#classify-texts").evaluate(
+        "(area) => { area.value = Array.from({length: 10000}, (_, i) => `text ${i}`).join('\\n'); }"
+    )
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li")
+    page.fill("#write-prompt", "still alive")  # while they are computed
+    page.click("#classify .stop")
+    page.wait_for_selector("#classify .status:has-text('stopped')")
+    page.locator("#classify-texts").evaluate("(area) => { area.value = area.value.split('\\n').slice(0, 300).join('\\n'); }")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-save:not([hidden])")
+    assert page.locator("#classify-results > li").count() == 50
+    page.click("#classify-more")
+    assert page.locator("#classify-results > li").count() == 100
+    with page.expect_download() as download:
+        page.click("#classify-save")
+    assert len(Path(download.value.path()).read_text().splitlines()) == 301
+
+
+def test_a_text_is_written_and_goes_on_another_way(page: Any) -> None:
+    """Token by token; each shows what else was probable, and an alternative leads to another text."""
+    page.select_option("#write-model", "causal")
+    page.fill("#write-prompt", "She holds")
+    page.fill("#write-tokens", "8")
+    submit(page, "write")
+    page.wait_for_selector("#write .status:has-text('8 tokens')")
+    page.click("#write-text button:nth-of-type(3)")
+    rows = page.locator("#write-step tbody tr")
+    assert rows.count() == 6
+    assert "Token 3:" in page.locator("#write-step caption").inner_text()
+    shares = [float(one.rstrip("%")) for one in page.locator("#write-step tbody td:nth-child(2)").all_inner_texts()]
+    assert shares == sorted(shares, reverse=True)
+    page.locator("#write-step tbody button:not([disabled])").first.click()
+    page.wait_for_selector("#write .status:has-text('8 tokens')")
+    assert page.locator("#write-text > span").inner_text().startswith("She holds")
+
+
+def test_a_model_is_examined(page: Any) -> None:
+    """By the doctor's checks, and its card is shown as text."""
+    submit(page, "trust")
+    page.wait_for_selector("#trust-checks tbody tr")
+    assert re.search(r"It passes \d+ checks", page.locator("#trust-checks caption").inner_text())
+    page.click("#trust-card summary")
+    assert "cups" in page.locator("#trust-card pre").inner_text()
+
+
+def test_two_models_are_compared(page: Any) -> None:
+    """On the same texts, with how often they agree."""
+    page.fill("#compare-texts", "tea\nmilk\nwater")
+    page.select_option("#compare-model", "cups")
+    page.select_option("#compare-other", "cups")
+    submit(page, "compare")
+    page.wait_for_selector("#compare-results tbody tr:nth-child(3)")
+    assert page.locator("#compare-results caption").inner_text() == "They agree on 3 of 3 (100%)."
+    page.select_option("#compare-other", "number")
+    submit(page, "compare")
+    page.wait_for_selector("#compare-results caption:has-text('They agree on 0 of 3')")
+
+
+def test_attention_is_shown_by_layer_and_head(page: Any) -> None:
+    """The weights of a row add up to 1, whichever head is chosen."""
+    page.fill("#look-text", "She holds the cat")
+    submit(page, "look")
+    page.wait_for_selector("#look-weights tbody tr")
+    tokens = page.locator("#look-weights tbody tr").count()
+    for layer in ("-1", "0"):
+        page.select_option("#look-layer", layer)
+        page.select_option("#look-head", "0")
+        row = page.locator("#look-weights tbody tr").nth(1).locator("td span").all_text_contents()
+        assert len(row) == tokens
+        assert sum(map(float, row)) == pytest.approx(1, abs=0.05)
+
+
+def test_an_error_is_shown_where_it_belongs(page: Any) -> None:
+    """In the words of the server, and the panel can be used again."""
+    page.fill("#classify-texts", "one\ttwo\tthree")
+    submit(page, "classify")
+    page.wait_for_selector("#classify .error:not([hidden])")
+    assert "each input must be a text" in page.locator("#classify .error").inner_text()
+    page.fill("#classify-texts", "one")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li")
+    assert page.locator("#classify .error").is_hidden()
+
+
+def test_the_page_is_used_by_keyboard_alone(page: Any) -> None:
+    """From the address bar: the link past the header, the form, and its button."""
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.locator("#classify-texts").focus()
+    page.keyboard.type("tea")
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.type") == "submit":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#classify-results li")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: str, tmp_path: Path) -> None:
+    """axe finds no serious violation; nothing is wider than the screen."""
+    axe = importlib.import_module("axe_playwright_python.sync_playwright")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(address)
+    page.fill("#classify-texts", "tea\nmilk")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li:nth-child(2)")
+    submit(page, "trust")
+    page.wait_for_selector("#trust-checks tbody tr")
+    page.fill("#write-tokens", "5")
+    submit(page, "write")
+    page.wait_for_selector("#write .status:has-text('5 tokens')")
+    page.click("#write-text button:nth-of-type(1)")
+    page.fill("#look-text", "She holds the cat")
+    submit(page, "look")
+    page.wait_for_selector("#look-weights tbody tr")
+    page.fill("#compare-texts", "tea")
+    submit(page, "compare")
+    page.wait_for_selector("#compare-results tbody tr")
+    found = axe.Axe().run(page).response["violations"]
+    assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
+    context.close()
+
+
+def test_a_token_is_asked_for_as_a_password(models: list[ServedModel], browser: Any) -> None:
+    """Without it there is no page; with it the page works."""
+    rules = AccessRules(token="0123456789abcdef")
+    with serving(Server(ServedModels(models), 1024, 0.005, 64), rules) as guarded:
+        stranger = browser.new_page()
+        with pytest.raises(playwright.Error, match="AUTH"):
+            stranger.goto(guarded)
+        context = browser.new_context(http_credentials={"username": "me", "password": "0123456789abcdef"})
+        page = context.new_page()
+        page.goto(guarded)
+        page.fill("#classify-texts", "tea")
+        submit(page, "classify")
+        page.wait_for_selector("#classify-results li")
+        stranger.close()
+        context.close()

@@ -1,0 +1,170 @@
+"""A server as a process: it says where it listens, reloads its models, ends in peace, and survives whatever is sent to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from helpers.mutants import bases
+from warmstart.cli import main
+from warmstart.model.files import save
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
+pytestmark = pytest.mark.usefixtures("socket_enabled", "no_second_process")
+HEAD = b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+DEADLINE = 120
+"""seconds in which a process must have done what it was asked"""
+
+
+@pytest.fixture
+def bundles(tokenizer: Tokenizer, tmp_path: Path) -> list[Path]:
+    """A model that labels texts, and one that writes them."""
+    return [save(bases(tokenizer)[name], tmp_path / name) for name in ("labels", "causal")]
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, *words: str | Path) -> None:
+        command = [sys.executable, "-m", "warmstart", "serve", "--port", "0", *map(str, words)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        self.lines = iter(self.process.stderr.readline, "")
+        self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", self.wait_for("serving at"))[0])
+
+    def wait_for(self, words: str) -> str:
+        """The next line that holds these words."""
+        found = next((line for line in self.lines if words in line), None)
+        assert found is not None, f"the server ended with {self.process.wait()} before it said {words!r}"
+        return found
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        """Status and content of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        connection.request(
+            "POST" if body else "GET", path, json.dumps(body) if body else None, {"content-type": "application/json"}
+        )
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, json.loads(content) if content.startswith(b"{") else content.decode()
+
+    def end(self) -> int:
+        """Ask it to end; returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(DEADLINE)
+
+
+@pytest.fixture
+def running(bundles: list[Path]) -> Iterator[Running]:
+    server = Running(*bundles)
+    yield server
+    server.process.kill()
+    server.process.wait()
+    assert server.process.stderr
+    server.process.stderr.close()
+
+
+def test_a_server_reloads_and_ends_in_peace(running: Running, bundles: list[Path]) -> None:
+    """A damaged model is not loaded again, and the old one goes on; what was begun before SIGTERM is finished."""
+    status, first = running.ask("/api/predict", {"inputs": ["tea"]})
+    assert status == 200
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for("loaded causal again")
+    (bundles[0] / "weights.safetensors").write_bytes(b"")
+    status, refused = running.ask("/api/reload", {"model": "labels"})
+    assert (status, "weights" in refused["error"]) == (422, True)
+    assert running.ask("/api/predict", {"inputs": ["tea"]})[1] == first
+
+    answers: list[tuple[int, Any]] = []
+    body = {"model": "causal", "max_new_tokens": 300, "temperature": 5, "candidates": 1}
+    asking = threading.Thread(target=lambda: answers.append(running.ask("/api/generate", body)))
+    asking.start()
+    while "warmstart_generated_tokens_total 0.0" in running.ask("/metrics")[1]:
+        pass
+    assert running.end() == 143
+    asking.join()
+    assert answers[0][0] == 200
+    assert len(answers[0][1]["steps"]) == 300 or answers[0][1]["ended"]
+
+
+@pytest.mark.chaos
+def test_nothing_that_is_sent_harms_a_server(running: Running) -> None:
+    """Thousands of requests cut, changed or made of noise: no answer is a fault of the server, and its memory does not grow."""
+    draw = random.Random(0)
+    bodies = [b'{"inputs": ["tea"]}', b'{"model": "causal", "max_new_tokens": 2, "stream": true}', b'{"texts": ["a"]}', b"[[[["]
+    paths = [
+        b"/api/predict",
+        b"/api/generate",
+        b"/api/tokens",
+        b"/api/explain",
+        b"/health",
+        b"/../../etc/passwd",
+        b"/api/card?model=%00",
+    ]
+    sizes = list[int]()
+    for number in range(3_000):
+        body = draw.choice(bodies)
+        raw = bytearray(HEAD % (draw.choice([b"POST", b"GET", b"PUT", b"X"]), draw.choice(paths), len(body)) + body)
+        for _ in range(draw.choice((0, 1, 5))):
+            raw[draw.randrange(len(raw))] = draw.randrange(256)
+        del raw[draw.choice((len(raw), len(raw), draw.randrange(len(raw)))) :]
+        answer = _sent(running.port, bytes(raw))
+        status = re.match(rb"HTTP/1\.1 (\d+)", answer)
+        assert not status or int(status[1]) < 500, (bytes(raw), answer[:300])
+        if number in (1_000, 2_999):
+            sizes.append(psutil.Process(running.process.pid).memory_info().rss)
+    assert running.ask("/health")[0] == 200
+    assert sizes[1] < sizes[0] + (32 << 20)
+
+
+def _sent(port: int, raw: bytes) -> bytes:
+    """What comes back for these bytes, after which nothing more is sent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as connection:
+        connection.sendall(raw)
+        connection.shutdown(socket.SHUT_WR)
+        found = b""
+        try:
+            while part := connection.recv(1 << 16):
+                found += part
+        except ConnectionResetError:
+            pass
+        return found
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "there is nothing to serve"),
+        (["nowhere"], "there is no bundle at nowhere"),
+        (["MODEL", "--host", "0.0.0.0"], "so it needs a token"),
+        (["MODEL", "--token", "short"], "at least 16 characters"),
+        (["MODEL", "MODEL"], "each model must have a name of its own"),
+        (["MODEL", "--port", "99999"], "port"),
+        (["MODEL", "--host", "no.such.host.invalid", "--token", "0123456789abcdef"], "cannot listen at"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    words: list[str], message: str, bundles: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With exit code 2, before anything listens."""
+    try:
+        code = main(["serve", *(str(bundles[0]) if word == "MODEL" else word for word in words)])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == 2
+    assert message in capsys.readouterr().err
