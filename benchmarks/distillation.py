@@ -8,29 +8,29 @@ started again; ``SETS`` and ``LABELS`` name the rows.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from benchmarks.draws import measured_once, rates_of
 from benchmarks.few_label_tasks import shortened
-from benchmarks.fixed_settings import rates_of
 from benchmarks.harness import table
 
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.ensemble import FoldSoups, average_probabilities, average_weights, parameter_count, seconds_per_text
+from warmstart.finetuning.ensemble import FoldSoups, average_probabilities, average_weights, seconds_per_text
 from warmstart.finetuning.finetune import task_model
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import AdaptRecord, TaskRecord
+from warmstart.model.model import parameter_counts
 from warmstart.stats.formatting import percent_value
-from warmstart.storage import atomic_write
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
@@ -75,7 +75,7 @@ def distillation(runs: Path, budget: LabelBudget) -> Scores:
         "kept": float(choice.kept),
         "pool": len(lesson.pool),
         "parameters, teacher": teacher.parameters,
-        "parameters, student": parameter_count(small.model),
+        "parameters, student": parameter_counts(small.model)["total"],
         "seconds, teacher": 1000 * teacher.seconds(task.test.texts),
         "seconds, student": 1000 * seconds_per_text(small, task.test.texts),
     }
@@ -107,15 +107,14 @@ def accuracy(budget: LabelBudget, predictions: np.ndarray) -> float:
 
 def measured(what: str, measure: Callable[[Path, LabelBudget], Scores], name: str, labels: int) -> list[Scores]:
     """The scores of each draw; measured once."""
-    folder, runs, found = Path(os.environ.get("FOLDER", "runs/distillation")), Path(os.environ.get("RUNS", "runs")), []
-    for seed in range(DRAWS):
-        file = folder / f"{what}-{name}-{labels}-{seed}.json"
-        if not file.is_file():
-            manifest = folder / "short" / name / "task.yaml"
-            task = load_task(manifest if manifest.is_file() else shortened(name, folder, WORDS, TEXTS))
-            atomic_write(file, json.dumps(measure(runs, label_budget(task, labels, "holdout", seed))).encode())
-        found.append(json.loads(file.read_text(encoding="utf-8")))
-    return found
+    folder, runs = Path(os.environ.get("FOLDER", "runs/distillation")), Path(os.environ.get("RUNS", "runs"))
+
+    def draw(seed: int) -> Scores:
+        manifest = folder / "short" / name / "task.yaml"
+        task = load_task(manifest if manifest.is_file() else shortened(name, folder, WORDS, TEXTS))
+        return measure(runs, label_budget(task, labels, "holdout", seed))
+
+    return [measured_once(folder / f"{what}-{name}-{labels}-{seed}.json", partial(draw, seed)) for seed in range(DRAWS)]
 
 
 def run() -> str:

@@ -14,11 +14,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from benchmarks.draws import fixed_accuracy, measured_once
 from benchmarks.few_label_tasks import data, prepare
-from benchmarks.fixed_settings import rates_of
 from benchmarks.harness import table
 
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain
@@ -26,13 +27,11 @@ from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import task_model
-from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write
-from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
 DRAWS = 3
@@ -95,9 +94,7 @@ def measure(case: Case, folder: Path) -> Found:
     found, budget = {"minutes": minutes}, label_budget(task, case.labels, "none", case.seed)
     encoded = EncodedTask.of(task, task_model(bundle, task, FineTuneConfig(), 0, scratch=False), bundle.tokenizer)
     for scheme in SCHEMES:
-        (rate, *_), config = rates_of(bundle, scheme), FineTuneConfig.build({"scheme": scheme})
-        run = fine_tune_within(bundle, encoded, budget, config.at_learning_rate(rate), SelectionSettings("none", (rate,)))
-        found[scheme] = task_type_of(task).scores(task.test, run.final.test_predictions, task).score("accuracy")
+        found[scheme] = fixed_accuracy(bundle, encoded, budget, FineTuneConfig.build({"scheme": scheme}))
     return found
 
 
@@ -109,10 +106,8 @@ def rows_of(folder: Path, measured: Sequence[str], find: Callable[[Case, Path], 
             draws = list[Found]()
             for case in (Case(name, labels, backbone, seed) for seed in range(DRAWS)):
                 file = folder / f"{case.key}.json"
-                if not file.is_file() and name in measured:
-                    atomic_write(file, json.dumps(find(case, folder)).encode())
-                if file.is_file():
-                    draws.append(json.loads(file.read_text(encoding="utf-8")))
+                if file.is_file() or name in measured:
+                    draws.append(measured_once(file, partial(find, case, folder)))
             if draws:
                 scores = [percent(float(np.mean([one[scheme] for one in draws]))) for scheme in SCHEMES]
                 minutes = f"{float(np.mean([one['minutes'] for one in draws])):.1f}"

@@ -7,12 +7,13 @@ What was measured is kept in ``FOLDER`` (default: runs/fixed), so that the comma
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from benchmarks.draws import measured_once, rates_of
 from benchmarks.few_label_tasks import SETS, shortened
 from benchmarks.harness import table
 
@@ -25,10 +26,6 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.stats.formatting import percent_value
 from warmstart.stats.intervals import t_interval
-from warmstart.storage import atomic_write
-from warmstart.sweep.methods import learning_rates_for
-from warmstart.sweep.sweep import SweepConfig
-from warmstart.sweep.trial import Method
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
@@ -41,13 +38,6 @@ Scores = dict[str, float]
 """what was measured on one draw, by name"""
 Measure = Callable[[Bundle, str, Path, int], Scores]
 """model, scheme, the task's manifest, the draw's seed"""
-
-
-def rates_of(bundle: Bundle, scheme: str) -> tuple[float, ...]:
-    """The learning rates of a race, first the one that is taken if nothing chooses."""
-    size = sum(parameter.numel() for parameter in bundle.model.backbone.parameters())
-    method = Method(name=scheme, family="adapted", scheme=scheme, backbone_parameters=size)
-    return learning_rates_for(method, SweepConfig.model_fields["learning_rates"].default)
 
 
 def one_draw(bundle: Bundle, scheme: str, manifest: Path, seed: int) -> Scores:
@@ -73,9 +63,7 @@ def draws_of_sets(what: str, measure: Measure, backbone: Path, scheme: str, draw
             if not manifest.is_file():
                 shortened(name, folder, WORDS, (3000, 400))
             file = folder / f"{what}-{backbone.name}-{scheme}-{name}-{seed}.json"
-            if not file.is_file():
-                atomic_write(file, json.dumps(measure(bundle, scheme, manifest, seed)).encode())
-            found.setdefault(name, []).append(json.loads(file.read_text(encoding="utf-8")))
+            found.setdefault(name, []).append(measured_once(file, partial(measure, bundle, scheme, manifest, seed)))
     return found
 
 

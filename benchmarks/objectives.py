@@ -7,14 +7,13 @@ and frozen, with the fixed settings of a race. Models of one number have the sam
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+from benchmarks.draws import fixed_accuracy, measured_once
 from benchmarks.few_label_tasks import prepare
-from benchmarks.fixed_settings import rates_of
 from benchmarks.harness import table
 from benchmarks.table import paragraph
 
@@ -23,12 +22,9 @@ from warmstart.data.splits import stratified_sample
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import task_model
-from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.interop.load import load_model
 from warmstart.stats.formatting import percent, percent_interval
 from warmstart.stats.intervals import t_interval
-from warmstart.storage import atomic_write
-from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
 OBJECTIVES = ("causal", "masked", "hybrid", "detect")
@@ -67,20 +63,16 @@ def _models(objective: str) -> list[tuple[str, int]]:
 def accuracy(runs: Path, case: tuple[str, int], model: tuple[str, int], scheme: str) -> float:
     """Of one model after adaptation: measured, or read if it was measured before."""
     (name, labels), (objective, seed) = case, model
-    file = runs / f"{STUDY}-adapted" / f"{name}-{labels}-{objective}-{seed}-{scheme}.json"
-    if not file.is_file():
+
+    def measure() -> float:
         task = load_task(prepare(name, runs))
         task = replace(task, test=task.test.take(stratified_sample(task.test.labels, TEXTS, 0)))
         bundle, config = load_model(str(runs / STUDY / "models" / f"{objective}-{seed}")), FineTuneConfig.build({"scheme": scheme})
         budget = label_budget(task, labels, "none", seed)
         encoded = EncodedTask.of(task, task_model(bundle, task, config, seed, scratch=False), bundle.tokenizer)
-        (rate, *_) = rates_of(bundle, scheme)
-        done = fine_tune_within(bundle, encoded, budget, config.at_learning_rate(rate), SelectionSettings("none", (rate,)))
-        score = task_type_of(task).scores(task.test, done.final.test_predictions, task).score("accuracy")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, json.dumps(score).encode())
-        print(file.stem, percent(score), flush=True)
-    return float(json.loads(file.read_text(encoding="utf-8")))
+        return fixed_accuracy(bundle, encoded, budget, config)
+
+    return float(measured_once(runs / f"{STUDY}-adapted" / f"{name}-{labels}-{objective}-{seed}-{scheme}.json", measure))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from benchmarks.fixed_settings import LABELS, Scores, draws_of_sets, rates_of
+from benchmarks.draws import rates_of
+from benchmarks.fixed_settings import LABELS, Scores, draws_of_sets
 from benchmarks.harness import table
 
 from warmstart.data.budget import label_budget

@@ -128,6 +128,64 @@ def over_splits(figures: Figures) -> str:
     return markdown((*header, "false claims without it"), rows)
 
 
+def rate_choice(figures: Figures) -> str:
+    """By seeds and what all learning rates share: bias of a mean score, with the fit that chose and without it."""
+    shared = {0.0: "none", 0.5: "half"}
+    rows = [
+        [f"{row['seeds']}", shared[row["common"]], bias(row["own"]), bias(row["bias"])]
+        for row in sorted(figures, key=lambda row: (row["seeds"], row["common"]))
+    ]
+    return markdown(("seeds", "variance of seeds common to all rates", "bias, the run that chose is averaged in", "bias"), rows)
+
+
+def score_of_draws(figures: Figures) -> str:
+    """By draws and labels: bias and coverage of the score of what the draws choose, and biases of choosing once for all."""
+    luck = {0.5: "half", 0.0: "none"}
+    rows = [
+        [f"{row['draws']}", f"{row['labels']}", luck[row["kept"]], bias(row["bias"]), percent(row["coverage"])]
+        + [bias(row[name]) for name in ("together", "by_test")]
+        for row in sorted(figures, key=lambda row: (row["draws"], -row["kept"], row["labels"]))
+    ]
+    header = ("draws", "labels", "common luck", "bias", "coverage of the 95% interval")
+    return markdown((*header, "chosen by all draws together", "chosen by test scores"), rows)
+
+
+RULES = {
+    "best score": "best, of equals the cheapest",
+    "cheapest within ½ error": "cheapest within 0.5 errors",
+    "cheapest within 1 error": "cheapest within 1 errors",
+    "1 point for a factor of ten in cost": "bonus of 1.0 points",
+    "half-way to the family's mean": "50% of the family's mean",
+}
+"""column -> a rule that a draw could choose by, as tests/test_draws.py calls it"""
+
+
+def regret(figures: Figures) -> str:
+    """By labels: the mean regret of each rule, in points."""
+    rows = [
+        [f"{row['labels']}", *(f"{round(row[rule], 1) + 0.0:.1f}".replace("-", "−") for rule in RULES.values())]
+        for row in sorted(figures, key=lambda row: row["labels"])
+    ]
+    return markdown(("labels", *RULES), rows)
+
+
+def transfer(figures: Figures) -> str:
+    """By draws and rivals: bias, coverage and false claims of what transfer bought."""
+    rows = [
+        [
+            f"{row['draws']}",
+            f"{row['rivals']}",
+            bias(row["bias"]),
+            percent(row["coverage"]),
+            percent(row["claimed"]),
+            bias(row["by_test"]),
+        ]
+        for row in sorted(figures, key=lambda row: (row["draws"], row["rivals"]))
+    ]
+    header = ("draws", "against", "bias", "coverage of the 95% interval", "called different", "bias if chosen by test scores")
+    return markdown(header, rows)
+
+
 def point_count(spread: float) -> str:
     """``0.01`` -> ``"1 point"``."""
     return f"{100 * spread:g} point{'' if spread == 0.01 else 's'}"
@@ -143,5 +201,9 @@ SIMULATIONS = (
     simulation(
         "differences-to-choice", "test_choice.py::test_differences_to_the_choice_are_not_flattered", differences_to_choice, 12
     ),
+    simulation("rate-choice", "test_rate_choice.py::test_a_chosen_learning_rate_does_not_flatter_the_score", rate_choice, 1),
+    simulation("score-of-draws", "test_draws.py::test_the_score_of_what_draws_choose_is_not_flattered", score_of_draws, 3),
+    simulation("regret-of-rules", "test_draws.py::test_the_best_score_has_the_least_regret", regret, 1),
+    simulation("what-transfer-bought", "test_draws.py::test_few_sweeps_of_equal_methods_claim_that_transfer_helps", transfer, 3),
 )
 """the simulations whose tables are written by command"""

@@ -9,10 +9,8 @@ command can be stopped and started again.
 from __future__ import annotations
 
 import copy
-import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +18,8 @@ from typing import get_args
 
 import numpy as np
 import torch
+from benchmarks.draws import fixed_accuracy, measured_once
 from benchmarks.few_label_tasks import SETS, shortened
-from benchmarks.fixed_settings import rates_of
 from benchmarks.harness import table
 
 from warmstart.backbone.backbone import Backbone
@@ -31,12 +29,10 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import task_model
-from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.stats.formatting import percent_value
-from warmstart.storage import atomic_write
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
@@ -56,13 +52,6 @@ def with_context(bundle: Bundle, tokens: int) -> Bundle:
     wanted = backbone.state_dict()
     backbone.load_state_dict({name: tensor[: len(wanted[name])] for name, tensor in old.state_dict().items() if name in wanted})
     return Bundle(Model(backbone, copy.deepcopy(bundle.model.head), causal=bundle.model.causal), bundle.tokenizer)
-
-
-def measured(file: Path, measure: Callable[[], Scores]) -> Scores:
-    """What is in the file, or what ``measure`` finds, which is kept there."""
-    if not file.is_file():
-        atomic_write(file, json.dumps(measure()).encode())
-    return Scores(json.loads(file.read_text(encoding="utf-8")))
 
 
 class Setup:
@@ -85,14 +74,8 @@ class Setup:
 
     def scores(self, labels: int, seed: int) -> Scores:
         """Test accuracy of every way on the labels of one draw."""
-        budget, (rate, *_) = label_budget(self.task, labels, "none", seed), rates_of(self.bundle, self.scheme)
-        found = Scores()
-        for way in WAYS:
-            config = self.config(way).at_learning_rate(rate)
-            run = fine_tune_within(self.bundle, self.encoded(way), budget, config, SelectionSettings("none"))
-            scored = task_type_of(self.task).scores(self.task.test, run.final.test_predictions, self.task)
-            found[way] = scored.score("accuracy")
-        return found
+        budget = label_budget(self.task, labels, "none", seed)
+        return {way: fixed_accuracy(self.bundle, self.encoded(way), budget, self.config(way)) for way in WAYS}
 
     def reading(self) -> Scores:
         """Of reading a hundred texts, cut and in windows: processor seconds, rows per text, the fraction of tokens that is lost."""
@@ -123,10 +106,10 @@ def run() -> str:
                 shortened(name, folder, 10**6, TEXTS)
             setup = Setup(bundle, manifest, scheme)
             prefix = f"{path.name}-{scheme}-{name}"
-            reading = measured(folder / f"{prefix}-reading.json", setup.reading)
+            reading = measured_once(folder / f"{prefix}-reading.json", setup.reading)
             for labels in LABELS:
                 draws = [
-                    measured(folder / f"{prefix}-{labels}-{seed}.json", partial(setup.scores, labels, seed))
+                    measured_once(folder / f"{prefix}-{labels}-{seed}.json", partial(setup.scores, labels, seed))
                     for seed in range(DRAWS)
                 ]
                 means = {way: float(np.mean([one[way] for one in draws])) for way in WAYS}

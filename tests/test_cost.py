@@ -349,7 +349,7 @@ def test_the_cost_of_a_saved_model(tmp_path: Path, tokenizer: Tokenizer, monkeyp
     """With its own head or a new one; settings that contradict it are refused."""
     monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", lambda place: None)
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
-    model = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=True)
+    model = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=False)
     history = (PretrainRecord(objective=ObjectiveConfig(name="masked", mask_rate=0.3)),)
     place = str(save(Bundle(model, tokenizer, history=history), tmp_path / "m"))
     made = estimate_cost(CostConfig(model=place))

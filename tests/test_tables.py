@@ -33,9 +33,6 @@ BY_HAND = {
         "step": "benchmarks/attention.py, which chose a constant",
         "set": "benchmarks/shots.py, which measures run by run",
     },
-    "docs/comparison.md": {
-        "draws": "tests/test_draws.py",
-    },
     "docs/race.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""

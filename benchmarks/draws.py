@@ -1,0 +1,42 @@
+"""Fine-tuning on draws of labels, as a race does it where nothing is chosen; and files of what was measured, so that it is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from warmstart.data.budget import LabelBudget
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
+from warmstart.model.bundle import Bundle
+from warmstart.storage import atomic_write
+from warmstart.sweep.methods import learning_rates_for
+from warmstart.sweep.sweep import SweepConfig
+from warmstart.sweep.trial import Method
+from warmstart.tasks import task_type_of
+
+
+def measured_once(file: Path, measure: Callable[[], Any]) -> Any:
+    """What is in the JSON file, or what ``measure`` finds, which is kept there."""
+    if not file.is_file():
+        found = json.dumps(measure())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, found.encode())
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def rates_of(bundle: Bundle, scheme: str) -> tuple[float, ...]:
+    """The learning rates of a race, first the one that is taken if nothing chooses."""
+    size = sum(parameter.numel() for parameter in bundle.model.backbone.parameters())
+    method = Method(name=scheme, family="adapted", scheme=scheme, backbone_parameters=size)
+    return learning_rates_for(method, SweepConfig.model_fields["learning_rates"].default)
+
+
+def fixed_accuracy(bundle: Bundle, encoded: EncodedTask, budget: LabelBudget, config: FineTuneConfig) -> float:
+    """On the test texts, after fine-tuning with the labels of a draw at the first learning rate of a race."""
+    (rate, *_), task = rates_of(bundle, config.scheme), encoded.task
+    run = fine_tune_within(bundle, encoded, budget, config.at_learning_rate(rate), SelectionSettings("none"))
+    return task_type_of(task).scores(task.test, run.final.test_predictions, task).score("accuracy")
