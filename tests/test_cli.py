@@ -115,7 +115,7 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     assert capsys.readouterr().out.startswith("She")
     assert main(["audit", str(task), "--model", str(adapted)]) == 0
     assert main(["doctor", str(adapted)]) == 0
-    assert "is complete" in capsys.readouterr().err
+    assert "is sound: every file and tensor matches its hash" in capsys.readouterr().err
     page = (adapted / "report.html").read_text()
     assert "Adaptation: pets" in page
     assert "What transfer" not in page
@@ -130,6 +130,29 @@ def test_predicting_a_file_writes_one_line_a_text(tokenizer: Tokenizer, tmp_path
     assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["a cat", "a river"]
 
 
+def test_a_run_is_not_resumed_with_other_held_out_text(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its figures before and after would be of two texts."""
+    held_out, out = tmp_path / "held.txt", tmp_path / "cut"
+    held_out.write_text("She holds the river." * 20)
+    from warmstart.training import state
+
+    write = state.write_checkpoint
+
+    def stop(*arguments: object) -> None:
+        write(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "write_checkpoint", stop)
+        words = ["pretrain", str(text), "--held-out", str(held_out), "--steps", "4", "--checkpoint-every", "1", *QUICK]
+        assert main([*words, "--out", str(out)]) == 130
+    held_out.write_text("He rubs the cat." * 20)
+    assert main(["pretrain", "--resume", str(out)]) == 2
+    assert "belongs to a run with other data" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("objective", ["causal", "detect"])
 def test_a_run_goes_on_where_it_stopped(
     objective: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -137,9 +160,9 @@ def test_a_run_goes_on_where_it_stopped(
     """Stopped half-way and resumed, a run ends with the weights of one that was never stopped; other settings are refused."""
     flags = [str(text), "--objective", objective, "--steps", "10", "--checkpoint-every", "1", *QUICK]
     assert main(["pretrain", *flags, "--out", str(tmp_path / "whole")]) == 0
-    from warmstart.training import loop
+    from warmstart.training import state
 
-    write, count = loop.write_checkpoint, 0
+    write, count = state.write_checkpoint, 0
 
     def stop(*arguments: object) -> None:
         nonlocal count
@@ -149,7 +172,7 @@ def test_a_run_goes_on_where_it_stopped(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "write_checkpoint", stop)
+        patch.setattr(state, "write_checkpoint", stop)
         assert main(["pretrain", *flags, "--out", str(tmp_path / "cut")]) == 130
     assert main(["pretrain", "--resume", str(tmp_path / "cut"), "--steps", "12"]) == 2
     assert "'train.steps' is 12 here and 10 in" in " ".join(capsys.readouterr().err.split())

@@ -116,7 +116,7 @@ def _lose_a_trial(folder: Path) -> None:
         (lambda folder: (folder / "race.json").write_text('{"task": {'), "is damaged"),
         (lambda folder: (folder / "race.json").write_text("{}"), "with its task, its methods and the best of them"),
         (lambda folder: (folder / "race.json").write_text('{"tasks": []}'), "name the folder of one of them"),
-        (_lose_a_trial, "lacks trials, or their files are damaged: full, seed 1;"),
+        (_lose_a_trial, "or its predictions are damaged; run the race again"),
     ],
 )
 def test_a_damaged_pilot_is_refused(

@@ -39,6 +39,11 @@ NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
 MAX_NOT_RUN = 3
 FREE = {"--config", "--preset", "--help", "--help-all", "--version"}
 """flags that the command line itself takes"""
+TORCHRUN = {
+    "--standalone", "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",
+    "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts",
+}  # fmt: skip
+"""flags of torch's launcher"""
 
 
 def snippets(page: str) -> list[str]:
@@ -164,7 +169,7 @@ def test_every_flag_that_a_document_names_exists(capsys: pytest.CaptureFixture[s
         with pytest.raises(SystemExit):
             parse(command.load()[0], ["--help-all"], name)
     rows = re.findall(r"(?:^ |│) (--\S+?)(?:, (--\S+))?\s", capsys.readouterr().out, flags=re.MULTILINE)
-    known = FREE | {flag for row in rows for flag in row}
+    known = FREE | TORCHRUN | {flag for row in rows for flag in row}
     for page, text in PAGES.items():
         prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
         named = {flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9.-]*", code)}

@@ -67,7 +67,7 @@ def command_of(module: tuple[str, ...]) -> str | None:
     """The command that a module belongs to: ``studies.diff.page`` -> "study diff"."""
     if len(module) < 2 or module[0] not in PARTS:
         return None
-    name = module[1].rstrip("_")
+    name = module[1].rstrip("_").replace("_", "-")
     return f"study {name}" if module[0] == "studies" else name
 
 

@@ -42,10 +42,12 @@ _HOMES = {
     "TextEncoder": "estimators.encoder",
     "TextRegressor": "estimators.regressor",
     "TokenTagger": "estimators.tagger",
+    "TokenizeConfig": "commands.tokenize",
     "TokenizerConfig": "tokenizer.train",
     "TrainConfig": "training.config",
     "WarmstartError": "errors",
     "WindowSettings": "data.windows",
+    "ZeroShotConfig": "commands.zero_shot",
     "adapt": "commands.adapt.command",
     "audit": "data.audit",
     "continual": "commands.continual.command",
@@ -69,10 +71,12 @@ _HOMES = {
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
     "to_huggingface": "interop.export",
+    "tokenize": "commands.tokenize",
     "trace": "generation.trace",
     "train_tokenizer": "tokenizer.train",
     "vocabulary_report": "tokenizer.vocabulary",
     "write_lora": "interop.peft",
+    "zero_shot_classifier": "commands.zero_shot",
 }
 """Where each public name lives; studies and their settings are those of the table of commands."""
 
@@ -108,6 +112,8 @@ if TYPE_CHECKING:
     from warmstart.commands.quickstart.command import quickstart as quickstart
     from warmstart.commands.race.command import RaceConfig as RaceConfig
     from warmstart.commands.race.command import race as race
+    from warmstart.commands.zero_shot import ZeroShotConfig as ZeroShotConfig
+    from warmstart.commands.zero_shot import zero_shot_classifier as zero_shot_classifier
     from warmstart.cost.cost import Cost as Cost
     from warmstart.data.audit import audit as audit
     from warmstart.data.source import Source as Source
@@ -165,7 +171,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name) or _studies().get(name)
     if home is None:
         raise AttributeError(f"module 'warmstart' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"warmstart.{home}"), name)
+    command = next((row for row in _COMMANDS.values() if (row.module, row.function) == (home, name)), None)
+    return command.load()[1] if command else getattr(importlib.import_module(f"warmstart.{home}"), name)
 
 
 def __dir__() -> list[str]:

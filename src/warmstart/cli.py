@@ -7,22 +7,32 @@ A mistake of the user ends with one message and exit code 2.
 
 from __future__ import annotations
 
+import io
+import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from warmstart import __version__
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
+from warmstart.processes import isolated_children
+from warmstart.stopping import Terminated, termination_raises
+from warmstart.trouble import explain_trouble
 from warmstart.waiting import choose_waiting
+
+if TYPE_CHECKING:
+    from warmstart.training.distributed import World
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code.
 
-    0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can correct, 130 interrupted.
+    0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can correct, 130 interrupted, 143 terminated.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
@@ -32,23 +42,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"warmstart {__version__}")  # noqa: T201
         return 0
     choose_waiting()
+    settings, world = None, None
+    _print_any_text()
     try:
-        with _unchecked_models() as unchecked:
+        with _processes() as world, _unchecked_models() as unchecked, isolated_children(), termination_raises():
+            if world is not None:
+                _check_processes(world, _command(words)[0])
             run, settings = read_command(words)
             run(settings)
         return 1 if unchecked else 0
-    except WarmstartError as error:
-        _complain(str(error))
-        return 2
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads our output any more
         return 0
-    except OSError as error:
-        _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
-        return 2
-    except KeyboardInterrupt:
-        _complain("interrupted; to resume pretraining from its last checkpoint, run `warmstart pretrain --resume FOLDER`")
-        return 130
+    except BaseException as error:
+        code, sentence = _ended_by(error, words, settings)
+        if world is not None and not isinstance(error, SystemExit):
+            world.leave(error, code, sentence, _complain)
+        if sentence is None:
+            raise
+        _complain(sentence)
+        return code
+
+
+def _ended_by(error: BaseException, words: list[str], settings: Any) -> tuple[int, str | None]:
+    """The exit code, and what to say of an error; None: it is a fault of ours."""
+    if isinstance(error, KeyboardInterrupt):
+        terminated = isinstance(error, Terminated)
+        advice = _how_to_go_on(words, settings)
+        return 143 if terminated else 130, f"{'terminated' if terminated else 'interrupted'}{advice}"
+    return 2, str(error) if isinstance(error, WarmstartError) else explain_trouble(error)
+
+
+@contextmanager
+def _processes() -> Iterator[World | None]:
+    """Connects the processes that a launcher such as ``torchrun`` started; None if this is the only one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield None
+        return
+    from warmstart.training.distributed import joined  # imports torch
+
+    with joined() as world:
+        yield world
+
+
+def _check_processes(world: World, name: str) -> None:
+    """Raise ``ConfigError`` if a command cannot be shared, or if there are fewer GPUs than processes."""
+    if not COMMANDS[name].distributed:
+        raise ConfigError(f"`warmstart {name}` runs in one process; start it without torchrun")
+    world.take_gpus()
+
+
+def _print_any_text() -> None:
+    """Let names of files that are no Unicode, and characters that the terminal lacks, be printed with escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _how_to_go_on(words: list[str], settings: Any) -> str:
+    """What to do after a command was stopped."""
+    name = _command(words)[0] if settings else ""
+    if name == "pretrain" and Path(folder := settings.resume or settings.out).is_dir():
+        return f"; to go on, run `warmstart pretrain --resume {shlex.quote(folder)}`"
+    if name and COMMANDS[name].goes_on:
+        return "; the same command goes on where it stopped"
+    return "; the same command starts again" if getattr(settings, "out", None) else ""
 
 
 def overview() -> str:

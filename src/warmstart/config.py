@@ -16,10 +16,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from warmstart.errors import ConfigError, suggest
+from warmstart.limits import YAML_BYTES, YAML_VALUES
+from warmstart.storage import sha256
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
 
+_SEAL = "# sha256 of all lines above (remove this line to edit them): "
 ADVANCED = "advanced"
 """marks a setting that ``--help`` leaves out and ``--help-all`` shows; every other setting is basic"""
 Advanced = Annotated[T, ADVANCED]
@@ -60,6 +63,11 @@ class Config(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values (numbers, strings, lists, dictionaries), fit for JSON and YAML."""
         return self.model_dump(mode="json")
+
+
+def command_name(config: Config) -> str:
+    """The command whose settings these are: that of ``StudyLabConfig`` is ``study lab``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(config).__name__.removesuffix("Config")).lower()
 
 
 def explain(cls: type[Config], problem: Any) -> str:
@@ -116,20 +124,64 @@ def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = No
     """The mapping in a YAML file, with ``${NAME}`` and ``${NAME:-default}`` replaced from ``names`` or the environment."""
     file = Path(path)
     try:
+        if (size := file.stat().st_size) > YAML_BYTES:
+            raise ConfigError(f"{file} must have at most {YAML_BYTES:,} bytes of settings, but has {size:,}; name another file")
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"no such file: {file} (a YAML file of settings is needed)") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {file}: {error}") from None
+        raise ConfigError(f"cannot read {file}: {error}; it must be readable UTF-8") from None
+    check_yaml_seal(text, str(file))
     try:
-        values = yaml.safe_load(expand(text, str(file), names or {}))
-    except yaml.YAMLError as error:
+        values = yaml.load(expand(text, str(file), names or {}), _Loader)  # a SafeLoader: it makes plain values only
+    except RecursionError:
+        raise ConfigError(f"{file} is not valid YAML: its lists or groups are nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:  # a date or a number that cannot be
         raise ConfigError(f"{file} is not valid YAML: {str(error).replace(chr(10), ' ')}") from None
     if not isinstance(values, dict):
         raise ConfigError(
             f"{file} must hold 'key: value' settings, but holds {'nothing' if values is None else f'a {type(values).__name__}'}"
         )
     return values
+
+
+def sealed_yaml(values: Mapping[str, Any], title: str) -> bytes:
+    """Values as YAML after a comment, ``title``, with a hash of both in a comment at the end; ``read_yaml`` checks it."""
+    text = f"# {title}\n{yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)}"
+    return f"{text}{_SEAL}{sha256(text.encode())}\n".encode()
+
+
+def check_yaml_seal(text: str, where: str) -> None:
+    """Raise ``ConfigError`` if a text ends with a hash, and it is not that of the lines before."""
+    before, seal, given = text.rpartition(_SEAL)
+    if seal and given.strip() != sha256(before.encode()):
+        raise ConfigError(
+            f"{where} is damaged, or was edited: its last line has another hash; restore it, or remove that line if it was edited"
+        )
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses aliases within themselves, and those that together repeat too much: a kilobyte can stand for terabytes."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.values = 0
+        self.sizes: dict[str, int] = {}  # anchor -> how many values it stands for
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event, before = self.peek_event(), self.values  # type: ignore[no-untyped-call]
+        anchor = getattr(event, "anchor", None)
+        if isinstance(event, yaml.AliasEvent):
+            if anchor in self.anchors and anchor not in self.sizes:
+                raise yaml.YAMLError(f"the alias *{anchor} is within itself")
+            self.values += self.sizes.get(str(anchor), 0)
+        self.values += 1
+        if self.values > YAML_VALUES:
+            raise yaml.YAMLError(f"it must hold at most {YAML_VALUES:,} values, those that its aliases repeat included")
+        node = super().compose_node(parent, index)
+        if anchor and not isinstance(event, yaml.AliasEvent):
+            self.sizes[anchor] = self.values - before
+        return node
 
 
 def expand(text: str, where: str, names: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
+from warmstart.locks import releasing_locks
 from warmstart.registry import Registry
 
 
@@ -18,11 +19,15 @@ class Command(NamedTuple):
     settings: str
     function: str
     help: str
+    goes_on: bool = False
+    """run again after an interruption, it repeats nothing that was done"""
+    distributed: bool = False
+    """several processes that ``torchrun`` starts can share its work"""
 
     def load(self) -> tuple[Any, Any]:
-        """The class of its settings, and the function that takes them."""
+        """The class of its settings, and the function that takes them, which unlocks at its end the folders that it locked."""
         module = importlib.import_module(f"warmstart.{self.module}")
-        return getattr(module, self.settings), getattr(module, self.function)
+        return getattr(module, self.settings), releasing_locks()(getattr(module, self.function))
 
 
 COMMANDS = Registry(
@@ -33,22 +38,44 @@ COMMANDS = Registry(
             "QuickstartConfig",
             "quickstart",
             "try everything in six minutes, without data or network",
+            goes_on=True,
         ),
-        "pretrain": Command("commands.pretrain.command", "PretrainConfig", "pretrain", "train a backbone on unlabelled text"),
+        "pretrain": Command(
+            "commands.pretrain.command", "PretrainConfig", "pretrain", "train a backbone on unlabelled text", distributed=True
+        ),
+        "tokenize": Command(
+            "commands.tokenize",
+            "TokenizeConfig",
+            "tokenize",
+            "write text as shards of tokens, in parallel, for pretrain to read",
+            goes_on=True,
+        ),
         "adapt": Command(
-            "commands.adapt.command", "AdaptConfig", "adapt", "swap the head, fine-tune on labels, compare with baselines, report"
+            "commands.adapt.command",
+            "AdaptConfig",
+            "adapt",
+            "swap the head, fine-tune on labels, compare with baselines, report",
+            goes_on=True,
+        ),
+        "zero-shot": Command(
+            "commands.zero_shot",
+            "ZeroShotConfig",
+            "zero_shot_classifier",
+            "label texts by what the labels are called, without any labelled text",
         ),
         "race": Command(
             "commands.race.command",
             "RaceConfig",
             "race",
             "compare many ways to adapt, and name the cheapest that is as good as the best",
+            goes_on=True,
         ),
         "curve": Command(
             "commands.curve.command",
             "CurveConfig",
             "curve",
             "measure scores by number of labels, and predict those of more labels",
+            goes_on=True,
         ),
         "plan": Command("commands.plan", "PlanConfig", "plan", "how many seeds and test texts a race needs, from a pilot"),
         "continual": Command(
@@ -56,15 +83,21 @@ COMMANDS = Registry(
             "ContinualConfig",
             "continual",
             "train on tasks one after another, and measure what is forgotten",
+            goes_on=True,
         ),
         "multitask": Command(
-            "commands.multitask.command", "MultitaskConfig", "multitask", "train on several tasks together, and on each alone"
+            "commands.multitask.command",
+            "MultitaskConfig",
+            "multitask",
+            "train on several tasks together, and on each alone",
+            goes_on=True,
         ),
         "answers": Command(
             "commands.answers.command",
             "AnswersConfig",
             "answers",
             "train a language model to answer questions, and to abstain",
+            goes_on=True,
         ),
         "evaluate": Command(
             "commands.evaluate", "EvaluateConfig", "evaluate", "score a model on the test split of a task, or on a text"
@@ -73,11 +106,13 @@ COMMANDS = Registry(
         "generate": Command(
             "commands.generate.command", "GenerateCommandConfig", "generate", "continue prompts, and show why each token was chosen"
         ),
+        "serve": Command("commands.serve", "ServeConfig", "serve", "answer requests over HTTP with one or several models"),
         "cost": Command("commands.cost", "CostConfig", "estimate_cost", "count parameters, FLOPs and memory, part by part"),
         "audit": Command(
             "commands.audit", "AuditConfig", "audit_task", "check a task for leaks, duplicates and conflicting labels"
         ),
         "doctor": Command("commands.doctor", "DoctorConfig", "doctor", "check that a saved model is complete and undamaged"),
+        "sign": Command("commands.sign", "SignConfig", "sign_model", "sign a saved model, or verify who signed it"),
         "study lab": Command(
             "studies.lab.command",
             "StudyLabConfig",
@@ -119,13 +154,17 @@ COMMANDS = Registry(
             "StudyObjectivesConfig",
             "study_objectives",
             "what does a model learn by each objective from the same text?",
+            goes_on=True,
         ),
         "import": Command(
             "commands.import_", "ImportConfig", "import_model", "read a pretrained model: GPT-2, BERT, Llama, ModernBERT ..."
         ),
         "export": Command("commands.export", "ExportConfig", "export_model", "write a model for transformers, PEFT or ONNX"),
         "fetch": Command("commands.fetch", "FetchConfig", "fetch_data", "download a public data set, and verify its checksum"),
-        "recipe": Command("commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another"),
+        "runs": Command("commands.runs.command", "RunsConfig", "list_runs", "list, compare, follow and clean runs"),
+        "recipe": Command(
+            "commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another", goes_on=True
+        ),
     },
 )
 

@@ -160,7 +160,7 @@ def plan(config: PlanConfig) -> PlanResult:
     header = ("seeds", "smallest detectable, points", f"test texts for {config.see:g} points", "minutes")
     print_table(f"{race['task']['name']}: power {percent(config.power, 0)}", result.table(), header)
     for sentence in result.findings:
-        console.print(sentence, markup=False)
+        console.print(sentence)
     return result
 
 

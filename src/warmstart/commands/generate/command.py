@@ -73,7 +73,7 @@ def generate(config: GenerateCommandConfig) -> None:
         counts = NgramCounts(bundle.tokenizer, documents, config.corpus_order)
     traces = trace(bundle, config.prompts, config.options, config.trace, counts)
     for one in traces:
-        print_trace(one, Console())
+        print_trace(one, Console(markup=False, emoji=False))
     if config.trace_html:
         write_trace(traces, Path(config.trace_html), footer())
     if config.trace_json:
