@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -137,6 +138,14 @@ def test_commands_import_commands_only_from_the_allow_list() -> None:
         used |= {(one, other) for _, name in imports(path) if one and (other := command_of(name)) and other != one}
     assert len(SHARED) <= 10
     assert used == SHARED, f"not allowed: {used - SHARED}; not needed: {SHARED - used}"
+
+
+def test_the_guard_of_the_server_imports_the_standard_library_alone() -> None:
+    """So the command line knows who may reach a server without the extra that it needs, and at once."""
+    tree = ast.parse((ROOT / "serve" / "guard.py").read_text())
+    modules = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    modules += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {module.partition(".")[0] for module in modules} <= sys.stdlib_module_names
 
 
 def test_no_public_name_is_defined_twice() -> None:

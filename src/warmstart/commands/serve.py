@@ -11,6 +11,7 @@ from tyro.conf import Positional
 from warmstart.config import Advanced, Config
 from warmstart.console import console
 from warmstart.errors import ConfigError
+from warmstart.serve.guard import LOOPBACK, AccessRules
 
 TOKEN_VARIABLE = "WARMSTART_TOKEN"
 """environment variable of the token: other users of this machine see the flags of a process"""
@@ -50,7 +51,7 @@ def serve(config: ServeConfig) -> None:
     if not config.models:
         raise ConfigError("there is nothing to serve; give at least one model")
     token = config.token or os.environ.get(TOKEN_VARIABLE) or None
-    local = config.host in ("127.0.0.1", "localhost", "::1")
+    local = config.host in LOOPBACK
     if not local and token is None:
         raise ConfigError(
             f"with --host {config.host} others can reach the server, so it needs a token; set {TOKEN_VARIABLE}, or give --token"
@@ -59,7 +60,6 @@ def serve(config: ServeConfig) -> None:
         raise ConfigError("a token must have at least 16 characters of ASCII without spaces; `openssl rand -hex 16` makes one")
     try:
         from warmstart.serve.app import Server, make_app
-        from warmstart.serve.guard import LOOPBACK, AccessRules
         from warmstart.serve.running import run
     except ImportError as error:
         raise ConfigError(f"serve needs {error.name}, which is not installed; pip install 'warmstart[serve]'") from None

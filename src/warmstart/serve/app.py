@@ -36,7 +36,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from warmstart import __version__
-from warmstart.console import console
 from warmstart.errors import WarmstartError
 from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, PredictBody, TextBody, TextsBody, problems
 from warmstart.serve.computing import BusyError, Computer
@@ -80,6 +79,11 @@ class Server:
         with self.computer.request():
             future = self.computer.submit((id(model), what, *key), inputs, model.count_tokens(inputs), compute)
             return await asyncio.wrap_future(future)
+
+    async def alone(self, what: str, model: ServedModel, text: str, compute: Callable[[str], Any], *key: Any) -> Any:
+        """The answer to one text, which takes long: only requests of the same text and ``key`` share it."""
+        found = await self.compute(what, model, [text], lambda texts: [compute(text)] * len(texts), text, *key)
+        return found[0]
 
     def close(self) -> None:
         """Finish what has begun."""
@@ -150,14 +154,12 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     @app.get("/api/checks")
     async def checks(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "card")
-        (found,) = await server.compute("checks", served, [""], lambda inputs: [served.checks()] * len(inputs))
-        return {"model": served.name, "checks": found}
+        return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: served.checks())}
 
     @app.post("/api/reload")
     async def reload(body: Body) -> dict[str, Any]:
         name = server.model(body.model, "card").name
         await asyncio.to_thread(server.models.reload, name)
-        console.print(f"loaded {name} again")
         return {"model": name}
 
 
@@ -184,14 +186,12 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
     @app.post("/api/tokens")
     async def tokens(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "tokens")
-        return {"model": model.name, "tokens": model.tokens(body.texts)}
+        return {"model": model.name, "tokens": await server.compute("tokens", model, body.texts, model.tokens)}
 
     @app.post("/api/explain")
     async def explain(body: ExplainBody) -> dict[str, Any]:
         model = server.model(body.model, "explain")
-        (found,) = await server.compute(
-            "explain", model, [body.text], lambda texts: [model.explain(one, body.target) for one in texts], object()
-        )
+        found = await server.alone("explain", model, body.text, lambda text: model.explain(text, body.target), body.target)
         return {"model": model.name} | found
 
 
@@ -199,10 +199,7 @@ def _add_attention(app: FastAPI, server: Server) -> None:
     @app.post("/api/attention")
     async def attention(body: TextBody) -> dict[str, Any]:
         model = server.model(body.model, "attention")
-        (found,) = await server.compute(
-            "attention", model, [body.text], lambda texts: [model.attention(one) for one in texts], object()
-        )
-        return {"model": model.name} | found
+        return {"model": model.name} | await server.alone("attention", model, body.text, model.attention)
 
 
 def _add_generation(app: FastAPI, server: Server) -> None:

@@ -3,6 +3,8 @@
 A page on another site can make a browser send requests here, also under a name of its own that leads to this address (DNS
 rebinding). So the ``Host`` header must be one of ours, and a request with another ``Origin`` is refused. No header allows other
 origins (CORS).
+
+It imports the standard library alone, since the command line reads it before it knows what it is asked for.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jinja2
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
+from warmstart.report.templates import page_template
 from warmstart.serve.served import ServedModels
 
 FOLDER = Path(__file__).parent / "page"
@@ -29,14 +29,7 @@ PANELS = {
 def add_page(app: FastAPI, models: ServedModels) -> None:
     """Routes of the page and its files."""
     files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    template = environment.get_template("page.html.jinja")
+    template = page_template("page.html.jinja", FOLDER)
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:

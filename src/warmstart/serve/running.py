@@ -52,6 +52,5 @@ def _reload(models: ServedModels) -> None:
     for one in models:
         try:
             models.reload(one.name)
-            console.print(f"loaded {one.name} again")
         except WarmstartError as error:
             console.print(f"{one.name} is served as before, for it cannot be loaded again: {error}")

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from warmstart.console import console
 from warmstart.errors import DataError, ModelError, WarmstartError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
 from warmstart.generation.generate import continue_prompts
@@ -346,6 +347,7 @@ class ServedModels:
         """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
         old = self._models[name]
         self._models[name] = ServedModel.open(old.path, old.name)
+        console.print(f"loaded {name} again")
 
 
 def open_models(paths: Sequence[str]) -> ServedModels:

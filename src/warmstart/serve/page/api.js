@@ -1,6 +1,7 @@
 // Requests to the server. Every failure becomes an Error with the server's own words.
 
 const HEADERS = { "content-type": "application/json" };
+const CHUNK = 100; // texts of a request
 
 async function checked(answer) {
   if (answer.ok) return answer;
@@ -20,6 +21,22 @@ export async function get(path) {
 export async function post(path, body, signal) {
   const answer = await fetch(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
   return checked(answer);
+}
+
+// Pairs and questions are parted by tabs, words to tag by spaces.
+function inputOf(line, task) {
+  if (task === "tagging") return line.trim().split(/\s+/);
+  return line.includes("\t") && task !== "answers" ? line.split("\t") : line;
+}
+
+// Calls tell(answer, texts, done) for the predictions of each part of many texts, in order; option: that of the model.
+export async function predict(option, texts, settings, signal, tell) {
+  for (let start = 0; start < texts.length; start += CHUNK) {
+    const part = texts.slice(start, start + CHUNK);
+    const inputs = part.map((text) => inputOf(text, option.dataset.task));
+    const answer = await post("/api/predict", { model: option.value, inputs, ...settings }, signal);
+    tell(await answer.json(), part, start + part.length);
+  }
 }
 
 // Calls tell(kind, value) for every server-sent event of a request.

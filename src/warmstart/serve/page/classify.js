@@ -1,9 +1,8 @@
 // Classify: bars of probabilities, "I don't know" below a guaranteed error rate, and which words a prediction depends on.
 
-import { get, post } from "./api.js";
-import { bar, make, percent, run } from "./elements.js";
+import { get, post, predict } from "./api.js";
+import { bar, linesOf, make, percent, run } from "./elements.js";
 
-const CHUNK = 100; // texts of a request
 const SHOWN = 50; // results that are drawn at once
 
 export function setUp(panel) {
@@ -53,24 +52,22 @@ export function setUp(panel) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     run(panel, async (signal, say) => {
-      const texts = form.elements.texts.value.split("\n").filter((line) => line.trim());
-      if (!texts.length) throw new Error("there is no text; write one, or paste several, one per line");
+      const texts = linesOf(form.elements.texts);
       results = [];
       drawn = 0;
       list.replaceChildren();
       for (const element of [more, save, summary, guaranteed]) element.hidden = true;
       const chosen = target();
-      for (let start = 0; start < texts.length; start += CHUNK) {
-        say(`${start.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
-        const part = texts.slice(start, start + CHUNK);
-        const body = { model: select.value, inputs: part.map((text) => inputOf(text, option()?.dataset.task)), top: 10 };
-        if (chosen) body.target_error = chosen.target_error;
-        const answer = await (await post("/api/predict", body, signal)).json();
+      const progress = (done) => say(`${done.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
+      progress(0);
+      const settings = chosen ? { top: 10, target_error: chosen.target_error } : { top: 10 };
+      await predict(option(), texts, settings, signal, (answer, part, done) => {
         results.push(...answer.predictions.map((prediction, i) => ({ text: part[i], ...prediction })));
         if (answer.guarantee) guaranteed.textContent = answer.guarantee;
         guaranteed.hidden = !answer.guarantee;
         if (drawn < SHOWN) drawMore();
-      }
+        progress(done);
+      });
       more.hidden = drawn >= results.length;
       if (!more.hidden) more.textContent = `Show more (${(results.length - drawn).toLocaleString("en")} left)`;
       save.hidden = false;
@@ -84,12 +81,6 @@ export function setUp(panel) {
   more.addEventListener("click", drawMore);
   save.addEventListener("click", () => download(results));
   if (option()?.dataset.guarantees) run(panel, loadGuarantees);
-}
-
-// Pairs and questions are parted by tabs, words to tag by spaces.
-export function inputOf(line, task) {
-  if (task === "tagging") return line.trim().split(/\s+/);
-  return line.includes("\t") && task !== "answers" ? line.split("\t") : line;
 }
 
 export function nameOf(one) {

@@ -1,10 +1,9 @@
 // Compare: what two models make of the same texts, those first on which they disagree.
 
-import { post } from "./api.js";
-import { inputOf, nameOf } from "./classify.js";
-import { make, percent, run } from "./elements.js";
+import { predict } from "./api.js";
+import { nameOf } from "./classify.js";
+import { linesOf, make, percent, run } from "./elements.js";
 
-const CHUNK = 100; // texts of a request
 const SHOWN = 200; // rows that are drawn
 
 export function setUp(panel) {
@@ -13,19 +12,14 @@ export function setUp(panel) {
 
   async function predictions(select, texts, signal) {
     const found = [];
-    for (let start = 0; start < texts.length; start += CHUNK) {
-      const inputs = texts.slice(start, start + CHUNK).map((text) => inputOf(text, select.selectedOptions[0].dataset.task));
-      const answer = await post("/api/predict", { model: select.value, inputs, top: 1 }, signal);
-      found.push(...(await answer.json()).predictions);
-    }
+    await predict(select.selectedOptions[0], texts, { top: 1 }, signal, (answer) => found.push(...answer.predictions));
     return found;
   }
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     run(panel, async (signal, say) => {
-      const texts = form.elements.texts.value.split("\n").filter((line) => line.trim());
-      if (!texts.length) throw new Error("there is no text; write one, or paste several, one per line");
+      const texts = linesOf(form.elements.texts);
       results.hidden = true;
       say("predicting …");
       const [one, other] = await Promise.all([

@@ -21,6 +21,13 @@ export function percent(share, digits = 1) {
   return `${(100 * share).toFixed(digits)}%`;
 }
 
+// The lines of an area that hold more than space.
+export function linesOf(area) {
+  const lines = area.value.split("\n").filter((line) => line.trim());
+  if (!lines.length) throw new Error("there is no text; write one, or paste several, one per line");
+  return lines;
+}
+
 // Runs a task for a panel: shows that it runs, lets it be stopped, and shows its error.
 export async function run(panel, task) {
   const form = panel.querySelector("form");
