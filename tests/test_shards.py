@@ -20,7 +20,7 @@ from warmstart.commands.tokenize import TokenizeConfig, tokenize
 from warmstart.corpora import order as order_module
 from warmstart.corpora import pieces as pieces_module
 from warmstart.corpora import write as write_module
-from warmstart.corpora.index import SHARD_INDEX
+from warmstart.corpora.index import SHARD_INDEX, total_counts
 from warmstart.corpora.open import ShardsToRead, shard_folders, text_of_shards
 from warmstart.corpora.order import ShardOrder
 from warmstart.corpora.pieces import documents_of_piece, pieces_of
@@ -104,7 +104,7 @@ def test_shards_hold_every_document_once(texts: Path, tmp_path: Path, kept_token
     assert 15 < len(found[1]) < 60
     assert len(index.side(held_out=False)) > 3
     store = prepare_store([Source(path=str(texts))], tokenizer, tmp_path / "cache")
-    counts = index.counts(held_out=False) + index.counts(held_out=True)
+    counts = total_counts(index.shards)
     assert (counts.documents, counts.words, counts.bytes, counts.unknown) == (120, store.words, store.bytes, 0)
     assert counts.tokens - len(index.shards) == store.predicted_tokens
 

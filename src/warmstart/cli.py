@@ -8,7 +8,6 @@ A mistake of the user ends with one message and exit code 2.
 from __future__ import annotations
 
 import io
-import os
 import shlex
 import sys
 import warnings
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from warmstart import __version__
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
-from warmstart.processes import isolated_children
+from warmstart.processes import isolated_children, wanted_processes
 from warmstart.stopping import Terminated, termination_raises
 from warmstart.trouble import explain_trouble
 from warmstart.waiting import choose_waiting
@@ -76,7 +75,7 @@ def _ended_by(error: BaseException, words: list[str], settings: Any) -> tuple[in
 @contextmanager
 def _processes() -> Iterator[World | None]:
     """Connects the processes that a launcher such as ``torchrun`` started; None if this is the only one."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if wanted_processes() == 1:
         yield None
         return
     from warmstart.training.distributed import joined  # imports torch

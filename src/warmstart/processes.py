@@ -1,4 +1,4 @@
-"""Fresh Python processes, isolated from the user's current folder and site packages."""
+"""Processes: fresh ones of Python, isolated from the user's current folder and site packages, and workers of joblib."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import site
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from warmstart.cores import allowed_cores
+from warmstart.errors import WarmstartError
+from warmstart.stopping import end_with_parent
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PREAMBLE = "import sys; sys.path.append(sys.argv.pop(1)); "
@@ -70,6 +75,40 @@ def isolated_workers() -> Iterator[None]:
     finally:
         if reusable_executor._executor is not None:
             reusable_executor._executor.shutdown(wait=True, kill_workers=not done)
+
+
+def in_workers(
+    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int, error: type[WarmstartError]
+) -> Iterator[tuple[int, Any]]:
+    """(number of the call, what it returns), as they come, from so many processes of joblib; with one job, from this process.
+
+    Raises what a call raises; ``error`` if a worker was killed.
+    """
+    if jobs == 1 or not calls:
+        yield from ((i, function(*call)) for i, call in enumerate(calls))
+        return
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    work: Iterable[Any] = (joblib.delayed(_in_worker)(function, i, call, jobs) for i, call in enumerate(calls))
+    try:
+        with isolated_workers():
+            yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work)
+    except TerminatedWorkerError:
+        raise error(
+            f"a worker of {jobs} was killed, perhaps because memory ran out; use fewer --jobs: the same command goes on"
+        ) from None
+
+
+def _in_worker(function: Callable[..., Any], i: int, call: tuple[Any, ...], jobs: int) -> tuple[int, Any]:
+    end_with_parent()
+    os.environ.setdefault("RAYON_NUM_THREADS", str(max(1, len(allowed_cores()) // jobs)))  # read by tokenizers at the first text
+    return i, function(*call)
+
+
+def wanted_processes() -> int:
+    """How many processes a launcher such as ``torchrun`` has started, as it says in the environment; 1 without one."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _installed_for_user() -> bool:

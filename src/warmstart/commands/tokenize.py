@@ -14,14 +14,14 @@ from warmstart.config import Advanced, Config
 from warmstart.console import console, print_table
 from warmstart.corpora.index import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
-from warmstart.corpora.write import WORK, TokenizePlan, is_whole, tokenize_text
+from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text
 from warmstart.data.source import Document
 from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.locks import LOCK, hold
-from warmstart.seeding import derive, rng
+from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write, is_leftover, sealed, sha256, sweep, unsealed
 from warmstart.tasks.load import load_task
@@ -82,8 +82,9 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     texts, filters = _test_texts(config)
     pieces = tuple(pieces_of(config.text, config.document))
     _refuse_text_inside(folder, pieces)
-    _begin(folder, config, pieces, texts)
-    tokenizer = _tokenizer(config, folder, pieces)
+    given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
+    _begin(folder, config, pieces, texts, given)
+    tokenizer = _tokenizer(config, folder, pieces, given)
     if config.drop_near_duplicates:
         filters = ("near-duplicates", *filters)
     plan = TokenizePlan(
@@ -144,11 +145,12 @@ def _refuse_text_inside(folder: Path, pieces: Sequence[Piece]) -> None:
             raise ConfigError(f"the text {part.path} lies inside the folder of the shards, {folder}; choose another --out")
 
 
-def _begin(folder: Path, config: TokenizeConfig, pieces: Sequence[Piece], texts: tuple[tuple[str, ...], ...]) -> None:
+def _begin(
+    folder: Path, config: TokenizeConfig, pieces: Sequence[Piece], texts: tuple[tuple[str, ...], ...], given: Tokenizer | None
+) -> None:
     """Make the folder, lock it, and refuse one that holds anything but this very text with these settings."""
     settings = config.model_dump(mode="json", exclude={"text", "out", "jobs", "tokenizer_file"})
-    given = load_tokenizer(config.tokenizer_file).digest if config.tokenizer_file else None
-    identity = sha256(json.dumps([settings, given, identity_of(pieces), texts], sort_keys=True).encode())
+    identity = sha256(json.dumps([settings, given.digest if given else None, identity_of(pieces), texts], sort_keys=True).encode())
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -184,15 +186,13 @@ def _complete(folder: Path) -> ShardIndex | None:
     return index
 
 
-def _tokenizer(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece]) -> Tokenizer:
-    """The tokenizer that is named, or one that is trained on the text and kept in the folder."""
-    if config.tokenizer_file:
-        tokenizer = load_tokenizer(config.tokenizer_file)
-    elif (folder / TOKENIZER).is_file():
+def _tokenizer(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], given: Tokenizer | None) -> Tokenizer:
+    """The tokenizer that is given, or one that is trained on the text; kept in the folder."""
+    if given is None and (folder / TOKENIZER).is_file():
         return load_tokenizer(folder / TOKENIZER)
-    else:
+    if given is None:
         console.print(f"Training a tokenizer ({config.tokenizer.type}, {config.tokenizer.vocab_size} tokens).")
-        tokenizer = train_tokenizer(_sample(config, folder, pieces), config.tokenizer)
+    tokenizer = given or train_tokenizer(_sample(config, folder, pieces), config.tokenizer)
     tokenizer.save(folder / TOKENIZER)
     return tokenizer
 
@@ -209,7 +209,7 @@ def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece]) -> It
         text
         for number, piece in zip(order, drawn, strict=False)
         for document, (text, _) in enumerate(documents_of_piece(piece, config.document, scratch))
-        if fraction is None or derive(0, "held-out document", int(number), document) >= fraction * 2**63
+        if not is_held_out(fraction, int(number), document)
     )
-    sizes = accumulate((text for text in texts), lambda seen, text: (seen[0] + len(text), text), initial=(0, ""))
+    sizes = accumulate(texts, lambda seen, text: (seen[0] + len(text), text), initial=(0, ""))
     return (text for _, text in takewhile(lambda one: one[0] <= SAMPLE_BYTES, sizes) if text)

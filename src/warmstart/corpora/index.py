@@ -36,10 +36,6 @@ class TextCounts(Config):
     bytes: int = Field(0, ge=0)
     unknown: int = Field(0, ge=0)
 
-    def __add__(self, other: TextCounts) -> TextCounts:
-        """Both together."""
-        return TextCounts(**{name: getattr(self, name) + getattr(other, name) for name in TextCounts.model_fields})
-
 
 class ShardEntry(TextCounts):
     """One shard."""

@@ -31,12 +31,7 @@ class ShardFolder:
 
     def tokenizer(self, cache: Path) -> Tokenizer:
         """Its tokenizer. Raises ``DataError`` if it is not that of the index."""
-        file = Path(self.place) / TOKENIZER
-        if is_url(self.place):
-            file = cache / sha256(self.place.encode())[:24] / TOKENIZER
-            file.parent.mkdir(parents=True, exist_ok=True)
-            bring(_join(self.place, TOKENIZER), file)
-        tokenizer = load_tokenizer(file)
+        tokenizer = load_tokenizer(_file_here(self.place, TOKENIZER, cache))
         if tokenizer.digest != self.index.tokenizer:
             raise DataError(f"{self.place}/{TOKENIZER} must be the tokenizer of its shards, but is another; copy it again")
         return tokenizer
@@ -69,21 +64,27 @@ def _index_of(path: str, cache: Path) -> ShardIndex | None:
     if is_url(path):
         if not exists_at(path, SHARD_INDEX):
             return None
-        file = cache / sha256(path.encode())[:24] / SHARD_INDEX
-        file.parent.mkdir(parents=True, exist_ok=True)
-        bring(_join(path, SHARD_INDEX), file)
-    else:
-        file = Path(path) / SHARD_INDEX
-        if not file.is_file():
-            if (Path(path) / "shards").is_dir() and (Path(path) / TOKENIZER).is_file():
-                raise DataError(
-                    f"{path} holds shards without an {SHARD_INDEX}: they are not complete; run the same tokenize command again"
-                )
-            return None
+    elif not (Path(path) / SHARD_INDEX).is_file():
+        if (Path(path) / "shards").is_dir() and (Path(path) / TOKENIZER).is_file():
+            raise DataError(
+                f"{path} holds shards without an {SHARD_INDEX}: they are not complete; run the same tokenize command again"
+            )
+        return None
+    file = _file_here(path, SHARD_INDEX, cache)
     if file.stat().st_size > INDEX_BYTES:
         return None
     data = file.read_bytes()
     return read_index(data, _join(path, SHARD_INDEX)) if looks_like_index(data) else None
+
+
+def _file_here(folder: str, name: str, cache: Path) -> Path:
+    """A file of a folder or URL on this machine; from a URL it is brought into ``cache``."""
+    if not is_url(folder):
+        return Path(folder) / name
+    file = cache / sha256(folder.encode())[:24] / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    bring(_join(folder, name), file)
+    return file
 
 
 def text_of_shards(folders: Sequence[ShardFolder], tokenizer: Tokenizer, cache: Path, *, held_out: bool) -> TokenShards | None:

@@ -13,18 +13,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-import joblib
 import numpy as np
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from warmstart.console import console
-from warmstart.cores import allowed_cores
 from warmstart.corpora.index import SHARD_FORMAT, LeftOut, ShardEntry, ShardIndex
 from warmstart.corpora.pieces import Piece, documents_of_piece, identity_of
 from warmstart.corpora.sketches import near_copies, write_sketches
@@ -33,9 +30,8 @@ from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import documents_with
 from warmstart.data.token_store import BATCH_CHARACTERS, document_batches, encode_documents, tokens_dtype
 from warmstart.errors import DataError
-from warmstart.processes import isolated_workers
+from warmstart.processes import in_workers
 from warmstart.seeding import derive
-from warmstart.stopping import end_with_parent
 from warmstart.storage import atomic_folder, atomic_write, file_sha256, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -89,7 +85,12 @@ class TokenizePlan:
 
     def is_held_out(self, piece: int, document: int) -> bool:
         """Whether a document is held out; by its number in its piece."""
-        return self.held_out is not None and derive(0, "held-out document", piece, document) < self.held_out * 2**63
+        return is_held_out(self.held_out, piece, document)
+
+
+def is_held_out(fraction: float | None, piece: int, document: int) -> bool:
+    """Whether a document is held out, by its number in its piece, where this fraction of all documents is."""
+    return fraction is not None and derive(0, "held-out document", piece, document) < fraction * 2**63
 
 
 def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
@@ -103,7 +104,7 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
         console.print(f"{len(numbers) - len(todo)} of {len(numbers)} pieces of the text are done already")
     copies = _near_duplicates(plan, jobs) if plan.drop_near_duplicates and todo else {}
     tasks = [(plan.settings, identity, number, plan.pieces[number], copies.get(number)) for number in todo]
-    for done, number in enumerate(_spread(write_piece, tasks, jobs), 1):
+    for done, (number, _) in enumerate(in_workers(write_piece, tasks, min(jobs, len(tasks)), DataError), 1):
         console.print(f"{done} of {len(todo)}: piece {todo[number]} is tokenized")
     found = [_finished(plan, number, identity) for number in numbers]
     entries = tuple(entry for one in found if one for entry in one[0])
@@ -141,30 +142,6 @@ def is_whole(folder: Path, entry: ShardEntry, dtype: str) -> bool:
     return file.is_file() and file.stat().st_size == entry.tokens * np.dtype(dtype).itemsize
 
 
-def _spread(function: Callable[..., None], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[int]:
-    """Call ``function`` for each task, here or in joblib's workers; the numbers of the tasks as they are done."""
-    if jobs == 1 or len(tasks) < 2:
-        for number, task in enumerate(tasks):
-            function(*task)
-            yield number
-        return
-    work: Iterable[Any] = (joblib.delayed(_numbered)(function, number, task, jobs) for number, task in enumerate(tasks))
-    try:
-        with isolated_workers():
-            yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work)
-    except TerminatedWorkerError:
-        raise DataError(
-            f"a worker of {jobs} was killed, perhaps because memory ran out; use fewer --jobs: the same command goes on"
-        ) from None
-
-
-def _numbered(function: Callable[..., None], number: int, task: tuple[Any, ...], jobs: int) -> int:
-    end_with_parent()
-    os.environ.setdefault("RAYON_NUM_THREADS", str(max(1, len(allowed_cores()) // jobs)))  # read at the first text
-    function(*task)
-    return number
-
-
 # ------------------------------------------------------------------------------------------------ near-duplicates
 
 
@@ -173,7 +150,7 @@ def _near_duplicates(plan: TokenizePlan, jobs: int) -> dict[int, np.ndarray]:
     numbers = range(len(plan.pieces))
     places = [plan.folder / WORK / f"{plan.identity[:16]}-sketches-{number:05}" for number in numbers]
     todo = [(plan.settings, plan.pieces[number], places[number]) for number in numbers if not places[number].is_dir()]
-    for done, _ in enumerate(_spread(sketch_piece, todo, jobs), 1):
+    for done, _ in enumerate(in_workers(sketch_piece, todo, min(jobs, len(todo)), DataError), 1):
         console.print(f"{done} of {len(todo)}: a piece is compared with the others")
     return dict(zip(numbers, near_copies(places), strict=True))
 

@@ -9,23 +9,21 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import joblib
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 from pydantic import Field
 
 from warmstart.config import Config
 from warmstart.errors import ConfigError, ModelError
-from warmstart.processes import isolated_workers
-from warmstart.stopping import end_with_parent
+from warmstart.processes import in_workers
 
 PROCESSES, SLURM = "processes", "slurm"
 WAIT_FOR_CLUSTER = 30
 """seconds in which the scheduler of a cluster must answer"""
+_KILLED = "a trial has killed several workers of the cluster, perhaps because memory ran out; the same command goes on"
 
 
 class SlurmConfig(Config):
@@ -80,26 +78,8 @@ def spread_calls(
         yield from _on_dask(function, calls, backend)
     elif backend.startswith("ray"):
         yield from _on_ray(function, calls, backend, jobs, threads)
-    elif jobs == 1 or not calls:
-        yield from ((i, function(*call)) for i, call in enumerate(calls))
     else:
-        yield from _in_processes(function, calls, jobs)
-
-
-def _in_processes(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[tuple[int, Any]]:
-    work: Iterable[Any] = (joblib.delayed(_as_child)(i, function, call) for i, call in enumerate(calls))
-    try:
-        with isolated_workers():
-            yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work)
-    except TerminatedWorkerError:
-        raise ModelError(
-            f"a worker of {jobs} was killed, perhaps because memory ran out; use fewer --jobs: the same command goes on"
-        ) from None
-
-
-def _as_child(i: int, function: Callable[..., Any], call: tuple[Any, ...]) -> tuple[int, Any]:
-    end_with_parent()
-    return i, function(*call)
+        yield from in_workers(function, calls, jobs, ModelError)
 
 
 def _elsewhere(folder: str, i: int, function: Callable[..., Any], call: tuple[Any, ...]) -> tuple[int, Any]:
@@ -125,9 +105,7 @@ def _on_dask(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], bac
             for future in distributed.as_completed(futures, loop=client.loop):
                 yield future.result()
         except distributed.KilledWorker:
-            raise ModelError(
-                "a trial has killed several workers of the cluster, perhaps because memory ran out; the same command goes on"
-            ) from None
+            raise ModelError(_KILLED) from None
         finally:
             client.cancel(futures)
 
@@ -154,9 +132,7 @@ def _on_ray(
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.WorkerCrashedError:
-        raise ModelError(
-            "a trial has killed several workers of the cluster, perhaps because memory ran out; the same command goes on"
-        ) from None
+        raise ModelError(_KILLED) from None
     finally:
         for one in pending:
             ray.cancel(one)

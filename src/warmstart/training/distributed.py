@@ -27,6 +27,7 @@ from torch import Tensor
 
 from warmstart.dropout import RowRange
 from warmstart.errors import ConfigError, LostProcessError, WarmstartError
+from warmstart.processes import wanted_processes
 from warmstart.trouble import explain_trouble
 
 PATIENCE = timedelta(days=7)
@@ -255,11 +256,6 @@ _world = World()
 def world() -> World:
     """The processes of this run; one, unless ``joined`` is open."""
     return _world
-
-
-def wanted_processes() -> int:
-    """How many processes the launcher has started, as it says in the environment."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 @contextmanager

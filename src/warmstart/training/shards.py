@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_folder, sha256
+from warmstart.storage import atomic_folder, file_sha256
 from warmstart.training.checkpoint import Checkpoint, checkpoint_place, remove_others, write_state
 from warmstart.training.distributed import world
 
@@ -47,7 +47,7 @@ def _write(place: Path, tensors: Mapping[str, Tensor], rank: int) -> dict[str, s
         failed, (cause, _) = next(iter(error.failures.items()))
         reason = getattr(cause, "strerror", None) or str(cause).strip()
         raise StorageError(f"cannot write the checkpoint's part of rank {failed}: {reason}; free some space") from None
-    return {file.name: sha256(file.read_bytes()) for file in place.glob(f"shard-{rank + 1:05d}-*")}
+    return {file.name: file_sha256(file) for file in place.glob(f"shard-{rank + 1:05d}-*")}
 
 
 def read_shards(place: Path, like: Callable[[str], Tensor | None] | None = None) -> dict[str, Tensor]:
