@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import psutil
-
 from warmstart.errors import StorageError
+from warmstart.stopping import has_ended
 
 LOCK = ".warmstart.lock"
 """in the folder of a run, while a process writes there"""
@@ -106,7 +105,7 @@ def holder_of(file: Path) -> Holder | None:
             holder = Holder(int(values["process"]), str(values["host"]))
             if holder.host != platform.node():
                 return holder if _is_locked(handle) else None
-        return holder if _is_alive(holder.process, file) else None
+        return None if has_ended(holder.process, file.stat().st_mtime) else holder
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -118,17 +117,6 @@ def _is_locked(handle: IO[str]) -> bool:
     except OSError:
         return True
     return False
-
-
-def _is_alive(process: int, file: Path) -> bool:
-    """Whether the process that wrote a file still runs: its number may belong to a younger one."""
-    try:
-        found = psutil.Process(process)
-        return found.status() != psutil.STATUS_ZOMBIE and found.create_time() <= file.stat().st_mtime + 1
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return True
 
 
 def _in_place(handle: IO[str], file: Path) -> bool:

@@ -87,3 +87,17 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, args=(parent.pid,), daemon=True).start()
+
+
+def has_ended(process: int, seen_at: float) -> bool:
+    """Whether the process of this machine that had a number at a moment (seconds since 1970) is dead.
+
+    The number may belong to a younger process now. False if the system does not say.
+    """
+    try:
+        found = psutil.Process(process)
+        return found.status() == psutil.STATUS_ZOMBIE or found.create_time() > seen_at + 1
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False

@@ -23,10 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from warmstart.errors import StorageError
 from warmstart.limits import TOKENIZER_VALUES, parse_json
+from warmstart.stopping import has_ended
 
 SETTINGS, PAGE_FILE, RECIPE_FILE = "config.yaml", "report.html", "recipe.json"
 """in the folder of a run: its settings, its report, and which steps of a recipe are done"""
@@ -93,28 +92,28 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
     With ``name`` only what belongs to this file or folder; without, everything, in folders inside too.
     """
-    for place, folders, files in os.walk(folder):
-        found = [(Path(place, one), parts) for one in (*folders, *files) if (parts := is_leftover(one))]
-        folders[:] = [] if name else [inner for inner in folders if not is_leftover(inner)]
-        for leftover, parts in sorted(found, key=lambda one: _age(one[0]), reverse=True):
-            if name not in (None, parts["name"]) or not _is_abandoned(leftover, int(parts["pid"]), parts["host"]):
-                continue
-            with suppress(OSError):
-                if parts["role"] == "old" and not (target := leftover.with_name(parts["name"])).exists():
-                    os.replace(leftover, target)
-                else:
-                    _remove(leftover)
+    for leftover, target in sorted(_abandoned(folder, name), key=lambda one: _age(one[0]), reverse=True):
+        with suppress(OSError):
+            if target is not None and not target.exists():
+                os.replace(leftover, target)
+            else:
+                _remove(leftover)
 
 
 def leftovers(folder: Path) -> list[Path]:
     """What ``sweep`` would remove of a folder."""
-    found = list[Path]()
+    return [leftover for leftover, target in _abandoned(folder) if target is None or target.exists()]
+
+
+def _abandoned(folder: Path, name: str | None = None) -> Iterator[tuple[Path, Path | None]]:
+    """What killed processes left; with the folder that it belongs to, if it was there before the write."""
     for place, folders, files in os.walk(folder):
-        for path, parts in [(Path(place, one), parts) for one in (*folders, *files) if (parts := is_leftover(one))]:
-            needed = parts["role"] == "old" and not path.with_name(parts["name"]).exists()
-            found += [path] if not needed and _is_abandoned(path, int(parts["pid"]), parts["host"]) else []
-        folders[:] = [inner for inner in folders if not is_leftover(inner)]
-    return found
+        for one in (*folders, *files):
+            if (parts := is_leftover(one)) and name in (None, parts["name"]):
+                leftover = Path(place, one)
+                if _is_abandoned(leftover, int(parts["pid"]), parts["host"]):
+                    yield leftover, leftover.with_name(parts["name"]) if parts["role"] == "old" else None
+        folders[:] = [] if name else [inner for inner in folders if not is_leftover(inner)]
 
 
 def is_leftover(name: str) -> re.Match[str] | None:
@@ -255,15 +254,9 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def _is_abandoned(leftover: Path, pid: int, host: str | None) -> bool:
     """Whether the process that wrote it is dead, or its number now belongs to a younger process."""
-    if host not in (None, platform.node()):
-        return False
-    try:
-        process = psutil.Process(pid)
-        return process.status() == psutil.STATUS_ZOMBIE or process.create_time() > leftover.lstat().st_ctime + 1
-    except psutil.NoSuchProcess:
-        return True
-    except (psutil.Error, OSError):
-        return False
+    with suppress(OSError):
+        return host in (None, platform.node()) and has_ended(pid, leftover.lstat().st_ctime)
+    return False
 
 
 def _age(path: Path) -> float:

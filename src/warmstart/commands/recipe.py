@@ -29,6 +29,7 @@ from warmstart.console import console
 from warmstart.errors import ConfigError, suggest
 from warmstart.locks import LOCK, hold
 from warmstart.made_of import made_of
+from warmstart.parts import differences
 from warmstart.run import is_finished
 from warmstart.run_state import BEGUN
 from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, names_a_folder, sealed, unsealed
@@ -159,8 +160,7 @@ def _write_done(folder: Path, done: Mapping[str, Any]) -> None:
 def _refuse_changes(name: str, before: Mapping[str, str] | None, now: Mapping[str, str], folder: Path) -> None:
     """Raise ``ConfigError`` if a step that is done was made of something else."""
     known = before or {"an older version ran it": ""}
-    changed = [key for key in {**known, **now} if known.get(key) != now.get(key)]
-    if changed:
+    if changed := differences(known, now):
         raise ConfigError(
             f"step '{name}' is done in {folder}, but what it was made of has changed ({', '.join(changed[:5])}); remove "
             f"{folder / name} and the step from {folder / RECIPE_FILE} to run it again, or choose another --out"

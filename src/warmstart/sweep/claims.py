@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from warmstart.errors import StorageError
+from warmstart.stopping import has_ended
 from warmstart.storage import sha256
 
 CLAIMS = "claims"
@@ -244,12 +245,6 @@ def _values(content: bytes) -> dict[str, Any]:
 
 def _is_gone(values: dict[str, Any]) -> bool:
     """Whether the owner of a claim was a process of this machine, and is dead."""
-    if values.get("machine") != machine_id():
-        return False
-    try:
-        process = psutil.Process(values["process"])
-        return process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - values["born"]) > 1
-    except psutil.NoSuchProcess:
-        return True
-    except (psutil.Error, KeyError, TypeError):
-        return False
+    with suppress(KeyError, TypeError):
+        return values["machine"] == machine_id() and has_ended(values["process"], values["born"])
+    return False

@@ -18,6 +18,7 @@ from warmstart import __version__
 from warmstart.config import Config
 from warmstart.console import console
 from warmstart.errors import ConfigError
+from warmstart.parts import differences
 from warmstart.run_state import SWEEP_FILE, sealed_values
 from warmstart.storage import atomic_write, sealed, sha256
 
@@ -75,8 +76,7 @@ def await_sweep(folder: Path, made: Mapping[str, str]) -> None:
         time.sleep(LOOK_FOR_SWEEP)
     theirs = found.get("made_of")
     theirs = theirs if isinstance(theirs, dict) else {}
-    others = [name for name in {**theirs, **made} if theirs.get(name) != made.get(name)]
-    if others:
+    if others := differences(theirs, made):
         named = "; ".join(f"{name}: {made.get(name, 'none')} here, {theirs.get(name, 'none')} there" for name in others[:3])
         more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
         raise ConfigError(

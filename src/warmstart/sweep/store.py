@@ -85,12 +85,9 @@ def find_result(trial: Trial, context: SweepContext, *, quiet: bool = False) -> 
     if not file.is_file():
         return None
     found = _read_trial(file)
-    if found is None and quiet:
-        return None
-    if found is None:
+    if found is None and not quiet:
         console.print(f"{file} or its predictions are damaged, or too old: the trial is run again")
-        return None
-    return found[1]
+    return found[1] if found else None
 
 
 def read_runs(folder: Path, labels: int | None) -> SweepRuns:

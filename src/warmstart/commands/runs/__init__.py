@@ -1,1 +1,1 @@
-"""commands.runs."""
+"""``warmstart runs``."""
