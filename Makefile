@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test test-all soak lint bench clean
+.PHONY: setup quickstart test test-all soak fuzz lint bench clean
 
 setup: $(VENV)/.ready
 
@@ -29,6 +29,12 @@ test-all: setup
 # kills, full disks and read errors, twenty times as many as in test-all: about an hour of a core
 soak: setup
 	CHAOS=20 $(BIN)/pytest -n auto -m chaos
+
+# inputs guided by coverage, on Linux; SECONDS of one core
+SECONDS ?= 600
+fuzz: setup
+	$(BIN)/python -m pip install --quiet 'atheris>=3,<4'
+	cd tests && ../$(BIN)/python -m helpers.guided_fuzzing --seconds $(SECONDS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Fuzzed inputs: whatever is in a file or behind a flag, only our own errors come out, and soon.
 
-The fast suite tries a few inputs of each kind, ``-m chaos`` about ten thousand in all; ``CHAOS=20`` makes that many times more.
+The fast suite tries a few inputs of each kind, ``-m chaos`` about ten thousand in all; ``CHAOS=20`` makes that many times more, and
+``make fuzz`` looks for more by coverage (``helpers/guided_fuzzing.py``).
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def fuzzed(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], 
     """A test with a few inputs in the fast suite and many, as ``test_…[many]``, under the mark chaos."""
 
     def decorate(body: Callable[..., None]) -> Any:
-        def test(count: int, tmp_path: Path) -> None:
+        def run_in(folder: Path, count: int) -> Any:
             @settings(
                 max_examples=count,
                 deadline=None,
@@ -115,10 +116,14 @@ def fuzzed(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], 
             )
             @given(**inputs)
             def run(**values: Any) -> None:
-                body(tmp_path, **values)
+                body(folder, **values)
 
-            run()
+            return run
 
+        def test(count: int, tmp_path: Path) -> None:
+            run_in(tmp_path, count)()
+
+        test.guided = lambda folder: run_in(folder, 1).hypothesis.fuzz_one_input  # type: ignore[attr-defined]
         test.__doc__ = body.__doc__
         many = pytest.param(MANY, marks=pytest.mark.chaos, id="many")
         return pytest.mark.parametrize("count", [pytest.param(25, id="few"), many])(test)
