@@ -9,13 +9,19 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sklearn.neighbors import NearestNeighbors
 
 from helpers.models import SENTENCES, make_backbone
-from helpers.mutants import bases
+from helpers.mutants import LABELS, bases
+from warmstart.data.task import Split, Task
+from warmstart.errors import ConfigError
+from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
@@ -23,6 +29,7 @@ from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
 from warmstart.inspection.attention import text_attention
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.embed import embed
+from warmstart.model.files import save
 from warmstart.model.model import Model, fresh_head
 from warmstart.stack.stack import Member, Stack
 from warmstart.tasks.predict import predict
@@ -34,7 +41,7 @@ pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 from warmstart.serve.app import Server, make_app  # noqa: E402
 from warmstart.serve.computing import BusyError, Computer, Turns  # noqa: E402
 from warmstart.serve.guard import AccessRules, App, Guard  # noqa: E402
-from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
+from warmstart.serve.served import ServedModel, ServedModels, open_models  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
 HOME = "http://127.0.0.1"
@@ -180,6 +187,64 @@ def test_vectors_and_tokens_are_those_of_the_library(server: Server, models: dic
     torch.testing.assert_close(torch.tensor(found), embed(vectors, texts), atol=1e-5, rtol=1e-5)
     tokens = asked(server, "/api/tokens", {"model": "labels", "texts": texts}).json()["tokens"]
     assert [[one["id"] for one in row] for row in tokens] == vectors.tokenizer.encode(texts)
+
+
+def cups_task(labels: tuple[str, ...] = LABELS) -> Task:
+    """Training texts for the models that label cups; more than are embedded at once."""
+    texts = tuple(f"{SENTENCES[i % 4]} {i} {'cats' * (i % 3)}" for i in range(40))
+    train = Split(texts, np.arange(40) % len(labels))
+    return Task("cups", labels, train, train.take(np.arange(0)), train)
+
+
+def asked_until_ready(server: Server, body: Any) -> Any:
+    """The nearest training texts, once the server has read them."""
+    while (answer := asked(server, "/api/nearest", body)).status_code == 503:
+        assert "of 40; try again soon" in answer.json()["error"]
+        assert answer.headers["retry-after"] == "1"
+    return answer
+
+
+@pytest.mark.parametrize("name", ["labels", "lora"])
+def test_nearest_training_texts_are_those_of_scikit_learn(name: str, models: dict[str, Bundle | Stack]) -> None:
+    """With their labels and cosines, nearest first; a training text is nearest to itself."""
+    bundle, task = models[name], cups_task()
+    assert isinstance(bundle, Bundle)
+    server = Server(ServedModels([ServedModel.of(bundle, name, tasks=[task])]), 1024, 0.005, 64)
+    asked_for = [task.train.texts[7], "She rubs a river"]
+    found = asked_until_ready(server, {"inputs": asked_for, "count": 3}).json()
+    described = ServedModel.of(bundle, name, tasks=[task]).describe()
+    server.close()
+    encoder = TextEncoder(bundle).fit([])
+    vectors = encoder.transform(task.train.texts)
+    reference = NearestNeighbors(n_neighbors=3, metric="cosine").fit(vectors)
+    distances, _ = reference.kneighbors(encoder.transform(asked_for))
+    np.testing.assert_allclose([[one["cosine"] for one in row] for row in found["nearest"]], 1 - distances, atol=2e-4)
+    assert found["nearest"][0][0] == {"text": asked_for[0], "label": LABELS[7 % 3], "cosine": 1}
+    every = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert found["random_pairs"] == pytest.approx((every @ every.T)[np.triu_indices(40, 1)].mean(), abs=2e-4)
+    assert "nearest" in described["abilities"]
+
+
+def test_without_training_texts_the_server_says_how_to_give_them(server: Server) -> None:
+    """A model that has no vector of a text cannot have any."""
+    refused = asked(server, "/api/nearest", {"model": "labels", "inputs": ["a"]})
+    assert (refused.status_code, "start the server with --texts TASK" in refused.json()["error"]) == (422, True)
+    for name in ("stack", "causal", "choice"):
+        assert "has no 'nearest'" in asked(server, "/api/nearest", {"model": name, "inputs": [["a", "b"]]}).json()["error"]
+
+
+def test_training_texts_must_be_those_of_a_served_model(tmp_path: Path, models: dict[str, Bundle | Stack]) -> None:
+    """A task with other labels is refused, and a model loaded again keeps its texts."""
+    labels = models["labels"]
+    assert isinstance(labels, Bundle)
+    folder = save(labels, tmp_path / "cups")
+    with pytest.raises(ConfigError, match=r"'cups' \(classification: wine, beer\) has other labels than cups"):
+        open_models([str(folder)], [cups_task(("wine", "beer"))])
+    server = Server(open_models([str(folder)], [cups_task()]), 1024, 0.005, 64)
+    before = asked_until_ready(server, {"inputs": ["a cat"]}).json()
+    server.models.reload("cups")
+    assert asked_until_ready(server, {"inputs": ["a cat"]}).json() == before
+    server.close()
 
 
 def test_attention_is_that_of_the_library(server: Server, models: dict[str, Bundle | Stack]) -> None:

@@ -14,9 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from helpers.mutants import bases
+from helpers.mutants import LABELS, bases
+from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -49,6 +51,12 @@ def _sockets() -> Iterator[None]:
     pytest_socket.disable_socket()
 
 
+def cups_task() -> Task:
+    """Training texts for the model that labels cups."""
+    train = Split(("I want tea", "<b>milk</b>", "a glass of water", "She holds the cat", "עולם", "tea for two"), np.arange(6) % 3)
+    return Task("cups", LABELS, train, train.take(np.arange(0)), train)
+
+
 @contextmanager
 def serving(server: Server, rules: AccessRules = AccessRules()) -> Iterator[str]:  # noqa: B008
     """The address of a server that runs in a thread."""
@@ -76,7 +84,8 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
-        return [ServedModel.open(str(save(bundle, place / name))) for name, bundle in wanted.items()]
+        tasks = [cups_task()]
+        return [ServedModel.open(str(save(bundle, place / name)), tasks=tasks) for name, bundle in wanted.items()]
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +134,25 @@ def test_texts_are_classified_and_explained(page: Any) -> None:
     page.wait_for_selector(".heat span")
     assert page.locator(".heat span").all_inner_texts() == ["I", "would", "like", "tea"]
     assert "Faithfulness" in page.locator("#classify-results li").first.inner_text()
+
+
+def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
+    """On request, with labels and cosines, as text; a model without any says how to get them."""
+    page.fill("#classify-texts", "I want tea")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li")
+    page.locator("#classify-results").get_by_role("button", name="Similar training texts").press("Enter")
+    page.wait_for_selector("table.nearest tbody tr")
+    rows = [row.split("\t") for row in page.locator("table.nearest tbody tr").all_inner_texts()]
+    assert len(rows) == 5
+    assert rows[0] == ["I want tea", LABELS[0], "1.000"]
+    assert {row[0] for row in rows} < {*cups_task().train.texts}
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Similar training texts"
+    assert page.locator("#classify-hint").is_hidden()
+    page.select_option("#classify-model", "number")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-hint:not([hidden])")
+    assert "--texts TASK" in page.locator("#classify-hint").inner_text()
 
 
 def test_a_guarantee_is_chosen_by_a_slider(page: Any) -> None:
@@ -253,6 +281,8 @@ def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: st
     page.fill("#classify-texts", "tea\nmilk")
     submit(page, "classify")
     page.wait_for_selector("#classify-results li:nth-child(2)")
+    page.get_by_role("button", name="Similar training texts").first.click()
+    page.wait_for_selector("table.nearest tbody tr")
     submit(page, "trust")
     page.wait_for_selector("#trust-checks tbody tr")
     page.fill("#write-tokens", "5")

@@ -15,12 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
-from helpers.mutants import bases
+from helpers.mutants import LABELS, bases
 from warmstart.cli import main
+from warmstart.data.task import Split, Task
 from warmstart.model.files import save
+from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
@@ -77,6 +80,20 @@ def running(bundles: list[Path]) -> Iterator[Running]:
     server.process.wait()
     assert server.process.stderr
     server.process.stderr.close()
+
+
+def test_training_texts_are_given_by_their_manifest(bundles: list[Path], tmp_path: Path) -> None:
+    """The server reads them while it answers; a task of other labels ends it with exit code 2."""
+    train = Split(("a cup of tea", "milk", "the river", "I rub the cat"), np.array([0, 1, 2, 0]))
+    manifest = save_task(Task("cups", LABELS, train, train.take(np.arange(0)), train), tmp_path / "cups")
+    server = Running(bundles[0], "--texts", manifest)
+    while (answer := server.ask("/api/nearest", {"inputs": ["milk"], "count": 1}))[0] == 503:
+        pass
+    assert answer[1]["nearest"] == [[{"text": "milk", "label": "milk", "cosine": 1}]]
+    assert server.end() == 143
+    assert server.process.stderr
+    server.process.stderr.close()
+    assert main(["serve", str(bundles[1]), "--texts", str(manifest)]) == 2
 
 
 def test_a_server_reloads_and_ends_in_peace(running: Running, bundles: list[Path]) -> None:

@@ -147,14 +147,14 @@ class Task:
     def older_test_digest(self) -> str:
         """A hash of the test texts with their labels by name, in any order: the same for older versions."""
         rows = zip(self.test.keys, self.test.labels.tolist(), strict=True)
-        return digest_of(sorted(json.dumps([key, self._named(label)], default=np.ndarray.tolist) for key, label in rows))
+        return digest_of(sorted(json.dumps([key, self.named(label)], default=np.ndarray.tolist) for key, label in rows))
 
     def text_hashes(self) -> dict[str, TextHashes]:
         """The texts of each split that has any, in few bytes, with a hash of their targets by name."""
         splits = {name: split for name, split in self.splits().items() if len(split)}
-        return {name: TextHashes.of(one.keys, [*map(self._named, one.labels.tolist())]) for name, one in splits.items()}
+        return {name: TextHashes.of(one.keys, [*map(self.named, one.labels.tolist())]) for name, one in splits.items()}
 
-    def _named(self, label: Any) -> Any:
+    def named(self, label: Any) -> Any:
         """A target with names in place of numbers, if the task has names; those of a multilabel task have no order."""
         if not self.labels:
             return label

@@ -9,6 +9,7 @@
     GET  /api/guarantees    error rates that can be guaranteed, and the share of texts that is then labelled
     GET  /api/checks        what ``warmstart doctor`` finds
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
+    POST /api/nearest       the training texts that are nearest to texts
     POST /api/generate      a continuation with the probable tokens at every step; whole, or as server-sent events
     POST /api/embed         vectors
     POST /api/explain       the importance of each word
@@ -36,11 +37,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from warmstart import __version__
-from warmstart.errors import WarmstartError
-from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, PredictBody, TextBody, TextsBody, problems
+from warmstart.errors import ModelError, WarmstartError
+from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, NearestBody, PredictBody, TextBody, TextsBody, problems
 from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.metrics import Metered, Metrics
+from warmstart.serve.nearest import TextsReader
 from warmstart.serve.pages import add_page
 from warmstart.serve.served import ServedModel, ServedModels
 
@@ -60,6 +62,10 @@ class Server:
     def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
         self.models, self.metrics = models, Metrics()
         self.computer = Computer(batch_tokens, wait_seconds, queue, self.metrics.observe_batch)
+        self.training_texts = TextsReader(self.computer)
+        for model in models:
+            if model.task is not None:
+                self.training_texts.of(model)
         self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
         self.streams = 0
 
@@ -88,6 +94,7 @@ class Server:
     def close(self) -> None:
         """Finish what has begun."""
         self.generating.shutdown(cancel_futures=True)
+        self.training_texts.close()
         self.computer.stop()
 
 
@@ -177,6 +184,18 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "guarantee": threshold.sentence() if threshold else None,
             "cut": model.cut(inputs),
         }
+
+    @app.post("/api/nearest")
+    async def nearest(body: NearestBody) -> dict[str, Any]:
+        model = server.model(body.model, "nearest")
+        inputs, texts = model.check_inputs(body.inputs), server.training_texts.of(model)
+        if texts.error is not None:
+            raise ModelError(f"the training texts of '{model.name}' could not be read: {texts.error}")
+        if not texts.ready:
+            progress = f"the training texts are being read, {texts.read:,} of {len(texts.train):,}; try again soon"
+            raise HTTPException(503, progress, {"retry-after": "1"})
+        found = await server.compute("nearest", model, inputs, lambda all_: texts.nearest(all_, body.count), body.count)
+        return {"model": model.name, "nearest": found, "random_pairs": round(texts.random_pairs, 4)}
 
     @app.post("/api/embed")
     async def embed(body: TextsBody) -> dict[str, Any]:

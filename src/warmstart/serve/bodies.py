@@ -25,6 +25,9 @@ def _unicode(text: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS), AfterValidator(_unicode)]
+Inputs = Annotated[
+    list[Text | Annotated[list[Text], Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=MOST_INPUTS)
+]
 Name = Annotated[str, Field(max_length=1_000), AfterValidator(_unicode)]
 
 
@@ -40,7 +43,7 @@ class Body(BaseModel):
 class PredictBody(Body):
     """``POST /api/predict``."""
 
-    inputs: list[Text | Annotated[list[Text], Field(min_length=1, max_length=10_000)]] = Field(min_length=1, max_length=MOST_INPUTS)
+    inputs: Inputs
     """texts; where the task needs more, lists of them: pairs, words to tag, question and passage, text and alternatives"""
     top: int = Field(3, gt=0, le=100_000)
     """number of labels to give with their probabilities"""
@@ -48,6 +51,15 @@ class PredictBody(Body):
     """abstain where needed to guarantee at most this error rate"""
     confidence_level: float = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
+
+
+class NearestBody(Body):
+    """``POST /api/nearest``."""
+
+    inputs: Inputs
+    """texts, or lists of two for tasks about pairs"""
+    count: int = Field(5, gt=0, le=100)
+    """number of training texts for each"""
 
 
 class GenerateBody(Body):

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from warmstart.console import console
-from warmstart.errors import DataError, ModelError, WarmstartError
+from warmstart.data.task import Task
+from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.sampling import GenerateConfig
@@ -68,19 +69,22 @@ class ServedModel:
     """with its weights laid out for inference"""
     whole: Bundle | Stack
     """the same with plain weights, through which gradients flow"""
+    task: Task | None = None
+    """whose training texts are shown beside predictions"""
 
     @classmethod
-    def open(cls, path: str, name: str | None = None) -> ServedModel:
+    def open(cls, path: str, name: str | None = None, tasks: Sequence[Task] = ()) -> ServedModel:
         """Load and check a model; its name is that of its folder, unless one is given."""
-        return cls.of(load(path), name or model_name(path), path)
+        return cls.of(load(path), name or model_name(path), path, tasks)
 
     @classmethod
-    def of(cls, model: Bundle | Stack, name: str, path: str = "") -> ServedModel:
-        """A model in memory, made ready."""
+    def of(cls, model: Bundle | Stack, name: str, path: str = "", tasks: Sequence[Task] = ()) -> ServedModel:
+        """A model in memory, made ready, with the first of the tasks whose texts it can have learned."""
         for bundle in model.networks if isinstance(model, Stack) else (model,):
             bundle.model.eval()
         if isinstance(model, Bundle):
-            return cls(name, path, _reordered(model), model)
+            made = cls(name, path, _reordered(model), model)
+            return replace(made, task=next(filter(made.fits, tasks), None))
         members = tuple(
             replace(one, model=_reordered(one.model)) if isinstance(one.model, Bundle) else one for one in model.members
         )
@@ -98,12 +102,16 @@ class ServedModel:
         """What it can be asked for."""
         found = {
             "predict": self._predicts, "generate": self._generates, "embed": self._embeds, "explain": self._explains,
-            "attention": self._attends,
+            "attention": self._attends, "nearest": self._knows_texts,
         }  # fmt: skip
         return (*(name for name, able in found.items() if able()), *["tokens"] * isinstance(self.model, Bundle), "card")
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
+        if ability == "nearest" and self.task is None and self.reads_texts:
+            raise ModelError(
+                f"'{self.name}' knows no training texts; start the server with --texts TASK, the task that it was adapted to"
+            )
         if ability not in self.abilities:
             raise ModelError(f"'{self.name}' has no '{ability}'; it has {', '.join(self.abilities)}")
 
@@ -117,6 +125,7 @@ class ServedModel:
             "abilities": list(self.abilities),
             "calibrated": self.model.calibration is not None,
             "guarantees": self._guarantees(),
+            "reads_texts": self.reads_texts,
             "max_length": None if isinstance(self.model, Stack) else self.model.model.backbone.config.max_length,
         }
 
@@ -137,6 +146,18 @@ class ServedModel:
         if isinstance(self.model, Stack):
             return True
         return self.model.answers_record is not None or isinstance(self.model.model.head, TaskHead)
+
+    def _knows_texts(self) -> bool:
+        return self.task is not None
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether it predicts from one vector of each text or pair, so that training texts can be compared by theirs."""
+        return isinstance(self.model, Bundle) and _FORMS.get(str(self._task)) is _TEXT
+
+    def fits(self, task: Task) -> bool:
+        """Whether the model predicts what the texts of a task are labelled with."""
+        return self.reads_texts and self._task == task.type and set(self.model.labels) == set(task.labels)
 
     def check_inputs(self, inputs: Sequence[Input]) -> list[Any]:
         """The inputs in the form that the task takes. Raises ``DataError`` that names the first one of another form."""
@@ -346,14 +367,20 @@ class ServedModels:
     def reload(self, name: str) -> None:
         """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
         old = self._models[name]
-        self._models[name] = ServedModel.open(old.path, old.name)
+        self._models[name] = ServedModel.open(old.path, old.name, [old.task] if old.task else [])
         console.print(f"loaded {name} again")
 
 
-def open_models(paths: Sequence[str]) -> ServedModels:
-    """Load models: each a folder, or ``NAME=FOLDER``."""
-    found = []
+def open_models(paths: Sequence[str], tasks: Sequence[Task] = ()) -> ServedModels:
+    """Load models: each a folder, or ``NAME=FOLDER``. Raises ``ConfigError`` for a task that fits none of them."""
+    found = list[ServedModel]()
     for path in paths:
         name, _, folder = path.rpartition("=") if "=" in path and not Path(path).exists() else ("", "", path)
-        found.append(ServedModel.open(folder, name or None))
+        found.append(ServedModel.open(folder, name or None, tasks))
+    for task in tasks:
+        if not any(one.fits(task) for one in found):
+            raise ConfigError(
+                f"--texts must be a task that one of the models was adapted to, but '{task.name}' ({task.type}: "
+                f"{', '.join(task.labels) or 'numbers'}) has other labels than {', '.join(one.name for one in found)}"
+            )
     return ServedModels(found)

@@ -11,7 +11,7 @@ async function checked(answer) {
   } catch {
     // no JSON: the status says it
   }
-  throw new Error(words || `the server answered ${answer.status}`);
+  throw Object.assign(new Error(words || `the server answered ${answer.status}`), { status: answer.status });
 }
 
 export async function get(path) {
@@ -23,8 +23,21 @@ export async function post(path, body, signal) {
   return checked(answer);
 }
 
+// The same, asked again every second as long as the server says that it is not ready yet (503); say(words) tells why.
+export async function postWhenReady(path, body, say) {
+  for (;;) {
+    try {
+      return await post(path, body);
+    } catch (problem) {
+      if (problem.status !== 503) throw problem;
+      say(problem.message);
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+}
+
 // Pairs and questions are parted by tabs, words to tag by spaces.
-function inputOf(line, task) {
+export function inputOf(line, task) {
   if (task === "tagging") return line.trim().split(/\s+/);
   return line.includes("\t") && task !== "answers" ? line.split("\t") : line;
 }

@@ -1,6 +1,7 @@
-// Classify: bars of probabilities, "I don't know" below a guaranteed error rate, and which words a prediction depends on.
+// Classify: bars of probabilities, "I don't know" below a guaranteed error rate, which words a prediction depends on, and similar
+// training texts.
 
-import { get, post, predict } from "./api.js";
+import { get, inputOf, post, postWhenReady, predict } from "./api.js";
 import { bar, linesOf, make, percent, run } from "./elements.js";
 
 const SHOWN = 50; // results that are drawn at once
@@ -12,6 +13,7 @@ export function setUp(panel) {
   const more = panel.querySelector("#classify-more");
   const save = panel.querySelector("#classify-save");
   const summary = panel.querySelector("#classify-summary");
+  const hint = panel.querySelector("#classify-hint");
   const guarantee = panel.querySelector("#classify-guarantee");
   const guaranteed = panel.querySelector("#classify-guaranteed");
   const slider = form.elements.error;
@@ -43,7 +45,7 @@ export function setUp(panel) {
 
   function drawMore() {
     const until = Math.min(results.length, drawn + SHOWN);
-    list.append(...results.slice(drawn, until).map((one) => item(one, select.value, option()?.dataset.explains)));
+    list.append(...results.slice(drawn, until).map((one) => item(one, option())));
     drawn = until;
     more.hidden = drawn >= results.length;
     more.textContent = `Show more (${(results.length - drawn).toLocaleString("en")} left)`;
@@ -56,7 +58,7 @@ export function setUp(panel) {
       results = [];
       drawn = 0;
       list.replaceChildren();
-      for (const element of [more, save, summary, guaranteed]) element.hidden = true;
+      for (const element of [more, save, summary, guaranteed, hint]) element.hidden = true;
       const chosen = target();
       const progress = (done) => say(`${done.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
       progress(0);
@@ -71,6 +73,7 @@ export function setUp(panel) {
       more.hidden = drawn >= results.length;
       if (!more.hidden) more.textContent = `Show more (${(results.length - drawn).toLocaleString("en")} left)`;
       save.hidden = false;
+      hint.hidden = option().dataset.nearest !== "lacks";
       summary.textContent = summaryOf(results);
       summary.hidden = results.length < 2;
       say(`${results.length.toLocaleString("en")} done`);
@@ -92,7 +95,7 @@ export function nameOf(one) {
   return one.alternative ?? one.answer ?? "";
 }
 
-function item(one, model, explains) {
+function item(one, option) {
   const text = make("p", { className: "text", dir: "auto", textContent: one.text });
   const bars = make("div", { className: "bars" });
   if (one.abstained) {
@@ -104,19 +107,39 @@ function item(one, model, explains) {
   }
   if (!pairs.length) bars.append(make("strong", { textContent: nameOf(one) }), make("span"), make("span"));
   const found = make("li", {}, text, bars);
-  if (explains && pairs.length) {
-    const why = make("button", { type: "button", className: "small", textContent: "Why?" });
-    why.addEventListener("click", () => explain(why, text, one, model));
-    found.append(why);
+  const actions = make("div", { className: "actions" });
+  if (option.dataset.explains && pairs.length) actions.append(action("Why?", (why) => explain(why, text, one, option.value)));
+  if (option.dataset.nearest === "yes") {
+    actions.append(action("Similar training texts", (button) => showNearest(button, found, one, option)));
   }
+  if (actions.childElementCount) found.append(actions);
   return found;
 }
 
-async function explain(button, text, one, model) {
+function action(words, act) {
+  const button = make("button", { type: "button", className: "small", textContent: words });
+  button.addEventListener("click", () => act(button));
+  return button;
+}
+
+// Fetches something for a prediction, with a note that says what happens; then the button has done its duty.
+async function fetched(button, words, task) {
+  const note = make("p", { className: "quiet", role: "status", textContent: words });
   button.disabled = true;
-  const note = make("p", { className: "quiet", role: "status", textContent: "reading it without each word …" });
-  button.after(note);
+  button.closest("li").querySelector(".error")?.remove();
+  button.closest("li").append(note);
   try {
+    await task(note);
+    button.remove();
+  } catch (problem) {
+    note.textContent = problem.message;
+    note.className = "error";
+    button.disabled = false;
+  }
+}
+
+async function explain(button, text, one, model) {
+  await fetched(button, "reading it without each word …", async (note) => {
     const target = Object.keys(one.probabilities)[0];
     const found = await (await post("/api/explain", { model, text: one.text, target })).json();
     const values = found.importance.erasure;
@@ -136,12 +159,36 @@ async function explain(button, text, one, model) {
     note.textContent =
       `Blue words speak for “${found.target}”, orange ones against it, by what it loses without them. Faithfulness of this order of words: ` +
       `${faithful.toFixed(2)}, of random orders ${found.faithfulness_of_random_orders.toFixed(2)} (1 is best).`;
-    button.remove();
-  } catch (problem) {
-    note.textContent = problem.message;
-    note.className = "error";
-    button.disabled = false;
-  }
+  });
+}
+
+function showNearest(button, item, one, option) {
+  return fetched(button, "comparing it with the training texts …", async (note) => {
+    const body = { model: option.value, inputs: [inputOf(one.text, option.dataset.task)] };
+    const answer = await (await postWhenReady("/api/nearest", body, (words) => (note.textContent = words))).json();
+    const table = make("table", { className: "nearest" });
+    table.append(
+      make("caption", { textContent: `Training texts with the highest cosine; that of random pairs is ${answer.random_pairs.toFixed(2)} on average.` }),
+      make("thead", {}, make(
+        "tr", {}, make("th", { scope: "col", textContent: "Text" }), make("th", { scope: "col", textContent: "Label" }),
+        make("th", { scope: "col", className: "number", textContent: "Cosine" }),
+      )),
+      make("tbody", {}, ...answer.nearest[0].map(nearestRow)),
+    );
+    note.remove();
+    const region = make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Similar training texts" }, table);
+    item.append(region);
+    if (document.activeElement === document.body) region.focus({ preventScroll: true }); // where the button was
+  });
+}
+
+function nearestRow({ text, label, cosine }) {
+  return make(
+    "tr", {},
+    make("td", { className: "text", dir: "auto", textContent: [].concat(text).join(" | ") }),
+    make("td", { textContent: [].concat(label).join(", ") || "none of them" }),
+    make("td", { className: "number", textContent: cosine.toFixed(3) }),
+  );
 }
 
 function summaryOf(results) {
