@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,10 +35,10 @@ from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.run import opened_run
 from warmstart.seeding import seed_torch
-from warmstart.stopping import Terminated
+from warmstart.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
-from warmstart.training.distributed import World, world
+from warmstart.training.distributed import World, is_lost_connection, world
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, train
 from warmstart.training.parallel import share_of
@@ -219,6 +221,32 @@ def test_processes_agree(tmp_path: Path) -> None:
             "all processes must begin alike, but the setting batch differs: 1 in rank 1, 0 in rank 0; start all"
         )
         assert found[4:] == [0, 1, 2.0, True, {"of 0": [0, 0], "both": rank, "of 1": [1, 1]}]
+
+
+def terminated_while_rank_0_works(heard: Path) -> str:
+    """Rank 0 works alone until the other has heard a signal."""
+    here = world()
+    if not here.leads:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    try:
+        with termination_raises():
+            here.first_alone(lambda: wait_until(heard.exists))
+    except Terminated:
+        heard.touch()
+        return "terminated"
+    except RuntimeError as error:
+        return "the other is gone" if is_lost_connection(error) else str(error)
+    return "done"
+
+
+def wait_until(found: Callable[[], bool]) -> None:
+    while not found():
+        time.sleep(0.01)
+
+
+def test_who_waits_for_rank_0_hears_signals(tmp_path: Path) -> None:
+    """At once: not when rank 0, which can work for hours, has done its work."""
+    assert run_processes(2, tmp_path, terminated_while_rank_0_works, tmp_path / "heard")[1] == "terminated"
 
 
 def test_one_process_needs_no_group() -> None:

@@ -17,7 +17,9 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from helpers.models import SENTENCES
+from helpers.tasks import write_race_inputs
 from warmstart.cli import main
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 SECONDS = 240
 """after which a command that hangs fails its test"""
@@ -120,6 +122,34 @@ def test_sigterm_saves_and_ends_all(whom: str, tmp_path: Path, started: Callable
     assert said.count("warmstart: terminated; to go on, run `warmstart pretrain --resume run`") == 1
     if whom == "rank 1":
         assert "143" in said  # the launcher's own report
+
+
+@pytest.mark.slow
+def test_an_adaptation_goes_on_and_ends_as_one_process(
+    tmp_path: Path, started: Callable[..., subprocess.Popen[str]], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After SIGTERM, and after a kill, which is named: the weights are those of one process. Rank 0 alone prints."""
+    write_race_inputs(tmp_path, tokenizer)
+    words = ["adapt", "lm", "task", "--seeds", "2", "--steps", "300", "--batch", "7", "--no-scratch", "--precision", "float32"]
+    process = started(*words, "--out", "two")
+    wait_for((tmp_path / "two" / "parts" / "pretrained-seed-0" / "metrics.jsonl").exists)
+    process.send_signal(signal.SIGTERM)
+    said = ended(process)
+    assert said.count("A checkpoint of step ") == 1, said
+    assert said.count("warmstart: terminated; the same command goes on where it stopped") == 1
+    process = started(*words, "--out", "two", flags=("--max-restarts", "1"))
+    wait_for((tmp_path / "two" / "parts" / "pretrained-seed-1" / "metrics.jsonl").exists)
+    of_rank(process, 1).kill()
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert said.count("warmstart: rank 1 of 2 processes ended before its work was done: it was killed") == 1
+    assert said.count("The saved model is that of seed ") == 1
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--out", "one"]) == 0
+    one, two = (load_file(tmp_path / name / "bundle" / "weights.safetensors") for name in ("one", "two"))
+    for name, tensor in one.items():
+        assert_close(two[name], tensor, atol=1e-3, rtol=1e-2, msg=lambda text, name=name: f"{name}: {text}")
+    assert len({json.loads(line)["id"] for line in (tmp_path / "task" / "task.ledger.jsonl").read_text().splitlines()}) == 8
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -68,6 +68,13 @@ class Config(BaseModel):
 def command_name(config: Config) -> str:
     """The command whose settings these are: that of ``StudyLabConfig`` is ``study lab``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(config).__name__.removesuffix("Config")).lower()
+
+
+def setting_paths(settings: Mapping[str, Any], prefix: str = "", exclude: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Every setting with its path: ``{"train": {"tokens": 5}}`` has ``("train.tokens", 5)``."""
+    for name, value in settings.items():
+        if name not in exclude:
+            yield from setting_paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
 
 
 def explain(cls: type[Config], problem: Any) -> str:

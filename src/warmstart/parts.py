@@ -4,6 +4,8 @@
     parts/NAME.part        what a finished part gave: plain values and arrays, sealed in one file
     parts/NAME/            a part that is not finished: its log and its checkpoints
 
+Of several processes that share a run (``training/distributed.py``) rank 0 writes and reads, and tells the others.
+
 A part is named by what it is ("pretrained, seed 3, fold 2 of 5"). A run that depends on anything else never reads it: that run is
 refused, and the difference is named. A damaged part is named, and made again. There are no pickles.
 """
@@ -28,6 +30,7 @@ from torch import Tensor
 from warmstart.console import console
 from warmstart.errors import CheckpointError, StorageError
 from warmstart.storage import PARTS_FOLDER, atomic_write, sealed, sealed_bytes, sha256, unsealed, unsealed_bytes
+from warmstart.training.distributed import world
 
 _MADE_OF, _VALUES, _SUFFIX = "made_of.json", "values", ".part"
 _PLAIN = (str, int, float, bool, type(None))
@@ -55,22 +58,10 @@ class Parts:
     def open(cls, run: Path, made_of: Mapping[str, str]) -> Parts:
         """Those in the folder of a run, which depends on ``made_of``: names and hashes.
 
-        Raises ``CheckpointError`` that names what has changed since the first of them.
+        Raises ``CheckpointError`` that names what has changed since the first of them. Collective, as is ``kept``.
         """
-        folder = run / PARTS_FOLDER
-        identity, file = sha256(json.dumps(made_of, sort_keys=True).encode()), folder / _MADE_OF
-        before = _made_of(file)
-        if before is not None and (changed := differences(before, made_of)):
-            raise CheckpointError(
-                f"{run} holds a run that was stopped, but what it is made of has changed since ({', '.join(changed[:5])}); "
-                f"undo that, choose another --out, or remove {run} to start anew"
-            )
-        _make_folder(folder)
-        atomic_write(file, json.dumps(sealed(made_of)).encode())
-        if count := len([*folder.glob(f"*{_SUFFIX}")]):
-            parts = "1 finished part of this run is" if count == 1 else f"{count} finished parts of this run are"
-            console.print(f"{parts} kept in {folder}, and not repeated.")
-        return cls(folder, identity)
+        world().first_alone(lambda: _begin(run, made_of))
+        return cls(run / PARTS_FOLDER, sha256(json.dumps(made_of, sort_keys=True).encode()))
 
     def named(self, prefix: str) -> Parts:
         """The same run's parts whose names begin with ``prefix``."""
@@ -82,12 +73,12 @@ class Parts:
 
     def kept(self, name: str, make: Callable[[Workplace], dict[str, Any]]) -> dict[str, Any]:
         """What a part gave: plain values, arrays and tensors in mappings, lists and tuples; made now, if it is not kept."""
-        found = self.read(name)
+        here, workplace = world(), self.workplace(name)
+        found = here.first_alone(lambda: self.read(name))
         if found is None:
-            workplace = self.workplace(name)
-            _make_folder(workplace.folder)
-            found = make(workplace)
-            self.write(name, found)
+            here.first_alone(lambda: _make_folder(workplace.folder))
+            found = made = make(workplace)
+            here.first_alone(lambda: self.write(name, made))
         return found
 
     def read(self, name: str) -> dict[str, Any] | None:
@@ -135,6 +126,23 @@ class Parts:
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The names whose hash is another one, or is in one of both alone."""
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def _begin(run: Path, made_of: Mapping[str, str]) -> None:
+    """Make the folder of a run's parts, or go on with those that are there."""
+    folder = run / PARTS_FOLDER
+    file = folder / _MADE_OF
+    before = _made_of(file)
+    if before is not None and (changed := differences(before, made_of)):
+        raise CheckpointError(
+            f"{run} holds a run that was stopped, but what it is made of has changed since ({', '.join(changed[:5])}); "
+            f"undo that, choose another --out, or remove {run} to start anew"
+        )
+    _make_folder(folder)
+    atomic_write(file, json.dumps(sealed(made_of)).encode())
+    if count := len([*folder.glob(f"*{_SUFFIX}")]):
+        parts = "1 finished part of this run is" if count == 1 else f"{count} finished parts of this run are"
+        console.print(f"{parts} kept in {folder}, and not repeated.")
 
 
 def _make_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -19,13 +19,16 @@ SECONDS = 60
 """after which processes that hang are killed, and the test fails"""
 
 
-def run_processes(count: int, folder: Path, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+def run_processes(
+    count: int, folder: Path, work: Callable[..., Any], *arguments: Any, start: Literal["fork", "spawn"] = "fork"
+) -> list[Any]:
     """What ``work(*arguments)`` returns in each of ``count`` processes of one group, in the order of their ranks.
 
-    Results are exchanged by files in ``folder``. One that raises fails the test; so do processes that hang.
+    Results are exchanged by files in ``folder``. One that raises fails the test; so do processes that hang. By "fork" they start
+    with all that is imported here; by "spawn" anew, which takes seconds, for work that reads tables: polars hangs in a fork.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=SECONDS))
-    context = multiprocessing.get_context("fork")  # they start with all that is imported here
+    context = multiprocessing.get_context(start)
     files = [folder / f"result-{rank}-of-{count}.pt" for rank in range(count)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads: the store has one

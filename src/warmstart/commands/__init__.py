@@ -56,6 +56,7 @@ COMMANDS = Registry(
             "adapt",
             "swap the head, fine-tune on labels, compare with baselines, report",
             goes_on=True,
+            distributed=True,
         ),
         "zero-shot": Command(
             "commands.zero_shot",

@@ -10,6 +10,7 @@ Letters: B batch, N texts of a step, D width, C classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,7 @@ from warmstart.finetuning.task_loss import TaskLoss
 from warmstart.heads.pooled import PooledHead
 from warmstart.model.model import Model
 from warmstart.seeding import seed_torch
+from warmstart.training.distributed import world
 from warmstart.types import Batch
 
 
@@ -57,8 +59,8 @@ class ComparedBatch(Batch):
     """the contrastive loss of its texts, a scalar without a gradient"""
     gradient: Tensor | None = None
     """(B, D) of the contrastive loss of all texts of the step, at the vectors of these"""
-    dropout: tuple[int, int] = (0, 0)
-    """the step's draw and the number of the batch, which seed what dropout drops"""
+    dropout: tuple[int, int] | None = None
+    """the step's draw and the number of the batch, which seed what dropout drops; None for a single batch: the step's own draws"""
 
 
 class ContrastiveLoss:
@@ -75,23 +77,25 @@ class ContrastiveLoss:
     def prepare(self, batches: Sequence[Batch]) -> list[Batch]:
         """The batches of a step, each with its part in the comparison of all texts; a single batch, as it is, is all texts.
 
-        Batches whose ``count`` is 0 stay as they are. Several processes would gather vectors and labels here, and nowhere else.
+        Batches whose ``count`` is 0 stay as they are. Each of several processes reads all texts here, because it gets no more than
+        its share of each batch afterwards.
         """
         labelled = [batch for batch in batches if batch.count]
-        if len(labelled) < 2:
+        alone = len(labelled) < 2
+        if not labelled or (alone and not world().several):
             return list(batches)
-        draw = int(torch.randint(2**62, ()))
-        with torch.no_grad():
-            parts = [self._vectors(batch, (draw, number)) for number, batch in enumerate(labelled)]
+        draw = None if alone else int(torch.randint(2**62, ()))
+        seeds = [None if draw is None else (draw, number) for number in range(len(labelled))]
+        with torch.no_grad(), torch.random.fork_rng() if alone else nullcontext():
+            parts = [self._vectors(batch, seed) for batch, seed in zip(labelled, seeds, strict=True)]
         vectors = torch.cat(parts).float().requires_grad_()
         with torch.enable_grad():
             losses = self._contrast(vectors, torch.cat([_labels(batch) for batch in labelled]))
             (gradient,) = torch.autograd.grad(losses.sum(), vectors)
         sizes = [len(part) for part in parts]
-        found = zip(labelled, losses.detach().split(sizes), gradient.split(sizes), strict=True)
+        found = zip(labelled, losses.detach().split(sizes), gradient.split(sizes), seeds, strict=True)
         compared = iter(
-            ComparedBatch.of(batch, contrast=own.sum(), gradient=ahead, dropout=(draw, number))
-            for number, (batch, own, ahead) in enumerate(found)
+            ComparedBatch.of(batch, contrast=own.sum(), gradient=ahead, dropout=seed) for batch, own, ahead, seed in found
         )
         return [next(compared) if batch.count else batch for batch in batches]
 

@@ -34,6 +34,7 @@ from warmstart.model.model import Model
 from warmstart.parts import Parts
 from warmstart.tasks import task_type_of
 from warmstart.training.config import TrainConfig
+from warmstart.training.distributed import world
 
 Curve = tuple[tuple[int, float], ...]
 """(step, score) of every evaluation"""
@@ -228,7 +229,8 @@ class _Selection:
         return config.model_copy(update={"train": _shortened(config.train, steps, float(np.mean(ends)))})
 
     def _with_test(self, run: FineTuneResult) -> FineTuneResult:
-        predictions = predict_test(run.model.to(pick_device()), self.encoded, self.config)
+        model = run.model.to(pick_device())
+        predictions = world().first_alone(lambda: predict_test(model, self.encoded, self.config))
         return replace(run, model=run.model.cpu(), test_predictions=predictions)
 
 

@@ -32,6 +32,8 @@ from warmstart.trouble import explain_trouble
 
 PATIENCE = timedelta(days=7)
 """how long processes wait for each other: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""
+LONGEST_PAUSE = 0.05
+"""seconds between two looks whether the others are here"""
 ROLL_CALL = 5.0
 """seconds that a process that lost a connection waits for the others to say that they live"""
 _LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "TCPStore", "failed to recv")
@@ -133,6 +135,7 @@ class World:
             value = work()
         except Exception as error:
             own = error
+        self._meet()
         told = [one for one in self.gather(self._told(own) if own else None) if one]
         if told:
             if own and not isinstance(own, WarmstartError) and explain_trouble(own) is None:
@@ -141,15 +144,25 @@ class World:
             raise cls(sentence)
         return value  # type: ignore[return-value]
 
+    def _meet(self) -> None:
+        """Wait until all processes are here. A signal ends the wait: one inside of torch would hear of it when all is over."""
+        here, pause = dist.all_reduce(torch.zeros(1), async_op=True), 1e-4
+        assert here is not None
+        while not here.is_completed():
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        here.wait()
+
     def _told(self, error: Exception) -> tuple[type[WarmstartError], str]:
         """The class and the sentence by which the others hear of an error."""
         sentence = str(error) if isinstance(error, WarmstartError) else explain_trouble(error) or f"{type(error).__name__}: {error}"
         cls = type(error) if isinstance(error, WarmstartError) else LostProcessError
         return cls, sentence if self.leads else f"{self.name}: {sentence}"
 
-    def first_alone(self, work: Callable[[], object]) -> None:
-        """Do ``work`` in rank 0 while the others wait; if it fails there, it fails in all."""
-        self.together(lambda: work() if self.leads else None)
+    def first_alone(self, work: Callable[[], _T]) -> _T:
+        """Do ``work`` in rank 0 while the others wait, and give all what it returns; if it fails there, it fails in all."""
+        found = self.together(lambda: [work()] if self.leads else [])
+        return self.from_first(found)[0]
 
     def in_turns(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in rank 0, then in the first process of each other machine, then in the rest, which find what is written."""

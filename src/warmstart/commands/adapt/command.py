@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -11,11 +12,11 @@ from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
-from warmstart.baselines.choice import BaselineRun, run_baseline
+from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, TeachingResult, head_swap_lines
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, setting_paths
 from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
@@ -50,7 +51,7 @@ from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord
 from warmstart.model.model import Model, parameter_counts, swap_head
 from warmstart.parts import Parts
 from warmstart.report.after_saving import model_is_saved
-from warmstart.run import open_run, provenance
+from warmstart.run import open_run, opened_run, provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import Comparison, MethodResult
@@ -58,6 +59,7 @@ from warmstart.stats.formatting import percent
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.scoring import ScoredPredictions, score_test
+from warmstart.training.distributed import world
 
 
 class AdaptConfig(Config):
@@ -112,7 +114,49 @@ class AdaptConfig(Config):
 
 
 def adapt(config: AdaptConfig) -> AdaptResult:
-    """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command."""
+    """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command.
+
+    Several processes share the steps of every training run. Rank 0 alone writes the run's folder, predicts, scores and runs
+    baselines; all return the same result.
+    """
+    here = world()
+    here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict())})
+    ready = here.in_turns(lambda: _prepare(config))
+    here.require_equal(ready.made_of | {"the model": model_digest(config.model)})
+    parts, bundle, budgets = Parts.open(ready.folder, ready.made_of), ready.bundle, ready.budgets
+    if make_scheme(config.tune.scheme).continued_pretraining:
+        first = budgets[config.seed]  # its labels decide for all seeds
+        text = texts_to_read(first, excluded=ready.calibration_texts)
+        bundle = continue_pretraining(bundle, first, config.tune.options, text, parts).bundle
+    result = compare_methods(bundle, budgets, config, (here.from_first(ready.scoring), parts), ready.lesson)
+    result = replace(result, set_apart=ready.set_apart)
+    return replace(result, confidence=here.first_alone(lambda: _finish(bundle, result, config, ready, parts)))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What an adaptation begins with, checked."""
+
+    folder: Path
+    bundle: Bundle
+    loaded: Task
+    """as it was read"""
+    task: Task
+    """without the texts that were dropped or set apart"""
+    budgets: dict[int, LabelBudget]
+    calibration_texts: Split | None
+    lesson: Lesson | None
+    scoring: ScoringRun
+    made_of: dict[str, str]
+
+    @property
+    def set_apart(self) -> int:
+        """Labels that choose nothing."""
+        return len(self.calibration_texts) if self.calibration_texts else 0
+
+
+def _prepare(config: AdaptConfig) -> _Ready:
+    """Read and check everything, and open the run's folder."""
     bundle = load_model(config.model)
     loaded = task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     check_scheme(bundle, task, config.tune)
@@ -121,23 +165,23 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     task, calibration_texts = split_calibration_texts(task, config.calibration_fraction, config.labels)
-    set_apart = len(calibration_texts) if calibration_texts else 0
-    budgets = draw_budgets(task, config, set_apart)
+    budgets = draw_budgets(task, config, len(calibration_texts) if calibration_texts else 0)
     lesson = None
     if teacher:
         lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
-    folder = open_run(config.out, config, resume=False)
-    parts = Parts.open(folder, made_of("adapt", config, OUTPUTS))
-    scoring.keep(folder)
-    if make_scheme(config.tune.scheme).continued_pretraining:
-        first = budgets[config.seed]  # its labels decide for all seeds
-        text = texts_to_read(first, excluded=calibration_texts)
-        bundle = continue_pretraining(bundle, first, config.tune.options, text, parts).bundle
-    result = replace(compare_methods(bundle, budgets, config, (scoring, parts), lesson), set_apart=set_apart)
-    adapted = adapted_bundle(bundle, result, config, loaded, calibration_texts)
+    folder = open_run(config.out, config, resume=False) if world().leads else opened_run(config.out)
+    if world().leads:
+        scoring.keep(folder)
+    return _Ready(folder, bundle, loaded, task, budgets, calibration_texts, lesson, scoring, made_of("adapt", config, OUTPUTS))
+
+
+def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Ready, parts: Parts) -> ConfidenceResult | None:
+    """Save the bundle, print what was found, write the report."""
+    folder, task = ready.folder, ready.task
+    adapted = adapted_bundle(bundle, result, config, ready.loaded, ready.calibration_texts)
     with model_is_saved(save_model(adapted, folder / "bundle")):
         warn_of_other_predictions(folder / "bundle", task, result.test_predictions)
-        scoring.finish([task])
+        ready.scoring.finish([task])
         print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
         for sentence in (*result.one_split_caution, *result.label_findings, *result.model_findings, *result.ledger.findings):
             console.print(sentence)
@@ -145,12 +189,11 @@ def adapt(config: AdaptConfig) -> AdaptResult:
         if adapted.calibration:
             texts = task.test.labels, task.test.units
             confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
-            result = replace(result, confidence=confidence)
         network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
-        page = write_adapt_page(result, confidence, network, config, folder)
+        page = write_adapt_page(replace(result, confidence=confidence), confidence, network, config, folder)
         parts.close()
     console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {page}")
-    return result
+    return confidence
 
 
 def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:
@@ -193,6 +236,7 @@ def compare_methods(
     """Run every method within the budget of each seed; ``asks`` is the run of the command that asks, and its parts.
 
     With a ``lesson`` the pretrained model also learns from its teacher, and the texts that choose say which of both is saved.
+    Collective: several processes share the training runs.
     """
     task, first, (scoring, parts) = budgets[config.seed].whole, budgets[config.seed].task, asks
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
@@ -225,14 +269,14 @@ def compare_methods(
         table.add_baselines(budgets)
     return AdaptResult(
         task=first,
-        comparison=Comparison(task.metric, table.rows(method)),
+        comparison=world().first_alone(lambda: Comparison(task.metric, table.rows(method))),
         runs=table.runs,
         scores={name: tuple(one.scores for one in found) for name, found in table.scored.items()},
         audit=findings,
         available=len(task.train),
         budgets=budgets,
         selection=config.chosen_selection,
-        ledger=Ledger.of(task).read(),
+        ledger=world().first_alone(lambda: Ledger.of(task).read()),
         method=method,
         ensemble=ensemble,
         teaching=teaching,
@@ -281,15 +325,15 @@ class _Table:
 
     def add(self, name: str, predictions: Any, key: list[Any]) -> None:
         """A single model, by its predictions for the test texts."""
-        self.scored[name] = (score_test(self.task, predictions, self._method(name, [*key, self.origin]), None),)
+        self.scored[name] = (_scored_once(self.task, predictions, self._method(name, [*key, self.origin]), None),)
 
     def add_baselines(self, budgets: Mapping[int, LabelBudget]) -> None:
         """What needs no network."""
         drawn = self.config.labels is not None and not self.config.one_draw
-        for name, predicted in _baselines(budgets, drawn=drawn).items():
+        for name, predicted in world().first_alone(lambda: _baselines(budgets, drawn=drawn)).items():
             method = self._method(name, ["baseline", name])
-            self.scored[name] = tuple(score_test(self.task, one.test, method, seed) for seed, one in predicted.items())
-            self._notes[name] = "; ".join(dict.fromkeys(one.note for one in predicted.values()))
+            self.scored[name] = tuple(_scored_once(self.task, test, method, seed) for seed, (test, _) in predicted.items())
+            self._notes[name] = "; ".join(dict.fromkeys(note for _, note in predicted.values()))
 
     def rows(self, first: str) -> tuple[MethodResult, ...]:
         """All methods, the one that is saved first."""
@@ -305,7 +349,7 @@ class _Table:
 def _teaching(lesson: Lesson, origin: Bundle, budget: LabelBudget, table: _Table) -> TeachingResult:
     """The teacher beside the student without and with it; the teacher's predictions for the test texts are scored."""
     teacher, texts = lesson.teacher, budget.whole.test.texts
-    table.add(TEACHER, teacher.predict(texts), [TEACHER, teacher.digest])
+    table.add(TEACHER, world().first_alone(lambda: teacher.predict(texts)), [TEACHER, teacher.digest])
     without, taught = ([run.choosing for run in table.runs[name]] for name in (PRETRAINED, DISTILLED))
     choice = TeacherChoice.of(budget, without, taught, teacher.learned(budget))
     student = Bundle(table.runs[DISTILLED][0].final.model, origin.tokenizer, budget.whole.labels)
@@ -404,9 +448,15 @@ class _Learner:
         task, seed = self.encoded.task, budget.seed
         choice = replace(choice, title=f"{self.name}, seed {seed}")
         found = fine_tune_within(self.bundle, self.encoded, budget, self.config, choice, scratch=self.name == SCRATCH)
-        test = score_test(task, found.final.test_predictions, self.method, seed)
+        test = _scored_once(task, found.final.test_predictions, self.method, seed)
         console.print(f"{self.name}, seed {seed}: {task.metric} {percent(test.score)} in {found.seconds:.0f} s")
         return found, test
+
+
+def _scored_once(task: Task, predictions: Any, method: ScoredMethod, seed: int | None) -> ScoredPredictions:
+    """The scores of predictions that all processes have; one of them records that the test split is scored."""
+    scores = world().first_alone(lambda: score_test(task, predictions, method, seed).scores)
+    return ScoredPredictions(task, predictions, scores)
 
 
 def _trained_row(name: str, runs: Sequence[BudgetedRun], scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:
@@ -418,12 +468,13 @@ def _trained_row(name: str, runs: Sequence[BudgetedRun], scored: Sequence[Scored
     return replace(row, seconds=seconds, trainable=runs[0].final.trainable, note=note)
 
 
-def _baselines(budgets: Mapping[int, LabelBudget], *, drawn: bool) -> dict[str, dict[int | None, BaselineRun]]:
-    """What each baseline predicts, by the seed that drew its labels, or by None if all seeds have the same."""
+def _baselines(budgets: Mapping[int, LabelBudget], *, drawn: bool) -> dict[str, dict[int | None, tuple[Any, str]]]:
+    """The test predictions of each baseline and its note, by the seed that drew its labels, or by None if all have the same."""
     first = next(iter(budgets.values()))
     apart = dict[int | None, LabelBudget](budgets.items() if drawn else [(None, first)])
     chosen = {name: baseline for name, baseline in baselines_for(first.whole).items() if not baseline.race_only}
-    return {name: {seed: run_baseline(one, budget) for seed, budget in apart.items()} for name, one in chosen.items()}
+    runs = {name: {seed: run_baseline(one, budget) for seed, budget in apart.items()} for name, one in chosen.items()}
+    return {name: {seed: (run.test, run.note) for seed, run in found.items()} for name, found in runs.items()}
 
 
 def _row(name: str, scored: Sequence[ScoredPredictions], task: Task) -> MethodResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
-from warmstart.config import Advanced, Config, read_yaml
+from warmstart.config import Advanced, Config, read_yaml, setting_paths
 from warmstart.console import console, print_metrics, print_table
 from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.budget import label_budget
@@ -147,7 +147,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     if config.resume:
         config = _resumed(config, config.resume)
     here = world()
-    here.require_equal({f"the setting {name}": value for name, value in _leaves(config.to_dict(), exclude=("cache",))})
+    here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict(), exclude=("cache",))})
     ready = here.in_turns(lambda: _prepare(config))
     result = pretrain_on(ready.stores, ready.tokenizer, config, ready.folder, ready.origin, ready.domain)
     here.first_alone(lambda: _finish(result, config, ready.folder))
@@ -212,7 +212,7 @@ def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
     if not settings.exists():
         raise ConfigError(f"there is no run to resume at {folder}: it has no config.yaml; name the folder of a run")
     kept = PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
-    given, own, default = (dict(_leaves(one.to_dict())) for one in (config, kept, PretrainConfig()))
+    given, own, default = (dict(setting_paths(one.to_dict())) for one in (config, kept, PretrainConfig()))
     for name, value in given.items():
         if value not in (own.get(name), default.get(name)):
             raise ConfigError(
@@ -220,13 +220,6 @@ def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
                 "leave it out, or start another run"
             )
     return kept
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str = "", exclude: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Every setting with its path, such as ``train.tokens``."""
-    for name, value in settings.items():
-        if name not in exclude:
-            yield from _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from warmstart.config import setting_paths
 from warmstart.run_state import RunState
 from warmstart.stats.formatting import file_size, percent, time_span
 
@@ -110,7 +111,7 @@ class RunsComparison:
 
     def settings_table(self) -> list[tuple[str, ...]]:
         """The settings that differ, one row each; one that a run does not have is empty."""
-        flat = [dict(_leaves(run.settings or {})) for run in self.runs]
+        flat = [dict(setting_paths(run.settings or {})) for run in self.runs]
         names = dict.fromkeys(name for values in flat for name in values)
         rows = [(name, *(_shown(values, name) for values in flat)) for name in names]
         return [("command", *(run.command for run in self.runs))] * self._other_commands + [
@@ -158,12 +159,6 @@ class RunsComparison:
         tables = {"settings": self.settings_table(), "results": self.results_table()}
         rows = {key: {row[0]: dict(zip(names, row[1:], strict=True)) for row in table} for key, table in tables.items()}
         return {**rows, "runs": [run.to_dict() for run in self.runs]}
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting with its path, such as ``train.tokens``."""
-    for name, value in settings.items():
-        yield from _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:
