@@ -21,6 +21,7 @@ from helpers.mutants import LABELS, bases
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
+from warmstart.studies.lab.measure import softmax_weights
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -244,6 +245,65 @@ def test_attention_is_shown_by_layer_and_head(page: Any) -> None:
         assert sum(map(float, row)) == pytest.approx(1, abs=0.05)
 
 
+def shown_weights(page: Any) -> list[list[float]]:
+    """The numbers of the table, a row for each key."""
+    rows = page.locator("#learn-weights tbody tr")
+    return [[float(one) for one in row.locator("td.number").all_inner_texts()] for row in rows.all()]
+
+
+def test_attention_is_computed_as_in_the_lab(page: Any) -> None:
+    """Copying, averaging, and a mean of two heads, for the keys and queries that are shown."""
+    keys = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+    for name, beta, points in (("copying", 6, [[1, 0]]), ("averaging", 6, [[1, 1]]), ("two heads", 10, [[1, 0], [0, 1]])):
+        page.select_option("#learn-experiment", name)
+        heads = [softmax_weights(beta * np.array(one), keys) for one in points]
+        columns = [*heads, np.mean(heads, axis=0)] if len(heads) > 1 else [beta * keys @ np.array(points[0]), *heads]
+        np.testing.assert_allclose(shown_weights(page), np.transpose(columns), atol=6e-4)
+    page.select_option("#learn-experiment", "averaging")
+    assert "the mean of the values of a and b" in page.locator("#learn-finding").inner_text()
+    assert "beta times the sum of the keys a and b" in page.locator("#learn-about").inner_text()
+
+
+def test_a_key_of_varying_length_troubles_one_head_more_than_two(page: Any) -> None:
+    """The closed form of the lab for one head; two heads vary less than half as much."""
+    spread = {}
+    for name in ("one head", "two heads"):
+        page.select_option("#learn-experiment", name)
+        found = re.findall(r"mean (\d\.\d+), standard deviation (\d\.\d+)", page.locator("#learn-lengths figcaption").inner_text())
+        spread[name] = [float(one) for one in found[0]]
+    assert spread["one head"] == pytest.approx([0.5, 0.442], abs=0.02)
+    assert spread["two heads"][1] < spread["one head"][1] / 2
+
+
+def test_points_are_moved_by_arrow_keys_and_by_dragging(page: Any) -> None:
+    """The weights follow, and what has come of it is said."""
+    page.select_option("#learn-experiment", "copying")
+    query = page.get_by_role("button", name="query: 1.00, 0.00")
+    query.focus()
+    for _ in range(4):
+        page.keyboard.press("Shift+ArrowUp")
+    for key in ("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"):
+        page.keyboard.press(key)
+    assert query.count() == 0
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "query: 1.00, 1.00"
+    assert "Query at 1.00, 1.00. The output is the mean of the values of a and b" in page.locator("#learn-finding").inner_text()
+    key = page.get_by_role("button", name="key b: 0.00, 1.00")
+    box, plane = key.bounding_box(), page.locator("#learn-plane").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(plane["x"] + plane["width"] / 2, plane["y"] + plane["height"] * 0.9, steps=4)
+    page.mouse.up()
+    page.mouse.move(plane["x"], plane["y"])
+    moved = page.locator("#learn-plane button.key", has_text="b").get_attribute("aria-label")
+    assert moved.startswith("key b: 0.0")
+    assert float(moved.split(", ")[1]) == pytest.approx(-1.28, abs=0.05)
+    assert "The output is the value of a" in page.locator("#learn-finding").inner_text()
+    page.locator("#learn-beta").fill("0")
+    assert shown_weights(page) == [[0, 0.25]] * 4
+    page.click("#learn-reset")
+    assert page.get_by_role("button", name="key b: 0.00, 1.00").count() == 1
+
+
 def test_an_error_is_shown_where_it_belongs(page: Any) -> None:
     """In the words of the server, and the panel can be used again."""
     page.fill("#classify-texts", "one\ttwo\tthree")
@@ -295,6 +355,7 @@ def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: st
     page.fill("#compare-texts", "tea")
     submit(page, "compare")
     page.wait_for_selector("#compare-results tbody tr")
+    page.select_option("#learn-experiment", "two heads")
     found = axe.Axe().run(page).response["violations"]
     assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -21,9 +21,10 @@ PANELS = {
     "compare": ("Compare", ("predict",)),
     "write": ("Write", ("generate",)),
     "look": ("Look", ("attention",)),
+    "learn": ("Learn", ()),
     "trust": ("Trust", ("card",)),
 }
-"""id of a panel -> its title, and the abilities of which a model needs one"""
+"""id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""
 
 
 def add_page(app: FastAPI, models: ServedModels) -> None:
@@ -38,6 +39,7 @@ def add_page(app: FastAPI, models: ServedModels) -> None:
             panel: (title, fitting)
             for panel, (title, needed) in PANELS.items()
             if len(fitting := [one for one in described if set(needed) & set(one["abilities"])]) >= (2 if panel == "compare" else 1)
+            or not needed
         }
         return HTMLResponse(template.render(panels=panels).encode(errors="backslashreplace"))
 

@@ -10,6 +10,14 @@ export function make(name, properties = {}, ...children) {
   return element;
 }
 
+// The same for a part of a drawing.
+export function draw(name, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
 export function bar(share) {
   const element = make("div", { className: "bar" });
   element.style.width = `${(100 * share).toFixed(1)}%`;
