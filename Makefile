@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test test-all soak fuzz lint bench clean
+.PHONY: setup quickstart test test-all soak fuzz lint bench gpu clean
 
 setup: $(VENV)/.ready
 
@@ -44,6 +44,11 @@ lint: setup
 # measures every table of the documents and writes it there: 13 hours of one core, with WARMSTART_DATA and NANOGPT set
 bench: setup
 	$(BIN)/python -m benchmarks --all --write
+
+# on a machine with CUDA, with its own Python (`make gpu PYTHON=python3`): makes no environment, needs no network and no data
+gpu:
+	PYTHONPATH=src:.:tests $(PYTHON) -m pytest -m gpu tests/test_gpu.py tests/test_waiting_for_gpus.py
+	PYTHONPATH=src:. $(PYTHON) -m benchmarks gpu --write --again
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info src/*.egg-info

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import torch
 
@@ -88,6 +90,9 @@ class Batch:
     """(B, T) float32, uniform in [0, 1): decide what is sampled at the targets; None: nothing is sampled"""
     windows: torch.Tensor | None = None
     """(N,) int64: the number of adjacent rows that are windows of each of N texts; None: every row is a text"""
+    target_places: torch.Tensor | None = None
+    """(N,) int64: where among all B T the targets are that count, for a device whose answer would have to be waited for; None: not
+    looked up"""
 
     @classmethod
     def of(cls, batch: Batch, **changes: Any) -> Self:
@@ -111,18 +116,23 @@ class Batch:
         return (real * torch.arange(1, width + 1, device=real.device)).amax(dim=1)
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
+        """The same batch on another device; for one that is not the CPU the places of its targets are looked up first."""
+        if device.type == "cpu":
+            return self._mapped(lambda tensor: tensor.to(device))
+        return self.with_target_places()._mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
-        def move(tensor: torch.Tensor | None) -> torch.Tensor | None:
-            return None if tensor is None else tensor.to(device, non_blocking=True)
+    def pinned(self) -> Batch:
+        """The same batch in memory from which a GPU copies while the program goes on; the places of its targets are looked up."""
+        return self.with_target_places()._mapped(lambda tensor: tensor.pin_memory())
 
-        ids = self.ids.to(device, non_blocking=True)
-        return replace(
-            self,
-            ids=ids,
-            targets=move(self.targets),
-            attention_mask=move(self.attention_mask),
-            token_type_ids=move(self.token_type_ids),
-            draws=move(self.draws),
-            windows=move(self.windows),
-        )
+    def with_target_places(self) -> Batch:
+        """The same batch with ``target_places``, if it is on the CPU and each token has a target of its own."""
+        targets = self.targets
+        if targets is None or targets.shape != self.ids.shape or targets.device.type != "cpu" or self.target_places is not None:
+            return self
+        return replace(self, target_places=(targets.flatten() != IGNORE).nonzero()[:, 0])
+
+    def _mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+        named = ("ids", "targets", "attention_mask", "token_type_ids", "draws", "windows", "target_places")
+        changed: dict[str, Any] = {name: change(tensor) for name in named if (tensor := getattr(self, name)) is not None}
+        return replace(self, **changed)

@@ -32,13 +32,13 @@ SKETCH = 64
 """hashes of a document that are kept"""
 SKETCH_PROBES = 8
 """of these, the smallest, by which documents find each other"""
-HASHES_AT_ONCE = 1 << 19
+HASHES_AT_ONCE = 1 << 18
 """hashes in memory, of all documents"""
 FIRST_OF_MANY = 16
 """documents with a common hash that each later one is compared with"""
 CANDIDATES_AT_ONCE = 1 << 11
 """pairs whose sketches are in memory"""
-DOCUMENTS_AT_ONCE = 1 << 14
+DOCUMENTS_AT_ONCE = 1 << 13
 """documents whose sketches are in memory"""
 NO_HASH = np.uint64((1 << 64) - 1)
 """fills up the sketch of a document with fewer shingles"""

@@ -120,4 +120,4 @@ def language_batch_loss(model: Model, batch: Batch) -> Tensor:
     assert isinstance(head, LMHead)
     assert batch.targets is not None
     states = last_hidden_state_without_mix(model.backbone, model.backbone.forward_batch(batch))
-    return language_loss(states, head.weight, head.bias, batch.targets, head.transform)
+    return language_loss(states, head.weight, head.bias, batch.targets, head.transform, batch.target_places)

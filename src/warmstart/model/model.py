@@ -63,7 +63,8 @@ class Model(nn.Module):
         assert batch.targets is not None, "a batch without targets has no loss"
         states = self.backbone.forward_batch(batch).last_hidden_state
         if isinstance(self.head, LMHead):
-            return language_loss(states, self.head.weight, self.head.bias, batch.targets, self.head.transform)
+            head = self.head
+            return language_loss(states, head.weight, head.bias, batch.targets, head.transform, batch.target_places)
         if not isinstance(self.head, LossHead):
             raise ModelError("an embedding head has no loss; adapt the model to a task, which gives it another head")
         logits = self._outputs(states, batch.attention_mask, batch.windows)

@@ -74,19 +74,27 @@ def language_loss(
     bias: Tensor | None,
     targets: Tensor,
     transform: Callable[[Tensor], Tensor] | None = None,
+    places: Tensor | None = None,
 ) -> Tensor:
     """Summed cross-entropy in nats of ``targets`` (B, T), ``IGNORE`` left out, given ``hidden_states`` (B, T, D); a scalar.
 
     ``weight`` is (V, D), ``bias`` (V,). A ``transform`` is applied first, only to the states that have a target. Equals
     ``F.cross_entropy(hidden_states @ weight.T + bias, targets, ignore_index=IGNORE, reduction="sum")``, with its gradients.
+
+    ``places`` (N,) are those of the targets that count, among all B T, if they are known: to find them, a program waits for a GPU.
     """
-    has_target = targets != IGNORE
-    hidden_states = hidden_states[has_target]  # (N, D)
+    if places is None:
+        chosen = targets != IGNORE
+        hidden_states, targets = hidden_states[chosen], targets[chosen]  # (N, D), (N,)
+    else:
+        hidden_states, targets = hidden_states.flatten(0, -2), targets.flatten()
+        if len(places) < len(targets):
+            hidden_states, targets = hidden_states.index_select(0, places), targets.index_select(0, places)
     if transform is not None:
         hidden_states = transform(hidden_states)
     device = hidden_states.device.type
     if torch.is_autocast_enabled(device):
         hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _ChunkedCrossEntropy.apply(hidden_states, weight, bias, targets[has_target])  # type: ignore[no-untyped-call]
+        loss: Tensor = _ChunkedCrossEntropy.apply(hidden_states, weight, bias, targets)  # type: ignore[no-untyped-call]
     return loss

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -27,6 +28,11 @@ def check_compiler(device: torch.device) -> None:
         get_cpp_compiler()
     except exc.InvalidCxxCompiler as error:
         raise ConfigError("--compile needs a C++ compiler, but none was found; install g++, or leave --compile out") from error
+
+
+def compiles_by_default(device: torch.device) -> bool:
+    """Whether steps are compiled unasked: on a GPU, if torch finds its compiler, and not with ``TORCHDYNAMO_DISABLE=1``."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 def compile_all(modules: Sequence[nn.Module]) -> list[tuple[nn.Module, Callable[..., Any]]]:

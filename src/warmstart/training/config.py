@@ -91,7 +91,8 @@ class PretrainTrainConfig(TrainConfig):
     schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
     compile: Advanced[bool] = False
-    """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs/performance.md)"""
+    """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs/performance.md); on a
+    GPU they always are, unless --shard or --minutes is given"""
     activation_checkpointing: Advanced[bool] = False
     """compute the activations inside the blocks again in the backward pass instead of keeping them: less memory, more time"""
     shard: Advanced[bool] = False

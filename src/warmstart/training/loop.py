@@ -32,6 +32,7 @@ from warmstart.training.distributed import world
 from warmstart.training.log import MetricsLog, ProgressBar
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.training.parallel import Parallel
+from warmstart.training.prefetch import prefetched
 from warmstart.training.recomputed import recompute_all
 from warmstart.training.schedules import learning_rate_factor
 from warmstart.training.sharded import is_sharded, shard_model
@@ -155,6 +156,7 @@ class _Run:
         self.arithmetic = self.world.from_first(Arithmetic.choose(config.precision, self.device))  # machines may differ
         self.parallel = Parallel(model, job.loss or self.trainable.loss, self.world)
         self.forwards = recompute_all(job.recompute, compile_all(job.compile))
+        self.batches = job.batches
         self.stopped, self.next_checkpoint = False, time.monotonic() + FIRST_CHECKPOINT
         self.output = TrainOutput()
         self.loss_sum, self.target_count = torch.zeros((), device=self.device), 0
@@ -167,7 +169,8 @@ class _Run:
         """Step until the budget is spent."""
         stopping = asked_to_stop() if self.folder else nullcontext(lambda: None)
         bar = ProgressBar(self.job.title, show=self.job.progress_bar)
-        with keep_freed_memory(self.device), bar, stopping as reason:
+        ahead = prefetched(self.job.batches, self.device, self.job.steps)
+        with keep_freed_memory(self.device), bar, stopping as reason, ahead as self.batches:
             while not self.stopped and (progress := self._progress()) < 1:
                 started, processor_started = time.perf_counter(), time.process_time()
                 loss, targets = self._step(progress)
@@ -207,7 +210,7 @@ class _Run:
         if changed or not self.model.training:
             self.model.train()  # walks through all modules: only when an evaluation came between, or other parts train
         seed_torch(self.job.seed, "step", self.output.steps)
-        batches = self.job.batches(self.output.steps)
+        batches = self.batches(self.output.steps)
         if self.job.prepare is not None:
             with self.arithmetic.use(self.device):
                 batches = self.job.prepare([batch.to(self.device) for batch in batches])

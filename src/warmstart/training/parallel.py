@@ -96,6 +96,7 @@ def share_of(batch: Batch, world: World) -> tuple[Batch, BatchShare, bool]:
         ends = [0, *batch.windows.cumsum(0).tolist()]
         rows = RowRange(ends[texts.start], ends[texts.stop], len(batch.ids))
     changes = {one.name: _part(getattr(batch, one.name), rows if one.name in BY_ROW else texts) for one in fields(batch)}
+    changes["target_places"] = None  # those of the share are others
     return replace(batch, **changes), BatchShare(rows, texts), counts
 
 

@@ -51,7 +51,7 @@ from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.tokenizer.vocabulary import vocabulary_report
-from warmstart.training.compiled import check_compiler
+from warmstart.training.compiled import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
@@ -146,6 +146,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     """
     if config.resume:
         config = _resumed(config, config.resume)
+    elif not config.train.shard and config.train.minutes is None and compiles_by_default(pick_device()):
+        config = config.model_copy(update={"train": config.train.model_copy(update={"compile": True})})  # recorded, for a resume
     here = world()
     here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict(), exclude=("cache",))})
     ready = here.in_turns(lambda: _prepare(config))
