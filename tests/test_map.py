@@ -30,10 +30,11 @@ from warmstart.inspection.neighbours import (
     unit_vectors,
 )
 from warmstart.inspection.occurrences import find_occurrences, occurrence_states
+from warmstart.inspection.projection import project_pca
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.seeding import rng
-from warmstart.studies.map.measure import project, project_pca
+from warmstart.studies.map.measure import project
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 

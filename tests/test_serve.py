@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
 from helpers.models import SENTENCES, make_backbone
@@ -27,6 +28,8 @@ from warmstart.generation.sampling import GenerateConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
 from warmstart.inspection.attention import text_attention
+from warmstart.inspection.lexicon import lexicon_from_text, static_embeddings
+from warmstart.inspection.occurrences import find_occurrences, mean_states
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.embed import embed
 from warmstart.model.files import save
@@ -100,10 +103,10 @@ def test_a_model_is_described(server: Server) -> None:
             return {one["name"]: one for one in described.json()["models"]}
 
     found = asyncio.run(ask())
-    assert found["causal"]["abilities"] == ["generate", "explain", "attention", "tokens", "card"]
-    assert found["labels"]["abilities"] == ["predict", "explain", "attention", "tokens", "card"]
+    assert found["causal"]["abilities"] == ["generate", "explain", "attention", "map", "tokens", "card"]
+    assert found["labels"]["abilities"] == ["predict", "explain", "attention", "map", "tokens", "card"]
     assert found["stack"]["abilities"] == ["predict", "card"]
-    assert found["vectors"]["abilities"] == ["embed", "attention", "tokens", "card"]
+    assert found["vectors"]["abilities"] == ["embed", "attention", "map", "tokens", "card"]
     assert (found["sure"]["guarantees"], found["labels"]["guarantees"]) == (True, False)
 
 
@@ -257,6 +260,30 @@ def test_attention_is_that_of_the_library(server: Server, models: dict[str, Bund
     assert len(found["tokens"]) == len(encoded.rows[0])
 
 
+@pytest.mark.parametrize("layer", [None, 0, 2])
+def test_a_map_has_the_words_of_the_text(layer: int | None, server: Server, models: dict[str, Bundle | Stack]) -> None:
+    """The most frequent first, on the axes of scikit-learn's PCA, with the nearest in all dimensions."""
+    bundle, text = models["labels"], "\n".join(SENTENCES)
+    assert isinstance(bundle, Bundle)
+    found = asked(server, "/api/map", {"model": "labels", "text": text, "layer": layer}).json()
+    lexicon = lexicon_from_text(bundle.tokenizer, SENTENCES, 200)
+    everyone = np.arange(len(lexicon))
+    vectors = static_embeddings(bundle, lexicon)
+    if layer is not None:
+        vectors = mean_states(
+            bundle, find_occurrences(bundle, SENTENCES, lexicon, dict.fromkeys(everyone.tolist(), 10), 0), everyone, layer
+        )
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    pca = PCA(2).fit(units)
+    assert [(one["word"], one["count"]) for one in found["words"]] == list(zip(lexicon.words, lexicon.counts, strict=True))
+    points = np.array([[one["x"], one["y"]] for one in found["words"]])
+    np.testing.assert_allclose(np.abs(points), np.abs(pca.transform(units)), atol=2e-3)
+    assert found["explained_variance"] == pytest.approx(pca.explained_variance_ratio_, abs=1e-3)
+    cosines = units @ units.T - 2 * np.eye(len(units))
+    assert [one["nearest"] for one in found["words"]] == [lexicon.words[i] for i in cosines.argmax(axis=1)]
+    assert [one["cosine"] for one in found["words"]] == pytest.approx(cosines.max(axis=1), abs=1e-3)
+
+
 def test_an_explanation_names_every_word(server: Server) -> None:
     """With the importance by three methods, and how faithful each is; too long a text is refused."""
     found = asked(server, "/api/explain", {"model": "labels", "text": "She holds the cat", "target": "tea"}).json()
@@ -288,6 +315,10 @@ WRONG: list[tuple[str, Any, int]] = [
     ("/api/embed", {"model": "labels", "texts": ["a"]}, 422),
     ("/api/explain", {"model": "labels", "text": ""}, 422),
     ("/api/explain", {"model": "labels", "text": "a b", "target": "no such label"}, 422),
+    ("/api/map", {"model": "labels", "text": "cat dog"}, 422),
+    ("/api/map", {"model": "labels", "text": " 1 + 2 "}, 422),
+    ("/api/map", {"model": "labels", "text": "cat dog river", "layer": 3}, 422),
+    ("/api/map", {"model": "stack", "text": "cat dog river"}, 422),
     ("/api/reload", {"model": "nobody"}, 404),
     ("/api/nothing", {}, 404),
 ]

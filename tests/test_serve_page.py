@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
@@ -245,6 +246,36 @@ def test_attention_is_shown_by_layer_and_head(page: Any) -> None:
         assert sum(map(float, row)) == pytest.approx(1, abs=0.05)
 
 
+def test_words_are_drawn_on_a_map(page: Any) -> None:
+    """By the embedding or in context; no label lies on another one, and a table says the same."""
+    page.fill("#map-text", " ".join(SENTENCES) + " <i>dogs</i>")
+    submit(page, "map")
+    page.wait_for_selector("#map .status:has-text('words')")
+    words = page.locator("#map svg text").all_text_contents()
+    assert {"cat", "river", "i"} <= {*words}
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('#map svg text:not([visibility])')].map((one) => one.getBoundingClientRect().toJSON())"
+    )
+    assert len(boxes) > 5
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            assert (
+                one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
+                or one["bottom"] <= other["top"] + 1 or other["bottom"] <= one["top"] + 1
+            )  # fmt: skip
+    page.click("#map-table summary")
+    assert page.locator("#map-table tbody th").all_inner_texts() == words
+    before = page.locator("#map-table tbody").inner_text()
+    page.select_option("#map-layer", "2")
+    submit(page, "map")
+    page.wait_for_function("(before) => document.querySelector('#map-table tbody').innerText !== before", arg=before)
+    assert "of the variance" in page.locator("#map figcaption").inner_text()
+    page.fill("#map-text", "one")
+    submit(page, "map")
+    page.wait_for_selector("#map .error:not([hidden])")
+    assert "at least 3 different words" in page.locator("#map .error").inner_text()
+
+
 def shown_weights(page: Any) -> list[list[float]]:
     """The numbers of the table, a row for each key."""
     rows = page.locator("#learn-weights tbody tr")
@@ -356,6 +387,10 @@ def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: st
     submit(page, "compare")
     page.wait_for_selector("#compare-results tbody tr")
     page.select_option("#learn-experiment", "two heads")
+    page.fill("#map-text", " ".join(SENTENCES))
+    submit(page, "map")
+    page.wait_for_selector("#map-table:not([hidden])")
+    page.click("#map-table summary")
     found = axe.Axe().run(page).response["violations"]
     assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,6 +1,6 @@
 """Where words occur in texts, and the hidden states of a model there.
 
-Letters: N occurrences, K of them selected, M layers, B batch, T tokens, D width.
+Letters: N occurrences, K of them selected, W words, M layers, B batch, T tokens, D width.
 """
 
 from __future__ import annotations
@@ -99,3 +99,9 @@ def occurrence_states(bundle: Bundle, occurrences: Occurrences, selected: np.nda
     for indices, means in run_in_batches(bundle.model, encoded, bundle.tokenizer.specials.pad, forward=word_means):
         out[[row for index in indices for row in rows[passages[index]]]] = means.numpy()
     return out
+
+
+def mean_states(bundle: Bundle, occurrences: Occurrences, words: np.ndarray, layer: int) -> np.ndarray:
+    """(W, D) float32: each of the ``words`` (W,), which all occur, as the mean of its occurrences' hidden states at a layer."""
+    states = occurrence_states(bundle, occurrences, np.arange(len(occurrences.words)), [layer])[:, 0]
+    return np.stack([states[occurrences.of(word)].mean(axis=0) for word in words])

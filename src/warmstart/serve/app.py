@@ -14,6 +14,7 @@
     POST /api/embed         vectors
     POST /api/explain       the importance of each word
     POST /api/attention     how much each token attends to each, by layer and head
+    POST /api/map           the words of a text on a map
     POST /api/tokens        how texts are split
     POST /api/reload        load a model again from its folder
 
@@ -38,13 +39,14 @@ from starlette.exceptions import HTTPException
 
 from warmstart import __version__
 from warmstart.errors import ModelError, WarmstartError
-from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, NearestBody, PredictBody, TextBody, TextsBody, problems
+from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, MapBody, NearestBody, PredictBody, TextBody, TextsBody, problems
 from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.metrics import Metered, Metrics
 from warmstart.serve.nearest import TextsReader
 from warmstart.serve.pages import add_page
 from warmstart.serve.served import ServedModel, ServedModels
+from warmstart.serve.word_map import word_map
 
 ModelName = Annotated[str | None, Query(max_length=1_000)]
 """in the address of a request; none: the first"""
@@ -110,7 +112,7 @@ def make_app(server: Server, rules: AccessRules) -> App:
     _add_errors(app)
     _add_facts(app, server)
     _add_predictions(app, server)
-    _add_attention(app, server)
+    _add_insights(app, server)
     _add_generation(app, server)
     add_page(app, server.models)
     known = {path for route in app.routes if (path := getattr(route, "path", None))}
@@ -214,11 +216,17 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         return {"model": model.name} | found
 
 
-def _add_attention(app: FastAPI, server: Server) -> None:
+def _add_insights(app: FastAPI, server: Server) -> None:
     @app.post("/api/attention")
     async def attention(body: TextBody) -> dict[str, Any]:
         model = server.model(body.model, "attention")
         return {"model": model.name} | await server.alone("attention", model, body.text, model.attention)
+
+    @app.post("/api/map")
+    async def words(body: MapBody) -> dict[str, Any]:
+        model = server.model(body.model, "map")
+        found = await server.alone("map", model, body.text, lambda text: word_map(model.bundle, text, body.layer), body.layer)
+        return {"model": model.name} | found
 
 
 def _add_generation(app: FastAPI, server: Server) -> None:

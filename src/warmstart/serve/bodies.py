@@ -103,6 +103,13 @@ class TextBody(Body):
     text: Text
 
 
+class MapBody(TextBody):
+    """``POST /api/map``."""
+
+    layer: int | None = Field(None, ge=0, le=10_000)
+    """hidden states of the words in the text; none: their vectors in the embedding"""
+
+
 def problems(error: ValidationError | Any) -> str:
     """What is wrong with a body, in one sentence; the values themselves are not repeated."""
     found = []

@@ -21,6 +21,7 @@ PANELS = {
     "compare": ("Compare", ("predict",)),
     "write": ("Write", ("generate",)),
     "look": ("Look", ("attention",)),
+    "map": ("Map", ("map",)),
     "learn": ("Learn", ()),
     "trust": ("Trust", ("card",)),
 }

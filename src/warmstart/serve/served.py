@@ -104,7 +104,7 @@ class ServedModel:
             "predict": self._predicts, "generate": self._generates, "embed": self._embeds, "explain": self._explains,
             "attention": self._attends, "nearest": self._knows_texts,
         }  # fmt: skip
-        return (*(name for name, able in found.items() if able()), *["tokens"] * isinstance(self.model, Bundle), "card")
+        return (*(name for name, able in found.items() if able()), *["map", "tokens"] * isinstance(self.model, Bundle), "card")
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
@@ -126,6 +126,7 @@ class ServedModel:
             "calibrated": self.model.calibration is not None,
             "guarantees": self._guarantees(),
             "reads_texts": self.reads_texts,
+            "depth": None if isinstance(self.model, Stack) else self.model.model.backbone.config.depth,
             "max_length": None if isinstance(self.model, Stack) else self.model.model.backbone.config.max_length,
         }
 

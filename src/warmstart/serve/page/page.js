@@ -4,10 +4,11 @@ import { setUp as classify } from "./classify.js";
 import { setUp as compare } from "./compare.js";
 import { setUp as learn } from "./learn.js";
 import { setUp as look } from "./look.js";
+import { setUp as map } from "./map.js";
 import { setUp as trust } from "./trust.js";
 import { setUp as write } from "./write.js";
 
-for (const [name, setUp] of Object.entries({ classify, compare, write, look, learn, trust })) {
+for (const [name, setUp] of Object.entries({ classify, compare, write, look, map, learn, trust })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }

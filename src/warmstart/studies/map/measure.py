@@ -25,7 +25,8 @@ from warmstart.inspection.neighbours import (
     random_pair_cosines,
     unit_vectors,
 )
-from warmstart.inspection.occurrences import Occurrences, occurrence_states
+from warmstart.inspection.occurrences import Occurrences, mean_states, occurrence_states
+from warmstart.inspection.projection import project_pca
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import derive, rng
 
@@ -165,7 +166,7 @@ def measure_map(bundle: Bundle, inputs: MapInputs, seed: int) -> MapMeasurement:
         contexts = [_contexts(inputs, word, one, random, seed) for word, one in zip(inputs.contexts_of, of_words, strict=True)]
         spaces = [
             Space("static", words, static[words]),
-            Space(f"layer {inputs.layer}", words, _context_vectors(bundle, inputs, words)),
+            Space(f"layer {inputs.layer}", words, mean_states(bundle, inputs.occurrences, words, inputs.layer)),
         ]
     shown = [one.vectors[np.isin(one.words, inputs.shown)] for one in spaces]
     count = min(_NEIGHBOURS, len(shown[0]) - 1)
@@ -181,14 +182,6 @@ def measure_map(bundle: Bundle, inputs: MapInputs, seed: int) -> MapMeasurement:
         contexts,
         answer_analogies(static, inputs.lexicon, inputs.questions) if inputs.questions else None,
     )
-
-
-def _context_vectors(bundle: Bundle, inputs: MapInputs, words: np.ndarray) -> np.ndarray:
-    """(W, D): each word's mean over its occurrences' states at the layer."""
-    occurrences = inputs.occurrences
-    assert occurrences is not None
-    states = occurrence_states(bundle, occurrences, np.arange(len(occurrences.words)), [inputs.layer])[:, 0]
-    return np.stack([states[occurrences.of(word)].mean(axis=0) for word in words])
 
 
 def _contexts(inputs: MapInputs, word: str, states: np.ndarray, random: np.ndarray, seed: int) -> Contexts:
@@ -227,16 +220,6 @@ def project(vectors: np.ndarray, seed: int) -> tuple[Projection, Projection]:
         Projection("t-SNE", spread, *_trustworthiness(vectors, spread, seed)),
         Projection("PCA", flat, *_trustworthiness(vectors, flat, seed), explained),
     )
-
-
-def project_pca(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """Points (N, D), N and D at least 2, on the two axes of most variance: (N, 2), and the explained variance of each axis."""
-    from sklearn.decomposition import PCA
-
-    with np.errstate(invalid="ignore", divide="ignore"):  # equal points have no variance to explain
-        pca = PCA(2, svd_solver="full").fit(vectors)
-    first, second = np.nan_to_num(pca.explained_variance_ratio_).tolist()
-    return pca.transform(vectors), (first, second)
 
 
 def _trustworthiness(vectors: np.ndarray, points: np.ndarray, seed: int) -> tuple[float, float]:
