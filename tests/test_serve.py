@@ -25,6 +25,7 @@ from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
 from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.trace import trace
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
 from warmstart.inspection.attention import text_attention
@@ -43,6 +44,7 @@ pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
 from warmstart.serve.app import Server, make_app  # noqa: E402
 from warmstart.serve.computing import BusyError, Computer, Turns  # noqa: E402
+from warmstart.serve.corpus import Corpus  # noqa: E402
 from warmstart.serve.guard import AccessRules, App, Guard  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels, open_models  # noqa: E402
 
@@ -248,6 +250,33 @@ def test_training_texts_must_be_those_of_a_served_model(tmp_path: Path, models: 
     server.models.reload("cups")
     assert asked_until_ready(server, {"inputs": ["a cat"]}).json() == before
     server.close()
+
+
+def test_what_followed_in_a_corpus_stands_beside_what_is_probable(tmp_path: Path, models: dict[str, Bundle | Stack]) -> None:
+    """The counts that a trace has; those of the probable tokens; also when the model is loaded again."""
+    causal, text = models["causal"], tmp_path / "text.txt"
+    assert isinstance(causal, Bundle)
+    text.write_text("\n\n".join(SENTENCES))
+    folder, corpus = save(causal, tmp_path / "causal"), Corpus(str(text))
+    server = Server(open_models([str(folder)], corpus=corpus), 1024, 0.005, 64)
+    server.models.reload("causal")
+    body = {"prompt": "She holds", "max_new_tokens": 6, "seed": 3, "candidates": 4}
+    found = asked(server, "/api/generate", body).json()["steps"]
+    server.close()
+    counts = corpus.counts(causal.tokenizer)
+    expected = trace(causal, "She holds", GenerateConfig(max_new_tokens=6, seed=3), 4, counts).steps
+    for step, wanted in zip(found, expected, strict=False):
+        assert wanted.corpus
+        assert step["corpus"]["count"] == wanted.corpus.count
+        assert tuple(step["corpus"]["context"]) == wanted.corpus.context
+        assert [(one["token"], one["count"]) for one in step["corpus"]["followed"]] == list(wanted.corpus.most_common)
+        assert step["corpus"]["kl_divergence"] == wanted.corpus.kl_divergence
+        known = dict(wanted.corpus.most_common)
+        for one, count in zip(step["candidates"], step["corpus"]["candidates"], strict=True):
+            assert known.get(one["token"], count) == count
+    labels = save(replace(models["labels"]), tmp_path / "labels")  # type: ignore[arg-type, type-var]
+    with pytest.raises(ConfigError, match="--corpus is for models that generate text, but none of labels does"):
+        open_models([str(labels)], corpus=corpus)
 
 
 def test_attention_is_that_of_the_library(server: Server, models: dict[str, Bundle | Stack]) -> None:

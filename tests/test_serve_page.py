@@ -31,6 +31,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'ser
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
 from warmstart.serve.app import Server, make_app  # noqa: E402
+from warmstart.serve.corpus import Corpus  # noqa: E402
 from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
 
@@ -87,7 +88,9 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
         tasks = [cups_task()]
-        return [ServedModel.open(str(save(bundle, place / name)), tasks=tasks) for name, bundle in wanted.items()]
+        (place / "text.txt").write_text("\n\n".join(SENTENCES), encoding="utf-8")
+        corpus = Corpus(str(place / "text.txt"))
+        return [ServedModel.open(str(save(bundle, place / name)), tasks=tasks, corpus=corpus) for name, bundle in wanted.items()]
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +208,8 @@ def test_a_text_is_written_and_goes_on_another_way(page: Any) -> None:
     assert "Token 3:" in page.locator("#write-step caption").inner_text()
     shares = [float(one.rstrip("%")) for one in page.locator("#write-step tbody td:nth-child(2)").all_inner_texts()]
     assert shares == sorted(shares, reverse=True)
+    assert re.search(r"the corpus has \d+ tokens: .+ The model is [\d.]+ nats away", page.locator("#write-corpus").inner_text())
+    assert page.locator("#write-step td:nth-child(3)").first.inner_text().endswith("%")
     page.locator("#write-step tbody button:not([disabled])").first.click()
     page.wait_for_selector("#write .status:has-text('8 tokens')")
     assert page.locator("#write-text > span").inner_text().startswith("She holds")

@@ -26,6 +26,8 @@ class ServeConfig(Config):
     """adapted or pretrained models: bundles, stacks or folders of runs; NAME=FOLDER gives a name"""
     texts: tuple[str, ...] = ()
     """tasks (YAML) that models were adapted to: their training texts are shown beside predictions for similar ones"""
+    corpus: str | None = None
+    """text of up to a few million tokens: while a model writes, what followed in this text stands beside what is probable"""
     host: str = "127.0.0.1"
     """address to listen at; any other than this machine's own needs a token"""
     port: int = Field(8000, ge=0, le=65535)
@@ -68,11 +70,14 @@ def serve(config: ServeConfig) -> None:
     import torch
 
     from warmstart.device import free_threads
+    from warmstart.serve.corpus import Corpus
     from warmstart.serve.served import open_models
     from warmstart.tasks.load import load_task
 
     torch.set_num_threads(config.threads or free_threads())
-    models = open_models(config.models, [load_task(path) for path in config.texts])
+    models = open_models(
+        config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
+    )
     server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue)
     names: dict[str, Any] = dict.fromkeys((*LOOPBACK, config.host, *config.allowed_hosts))
     rules = AccessRules(tuple(names), token, config.max_body, config.rate if local else config.rate or EXPOSED_RATE)

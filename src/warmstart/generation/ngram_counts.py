@@ -50,11 +50,15 @@ class NgramCounts:
         if not self.followers:
             raise DataError("the corpus must contain at least one document, but it is empty; name another one")
 
-    def after(self, ids: Sequence[int], log_probabilities: Tensor, k: int) -> NextTokenCounts:
-        """The ``k`` most common tokens after ``ids``, compared with a model's ``log_probabilities`` (V,)."""
+    def longest(self, ids: Sequence[int]) -> tuple[tuple[int, ...], Counter[int]]:
+        """The longest end of ``ids`` that the corpus contains, and how often each token followed it."""
         lengths = range(min(self.order, len(ids)), -1, -1)
         context = next(tuple(ids[len(ids) - n :]) for n in lengths if tuple(ids[len(ids) - n :]) in self.followers)
-        counts = self.followers[context]
+        return context, self.followers[context]
+
+    def after(self, ids: Sequence[int], log_probabilities: Tensor, k: int) -> NextTokenCounts:
+        """The ``k`` most common tokens after ``ids``, compared with a model's ``log_probabilities`` (V,)."""
+        context, counts = self.longest(ids)
         total = sum(counts.values())
         relative = torch.tensor(list(counts.values()), dtype=torch.float64) / total
         model = log_probabilities[torch.tensor(list(counts))].double()

@@ -84,12 +84,16 @@ def trace(
 
 def step_of(tokenizer: Tokenizer, log_probabilities: Tensor, chosen: int, config: GenerateConfig, k: int = 6) -> Step:
     """The step at which the token ``chosen`` was generated, from the model's ``log_probabilities`` (V,)."""
-    order = log_probabilities.sort(descending=True, stable=True).indices
     probabilities = log_probabilities.double().exp()
     return Step(
         token=tokenizer.token(chosen),
         probability=float(probabilities[chosen]),
         sampling_probability=1.0 if config.greedy else float(sampling_probabilities(log_probabilities, config)[chosen]),
         entropy=float(-(probabilities * log_probabilities.double()).nan_to_num(0.0).sum()),
-        candidates=tuple((tokenizer.token(int(i)), float(probabilities[i])) for i in order[:k]),
+        candidates=tuple((tokenizer.token(int(i)), float(probabilities[i])) for i in most_probable(log_probabilities, k)),
     )
+
+
+def most_probable(log_probabilities: Tensor, k: int) -> Tensor:
+    """(k,) the tokens of the largest of (V,) log-probabilities, in descending order; of equal ones the first."""
+    return log_probabilities.sort(descending=True, stable=True).indices[:k]

@@ -23,8 +23,9 @@ from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
 from warmstart.generation.generate import continue_prompts
+from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import GenerateConfig
-from warmstart.generation.trace import step_of
+from warmstart.generation.trace import most_probable, step_of
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import TaskHead
 from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
@@ -36,6 +37,7 @@ from warmstart.model.card import card
 from warmstart.model.embed import embed
 from warmstart.model.inference_weights import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.serve.corpus import Corpus
 from warmstart.stack.card import stack_card
 from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
@@ -71,11 +73,14 @@ class ServedModel:
     """the same with plain weights, through which gradients flow"""
     task: Task | None = None
     """whose training texts are shown beside predictions"""
+    counts: NgramCounts | None = None
+    """what followed in a corpus, shown beside what is probable"""
 
     @classmethod
-    def open(cls, path: str, name: str | None = None, tasks: Sequence[Task] = ()) -> ServedModel:
-        """Load and check a model; its name is that of its folder, unless one is given."""
-        return cls.of(load(path), name or model_name(path), path, tasks)
+    def open(cls, path: str, name: str | None = None, tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModel:
+        """Load and check a model; its name is that of its folder, unless one is given. One that writes is given the ``corpus``."""
+        made = cls.of(load(path), name or model_name(path), path, tasks)
+        return replace(made, counts=corpus.counts(made.bundle.tokenizer)) if corpus and made._generates() else made
 
     @classmethod
     def of(cls, model: Bundle | Stack, name: str, path: str = "", tasks: Sequence[Task] = ()) -> ServedModel:
@@ -234,10 +239,12 @@ class ServedModel:
         A token says the text that it adds, its probability and entropy, and the ``top`` most probable ones.
         """
         bundle, ids, told = self.bundle, list[int](), 0
+        begin = [bundle.tokenizer.specials.begin, *bundle.tokenizer.encode([prompt])[0]]
 
         def note(row: int, log_probabilities: Tensor, chosen: int) -> None:
             nonlocal told
             step = step_of(bundle.tokenizer, log_probabilities, chosen, config, top)
+            corpus = self._corpus([*begin, *ids], log_probabilities, top)
             ids.append(chosen)
             text = bundle.tokenizer.decode(ids)
             whole = len(text.rstrip("\N{REPLACEMENT CHARACTER}"))  # of a character of which bytes are still missing, nothing
@@ -249,11 +256,26 @@ class ServedModel:
                     "probability": step.probability,
                     "entropy": step.entropy,
                     "candidates": [{"token": token, "probability": probability} for token, probability in step.candidates],
+                    "corpus": corpus,
                 }
             )
 
         (decoded,) = continue_prompts(bundle, [prompt], config, note)
         return bundle.tokenizer.decode(decoded.ids), decoded.stopped
+
+    def _corpus(self, before: Sequence[int], log_probabilities: Tensor, top: int) -> dict[str, Any] | None:
+        """What followed in the corpus, and how often each of the ``top`` most probable tokens did; None without a corpus."""
+        if self.counts is None:
+            return None
+        found = self.counts.after(before, log_probabilities, top)
+        _, followers = self.counts.longest(before)
+        return {
+            "context": list(found.context),
+            "count": found.count,
+            "followed": [{"token": token, "count": count} for token, count in found.most_common],
+            "candidates": [followers[int(token)] for token in most_probable(log_probabilities, top)],
+            "kl_divergence": found.kl_divergence,
+        }
 
     def _embeds(self) -> bool:
         return isinstance(self.model, Bundle) and isinstance(self.model.model.head, EmbeddingHead)
@@ -352,7 +374,8 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
 class ServedModels:
     """All models of a server, by name; one can be loaded again without that a request notices."""
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
+    def __init__(self, models: Sequence[ServedModel], corpus: Corpus | None = None) -> None:
+        self.corpus = corpus
         self._models = {one.name: one for one in models}
         if len(self._models) < len(models):
             names = ", ".join(one.name for one in models)
@@ -368,20 +391,22 @@ class ServedModels:
     def reload(self, name: str) -> None:
         """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
         old = self._models[name]
-        self._models[name] = ServedModel.open(old.path, old.name, [old.task] if old.task else [])
+        self._models[name] = ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus)
         console.print(f"loaded {name} again")
 
 
-def open_models(paths: Sequence[str], tasks: Sequence[Task] = ()) -> ServedModels:
-    """Load models: each a folder, or ``NAME=FOLDER``. Raises ``ConfigError`` for a task that fits none of them."""
+def open_models(paths: Sequence[str], tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModels:
+    """Load models: each a folder, or ``NAME=FOLDER``. Raises ``ConfigError`` for a task, or a corpus, that fits none of them."""
     found = list[ServedModel]()
     for path in paths:
         name, _, folder = path.rpartition("=") if "=" in path and not Path(path).exists() else ("", "", path)
-        found.append(ServedModel.open(folder, name or None, tasks))
+        found.append(ServedModel.open(folder, name or None, tasks, corpus))
     for task in tasks:
         if not any(one.fits(task) for one in found):
             raise ConfigError(
                 f"--texts must be a task that one of the models was adapted to, but '{task.name}' ({task.type}: "
                 f"{', '.join(task.labels) or 'numbers'}) has other labels than {', '.join(one.name for one in found)}"
             )
-    return ServedModels(found)
+    if corpus and not any(one.counts for one in found):
+        raise ConfigError(f"--corpus is for models that generate text, but none of {', '.join(one.name for one in found)} does")
+    return ServedModels(found, corpus)

@@ -9,6 +9,7 @@ export function setUp(panel) {
   const written = panel.querySelector("#write-text");
   const hint = panel.querySelector("#write-hint");
   const table = panel.querySelector("#write-step");
+  const followed = panel.querySelector("#write-corpus");
   let steps = [];
   let began = "";
 
@@ -50,11 +51,20 @@ export function setUp(panel) {
     const before = began + steps.slice(0, number).map((one) => one.text).join("");
     table.querySelector("caption").textContent =
       `Token ${number + 1}: ${JSON.stringify(step.token)} had ${percent(step.probability, 2)}; entropy ${step.entropy.toFixed(2)} nats.`;
-    table.querySelector("tbody").replaceChildren(...step.candidates.map((one) => row(one, step, before)));
+    table.querySelector("tbody").replaceChildren(...step.candidates.map((one, rank) => row(one, step, before, rank)));
+    table.querySelector("th.corpus").hidden = step.corpus === null;
+    followed.hidden = step.corpus === null;
+    if (step.corpus) followed.textContent = sentence(step.corpus);
     table.hidden = false;
   }
 
-  function row(one, step, before) {
+  function sentence(corpus) {
+    const after = corpus.context.length ? `After ${corpus.context.join(" ")}` : "Anywhere";
+    const found = corpus.followed.map((one) => `${one.token} ${one.count.toLocaleString()}`).join(", ");
+    return `${after} the corpus has ${corpus.count.toLocaleString()} tokens: ${found}. The model is ${corpus.kl_divergence.toFixed(2)} nats away.`;
+  }
+
+  function row(one, step, before, rank) {
     const taken = one.token === step.token;
     const branch = make("button", { type: "button", className: "small", textContent: taken ? "taken" : "go on with it" });
     branch.disabled = taken || /\\x|^\[.*\]$/.test(one.token); // half a character, or the end of the text
@@ -64,6 +74,7 @@ export function setUp(panel) {
       "tr", {},
       make("td", { className: "token", textContent: one.token }),
       make("td", { className: "number", textContent: percent(one.probability, 2) }),
+      ...(step.corpus ? [make("td", { className: "number", textContent: percent(step.corpus.candidates[rank] / step.corpus.count, 2) })] : []),
       make("td", {}, bar(one.probability)),
       make("td", {}, branch),
     );
