@@ -66,7 +66,7 @@ export function setUp(panel) {
 
   function row(one, step, before, rank) {
     const taken = one.token === step.token;
-    const branch = make("button", { type: "button", className: "small", textContent: taken ? "taken" : "go on with it" });
+    const branch = make("button", { type: "button", className: "small", textContent: taken ? "taken" : "go on" });
     branch.disabled = taken || /\\x|^\[.*\]$/.test(one.token); // half a character, or the end of the text
     branch.setAttribute("aria-label", taken ? `${one.token}: taken` : `go on with ${one.token}`);
     branch.addEventListener("click", () => write(before + one.token));
