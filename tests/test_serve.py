@@ -20,6 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS, bases
+from helpers.races import race_result
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
@@ -34,6 +35,7 @@ from warmstart.inspection.occurrences import find_occurrences, mean_states
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.embed import embed
 from warmstart.model.files import save
+from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.stack.stack import Member, Stack
 from warmstart.tasks.predict import predict
@@ -311,6 +313,43 @@ def test_a_map_has_the_words_of_the_text(layer: int | None, server: Server, mode
     cosines = units @ units.T - 2 * np.eye(len(units))
     assert [one["nearest"] for one in found["words"]] == [lexicon.words[i] for i in cosines.argmax(axis=1)]
     assert [one["cosine"] for one in found["words"]] == pytest.approx(cosines.max(axis=1), abs=1e-3)
+
+
+def raced(folder: Path, bundle: Bundle) -> Path:
+    """The folder of a race that saved its method full."""
+    record = AdaptRecord(
+        task=TaskRecord(name="cats", type="classification", labels=LABELS, train=9), seed=0, settings={"method": "full"}
+    )
+    save(replace(bundle, history=(record,)), folder / "bundle")
+    (folder / "race.json").write_text(json.dumps(race_result({"full": 0.8, "probe": 0.7}).to_dict()))
+    return folder
+
+
+def test_a_model_knows_the_race_that_it_came_from(tmp_path: Path, models: dict[str, Bundle | Stack]) -> None:
+    """With all methods as the race ranks them; a damaged file is named, and another model has none."""
+    labels = models["labels"]
+    assert isinstance(labels, Bundle)
+    folder, expected = raced(tmp_path / "race", labels), race_result({"full": 0.8, "probe": 0.7})
+    other = save(labels, tmp_path / "race" / "cups")
+    server = Server(open_models([str(folder), f"inside={folder / 'bundle'}", str(other)]), 1024, 0.005, 64)
+
+    async def ask(name: str) -> Any:
+        async with client_of(make_app(server, AccessRules())) as client:
+            return await client.get(f"/api/race?model={name}")
+
+    found = asyncio.run(ask("race")).json()
+    assert asyncio.run(ask("inside")).json() == found | {"model": "inside"}
+    assert (found["task"], found["labels"], found["seeds"], found["saved"]) == ("cats", 60, 3, "full")
+    assert found["findings"] == expected.findings
+    for one, ranked in zip(found["methods"], expected.ranking.methods, strict=True):
+        interval = expected.interval(ranked)
+        assert (one["method"], one["score"], one["low"], one["high"]) == (ranked.name, interval.mean, interval.low, interval.high)
+    assert "has no 'race'" in asyncio.run(ask("cups")).json()["error"]
+    for damaged in ("{", "[]", '{"task": 3}', "[" * 100_000):
+        (folder / "race.json").write_text(damaged)
+        refused = asyncio.run(ask("race"))
+        assert (refused.status_code, "run the same race again" in refused.json()["error"]) == (422, True)
+    server.close()
 
 
 def test_an_explanation_names_every_word(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shutil
 import socket
@@ -19,9 +20,11 @@ import pytest
 
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
+from helpers.races import race_result
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
+from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.studies.lab.measure import softmax_weights
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -80,8 +83,10 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
     """One that labels texts, with texts for guarantees, and one that writes."""
     place, found = tmp_path_factory.mktemp("served"), bases(tokenizer)
     held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
+    task = TaskRecord(name="cups", type="classification", labels=LABELS, train=9)
+    raced = AdaptRecord(task=task, seed=0, settings={"method": "full"})
     wanted: dict[str, Bundle] = {
-        "cups": replace(found["labels"], calibration=Calibration(temperature=1.5, held_out=held_out)),
+        "cups": replace(found["labels"], history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)),
         "number": found["number"],
         "causal": found["causal"],
     }
@@ -90,7 +95,10 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
         tasks = [cups_task()]
         (place / "text.txt").write_text("\n\n".join(SENTENCES), encoding="utf-8")
         corpus = Corpus(str(place / "text.txt"))
-        return [ServedModel.open(str(save(bundle, place / name)), tasks=tasks, corpus=corpus) for name, bundle in wanted.items()]
+        found_at = {name: save(bundle, place / name / "bundle").parent for name, bundle in wanted.items()}
+        scores = {"full": 0.8, "<b>probe</b>": 0.72, "lora": 0.79}
+        (place / "cups" / "race.json").write_text(json.dumps(race_result(scores).to_dict()))
+        return [ServedModel.open(str(path), name, tasks, corpus) for name, path in found_at.items()]
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +230,18 @@ def test_a_model_is_examined(page: Any) -> None:
     assert re.search(r"It passes \d+ checks", page.locator("#trust-checks caption").inner_text())
     page.click("#trust-card summary")
     assert "cups" in page.locator("#trust-card pre").inner_text()
+
+
+def test_the_race_of_a_model_is_shown(page: Any) -> None:
+    """What was found, and every method with its score and interval; the one that was saved is named."""
+    assert page.locator("#race-model option").all_inner_texts() == ["cups"]
+    submit(page, "race")
+    page.wait_for_selector("#race-results tbody tr")
+    assert page.locator("#race-results tbody th").all_inner_texts() == ["full", "lora", "<b>probe</b>"]
+    assert page.locator("#race-results tbody td:nth-child(2)").all_inner_texts() == ["81.0%", "80.0%", "73.0%"]
+    assert page.locator("#race-results tr.saved").count() == 1
+    assert "60 labels, 3 seeds. This model is full." in page.locator("#race-summary").inner_text()
+    assert page.locator("#race-findings li").first.inner_text().startswith("Use ")
 
 
 def test_two_models_are_compared(page: Any) -> None:
@@ -396,6 +416,8 @@ def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: st
     submit(page, "map")
     page.wait_for_selector("#map-table:not([hidden])")
     page.click("#map-table summary")
+    submit(page, "race")
+    page.wait_for_selector("#race-results tbody tr")
     found = axe.Axe().run(page).response["violations"]
     assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
     assert page.evaluate("document.documentElement.scrollWidth") <= width

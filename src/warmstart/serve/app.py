@@ -7,6 +7,7 @@
     GET  /api/models        what is served, and what each model can do
     GET  /api/card          a model card, in Markdown
     GET  /api/guarantees    error rates that can be guaranteed, and the share of texts that is then labelled
+    GET  /api/race          what the methods scored in the race that a model came from
     GET  /api/checks        what ``warmstart doctor`` finds
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
     POST /api/nearest       the training texts that are nearest to texts
@@ -164,6 +165,11 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     async def checks(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "card")
         return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: served.checks())}
+
+    @app.get("/api/race")
+    async def race(model: ModelName = None) -> dict[str, Any]:
+        served = server.model(model, "race")
+        return {"model": served.name} | await server.alone("race", served, "", lambda _: served.race())
 
     @app.post("/api/reload")
     async def reload(body: Body) -> dict[str, Any]:

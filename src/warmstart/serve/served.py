@@ -38,6 +38,7 @@ from warmstart.model.embed import embed
 from warmstart.model.inference_weights import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.serve.corpus import Corpus
+from warmstart.serve.race import race_file, read_race
 from warmstart.stack.card import stack_card
 from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
@@ -105,11 +106,13 @@ class ServedModel:
     @cached_property
     def abilities(self) -> tuple[str, ...]:
         """What it can be asked for."""
+        network = isinstance(self.model, Bundle)
         found = {
-            "predict": self._predicts, "generate": self._generates, "embed": self._embeds, "explain": self._explains,
-            "attention": self._attends, "nearest": self._knows_texts,
+            "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
+            "attention": self._attends(), "nearest": self.task is not None, "map": network, "tokens": network, "card": True,
+            "race": self._race_file is not None,
         }  # fmt: skip
-        return (*(name for name, able in found.items() if able()), *["map", "tokens"] * isinstance(self.model, Bundle), "card")
+        return tuple(name for name, able in found.items() if able)
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
@@ -152,9 +155,6 @@ class ServedModel:
         if isinstance(self.model, Stack):
             return True
         return self.model.answers_record is not None or isinstance(self.model.model.head, TaskHead)
-
-    def _knows_texts(self) -> bool:
-        return self.task is not None
 
     @property
     def reads_texts(self) -> bool:
@@ -217,6 +217,15 @@ class ServedModel:
             for one in found
             if math.isfinite(one.threshold)
         ]
+
+    @cached_property
+    def _race_file(self) -> Path | None:
+        return race_file(self.path)
+
+    def race(self) -> dict[str, Any]:
+        """What the methods scored in the race that the model came from."""
+        assert self._race_file is not None
+        return read_race(self._race_file, self.model)
 
     def checks(self) -> list[dict[str, Any]]:
         """What ``warmstart doctor`` finds."""

@@ -5,10 +5,11 @@ import { setUp as compare } from "./compare.js";
 import { setUp as learn } from "./learn.js";
 import { setUp as look } from "./look.js";
 import { setUp as map } from "./map.js";
+import { setUp as race } from "./race.js";
 import { setUp as trust } from "./trust.js";
 import { setUp as write } from "./write.js";
 
-for (const [name, setUp] of Object.entries({ classify, compare, write, look, map, learn, trust })) {
+for (const [name, setUp] of Object.entries({ classify, compare, write, look, map, learn, race, trust })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }
