@@ -294,6 +294,7 @@ TABLES = (
         needs=("minilm",),
         minutes=10,
     ),
+    Table("scale", ("docs/scale.md",), ("python -m benchmarks.scale",), timing, minutes=8),
     *SIMULATIONS,
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
@@ -55,6 +57,7 @@ def _worker(rank: int, count: int, port: int, file: Path, work: Callable[..., An
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }  # fmt: skip
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(SECONDS - 5, file=sys.__stderr__)  # where one hangs that will be killed
     with joined():
         result = work(*arguments)
     aside = file.with_suffix(".part")
