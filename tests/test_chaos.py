@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,10 @@ def scorings(task: Path) -> list[str]:
     Where the one beside the task could not be written for a moment, the one in the state folder has the line.
     """
     ledgers = [*task.glob("*.ledger.jsonl"), *Path(os.environ["XDG_STATE_HOME"]).rglob("*.ledger.jsonl")]
-    lines = [json.loads(line) for ledger in ledgers for line in ledger.read_text().splitlines() if line]
+    lines = list[dict[str, Any]]()
+    for line in (line for ledger in ledgers for line in ledger.read_text().splitlines()):
+        with suppress(ValueError):  # one that a kill has cut
+            lines.append(json.loads(line))
     ids = {line["id"]: f"{line['name']} {line['seed']}" for line in lines}
     return sorted(ids.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,21 @@ def test_sketches_by_example() -> None:
     found = sketch(" ".join(random_text("long", 500)))
     assert len(found) == module.SKETCH
     assert (np.diff(found.astype(object)) > 0).all()
+
+
+def test_many_pieces_take_few_file_handles(tmp_path: Path) -> None:
+    """Of 60 pieces no more than ten are open at once."""
+    resource = pytest.importorskip("resource")
+    folders = [tmp_path / f"{number}" for number in range(60)]
+    for folder in folders:
+        write_sketches([" ".join(random_text("the same", 50))], folder)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 10, limits[1]))
+    try:
+        copies = near_copies(folders)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert [bool(one[0]) for one in copies] == [False, *[True] * 59]
 
 
 def test_damaged_sketches_are_refused(tmp_path: Path) -> None:

@@ -123,6 +123,17 @@ def test_folders_globs_and_held_out_shards(tmp_path: Path, tokenizer: Tokenizer)
     assert read(tmp_path / "*_0*", tokenizer=tokenizer)[0].total_tokens == 18
 
 
+def test_text_among_shards_is_not_left_out_in_silence(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """What programs write beside their shards is; a glob names the shards alone."""
+    nanogpt(tmp_path / "train.bin", FLAT)
+    (tmp_path / "meta.pkl").write_bytes(b"")
+    read(tmp_path, tokenizer=tokenizer)
+    (tmp_path / "input.txt").write_text("text")
+    with pytest.raises(ConfigError, match=r"input\.txt lies among shards and is none; name the shards themselves"):
+        read(tmp_path, tokenizer=tokenizer)
+    read(tmp_path / "*.bin", tokenizer=tokenizer)
+
+
 def test_another_file_has_another_digest(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """A run is not resumed on shards that changed at their beginning or end."""
     digests = {

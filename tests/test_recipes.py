@@ -10,8 +10,10 @@ import pytest
 from helpers.models import SENTENCES
 from warmstart.cli import main
 from warmstart.commands import recipe as recipe_module
-from warmstart.commands.recipe import RecipeConfig, read_recipe, recipe
+from warmstart.commands.recipe import RecipeConfig, _has_result, read_recipe, recipe
+from warmstart.commands.tokenize import TokenizeConfig
 from warmstart.config import read_yaml
+from warmstart.corpora.index import PLAN, SHARD_INDEX
 from warmstart.errors import ConfigError
 from warmstart.made_of import input_hashes
 from warmstart.storage import unsealed
@@ -203,6 +205,30 @@ def test_a_step_that_ended_before_the_recipe_could_note_it_is_done(
     assert "lm: pretrain was finished when the recipe was stopped" in capsys.readouterr().err
     assert (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns == weights
     assert "begun" not in unsealed((out / "recipe.json").read_bytes())["lm"]
+
+
+def test_tokens_without_their_index_are_not_done(tmp_path: Path) -> None:
+    """``tokenize`` was stopped: a recipe goes on with it."""
+    (tmp_path / "shards").mkdir()
+    (tmp_path / PLAN).write_text("{}")
+    settings = TokenizeConfig(text=("a",), out=str(tmp_path))
+    assert not _has_result(settings)
+    (tmp_path / SHARD_INDEX).write_text("{}")
+    assert _has_result(settings)
+
+
+def test_inputs_of_a_step_are_globs_and_manifests_of_any_ending_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they name is hashed; a word that is also the name of a folder is not."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("text,label\n")
+    (tmp_path / "task.txt").write_text("name: t\ntrain: data/*.csv\n")
+    (tmp_path / "full").mkdir()
+    monkeypatch.chdir(tmp_path)
+    given = {"task": "task.txt", "scheme": "full"}
+    before = input_hashes(given, Path())
+    assert sorted(before) == ["data/*.csv", "task.txt"]
+    (tmp_path / "data" / "b.csv").write_text("text,label\n")
+    assert input_hashes(given, Path())["data/*.csv"] != before["data/*.csv"]
 
 
 def test_a_step_in_a_folder_that_is_not_its_own_is_not_taken_for_done(small: Path, tmp_path: Path) -> None:

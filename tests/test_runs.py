@@ -130,6 +130,18 @@ def test_a_lock_of_another_host_is_asked_for(tmp_path: Path) -> None:
         process.kill()
 
 
+def test_files_of_another_form_are_no_errors(runs: Path) -> None:
+    """One odd folder does not hide the others."""
+    write_run(runs / "odd")
+    (runs / "odd" / SETTINGS).write_text("# race\ntask: t.yaml\nmore_tasks: 3\n")
+    (runs / "odd" / "metrics.jsonl").write_text('{"step": 2, "held_out": 5}\n')
+    (runs / "steps").mkdir()
+    (runs / "steps" / RECIPE_FILE).write_text(json.dumps({"s": {"seconds": "x", "steps": "y"}}))
+    found = [run.to_dict() for run in find_runs(runs)]
+    assert {Path(one["run"]).name for one in found} >= {"odd", "steps", "lm"}
+    RunsComparison(tuple(find_runs(runs))).results_table()
+
+
 def test_json_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything that the table shows, as numbers."""
     assert main(["runs", str(runs), "--json"]) == 0

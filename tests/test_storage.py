@@ -190,3 +190,14 @@ def test_what_is_no_sealed_json_is_a_value_error(data: bytes, message: str) -> N
     """Whatever stands in the file."""
     with pytest.raises(ValueError, match=message):
         unsealed(data, required=False)
+
+
+def test_what_a_link_names_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    """A user may keep large folders elsewhere."""
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "old").write_text("a")
+    (tmp_path / "link").symlink_to(tmp_path / "large", target_is_directory=True)
+    with atomic_folder(tmp_path / "link") as aside:
+        (aside / "new").write_text("b")
+    assert (tmp_path / "link").is_symlink()
+    assert [one.name for one in (tmp_path / "large").iterdir()] == ["new"]

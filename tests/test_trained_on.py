@@ -15,7 +15,7 @@ from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.data import text_hashes
 from warmstart.data.task import Split, Task
-from warmstart.data.text_hashes import BYTES, NO_HASHES, TextHashes, key_of
+from warmstart.data.text_hashes import BYTES, NO_HASHES, TextHashes, joint_overlap, key_of
 from warmstart.model.files import load_bundle
 from warmstart.model.history import recorded_tasks
 from warmstart.stack.files import load_stack
@@ -41,6 +41,16 @@ def test_few_texts_are_counted_exactly() -> None:
     assert TextHashes.of(keys(0, 3)) == TextHashes.of(keys(0, 3)[::-1])
     assert TextHashes.of(keys(0, 2), ["a", "b"]).digest != TextHashes.of(keys(0, 2), ["b", "a"]).digest
     assert TextHashes.of([]).overlap(keys(0, 2)) == (0, (), True)
+
+
+def test_texts_of_several_records_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, whichever record knows it; an estimate is never above the number of texts."""
+    known = [TextHashes.of(keys(0, 3)), TextHashes.of(keys(2, 7))]
+    assert joint_overlap(known, keys(0, 8)) == (7, (0, 1), True)
+    assert joint_overlap([], keys(0, 8)) == (0, (), True)
+    monkeypatch.setattr(text_hashes, "MOST", 100)
+    large = TextHashes.of(keys(0, 400))
+    assert all(large.overlap(keys(start, start + 5)).number <= 5 for start in range(0, 400, 5))
 
 
 def test_many_texts_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:

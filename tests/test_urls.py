@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,6 +106,24 @@ def test_text_elsewhere_is_the_text_here(elsewhere: str, here: Path, tmp_path: P
     monkeypatch.setattr("warmstart.corpora.open.bring", None)
     assert list(read_documents(text_here(elsewhere, "paragraph", tmp_path / "cache"))) == expected
     assert text_here(str(here), "line", tmp_path) == Source(path=str(here), document="line")
+
+
+def test_text_that_is_gone_elsewhere_is_not_read(elsewhere: str, memory: Any, tmp_path: Path) -> None:
+    """Though an earlier run has a copy of it."""
+    text_here(elsewhere, "paragraph", tmp_path / "cache")
+    memory.rm("/text/a.txt")
+    assert list(read_documents(text_here(elsewhere, "paragraph", tmp_path / "cache"))) == LINES[70:]
+
+
+def test_links_that_sort_a_listing_are_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As web servers write them above a folder's files."""
+    root = "http://here/text/"
+    places = [f"{root}a.txt", f"{root}?C=N;O=D", "http://here/other.txt", root]
+    system = SimpleNamespace(
+        find=lambda *_, **__: {place: {"type": "file", "size": 3} for place in places}, unstrip_protocol=lambda place: place
+    )
+    monkeypatch.setattr(urls, "_file_system", lambda _: (system, root))
+    assert [(one.name, one.url) for one in remote_files(root)] == [("a.txt", f"{root}a.txt")]
 
 
 def test_tokenize_reads_urls(elsewhere: str, here: Path, tmp_path: Path, kept_tokenizer: str) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from glob import has_magic, iglob
 from pathlib import Path
 from typing import Any
 
 from warmstart import __version__
 from warmstart.config import Config, read_yaml
-from warmstart.data.read import source_files
-from warmstart.data.source import Source
 from warmstart.model.files import FORMAT, find_bundle, model_digest, saved_as
 from warmstart.storage import file_sha256, sha256
 
 OUTPUTS = ("out", "cache", "resume")
 """settings that name what a command writes"""
+TASKS = ("task", "tasks", "more_tasks", "for_task")
+"""settings that name manifests, whatever their endings"""
+WORDS = ("scheme", "schemes", "name", "objective", "optimizer", "schedule", "precision", "selection", "keep", "preset")
+"""settings whose values are words: a file or folder of that name has nothing to do with them"""
 
 
 def made_of(command: str, settings: Config, without: Sequence[str] = ()) -> dict[str, str]:
@@ -29,20 +32,35 @@ def made_of(command: str, settings: Config, without: Sequence[str] = ()) -> dict
     return made | input_hashes({name: value for name, value in values.items() if name not in OUTPUTS}, Path())
 
 
-def input_hashes(values: Any, place: Path) -> dict[str, str]:
-    """Path -> hash of every file and folder that is named in ``values``, and in the manifests among them."""
-    if isinstance(values, Mapping | list | tuple):
-        inner = values.values() if isinstance(values, Mapping) else values
-        return {path: digest for one in inner for path, digest in input_hashes(one, place).items()}
-    if not isinstance(values, str) or not _is_there(path := place / values) or path.resolve() == place.resolve():
+def input_hashes(values: Any, place: Path, name: str = "") -> dict[str, str]:
+    """Path -> hash of all files, folders and globs that are named in ``values``, and in the manifests among them.
+
+    ``name`` is that of the setting.
+    """
+    if isinstance(values, Mapping):
+        return {path: digest for key, one in values.items() for path, digest in input_hashes(one, place, str(key)).items()}
+    if isinstance(values, list | tuple):
+        return {path: digest for one in values for path, digest in input_hashes(one, place, name).items()}
+    if not isinstance(values, str) or name in WORDS:
+        return {}
+    path = place / values
+    if not _is_there(path):
+        return _content_of([Path(file) for file in iglob(str(path), recursive=True)], path) if has_magic(values) else {}
+    if path.resolve() == place.resolve():
         return {}
     if path.is_dir() and saved_as(find_bundle(path)):
         return {str(path): model_digest(str(path))}
     if path.is_dir() and not (path / "task.yaml").is_file():
-        return {str(path): sha256(json.dumps([file_sha256(file) for file in source_files(Source(path=str(path)))]).encode())}
+        return _content_of(path.rglob("*"), path)
     file = path / "task.yaml" if path.is_dir() else path
-    named = input_hashes(read_yaml(file), file.parent) if file.suffix in (".yaml", ".yml") else {}
-    return {str(file): file_sha256(file)} | named
+    is_manifest = file.suffix in (".yaml", ".yml") or name in TASKS
+    return {str(file): file_sha256(file)} | (input_hashes(read_yaml(file), file.parent) if is_manifest else {})
+
+
+def _content_of(files: Iterable[Path], path: Path) -> dict[str, str]:
+    """The hash of the names and contents of files that ``path`` names, if there are any."""
+    found = [(str(file), file_sha256(file)) for file in sorted({*files}) if file.is_file() and not file.name.startswith(".")]
+    return {str(path): sha256(json.dumps(found).encode())} if found else {}
 
 
 def _is_there(path: Path) -> bool:

@@ -172,6 +172,8 @@ def _packed(values: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(values, Tensor):
         tensors[name := str(len(tensors))] = values.detach().cpu().clone().contiguous()
         return {"tensor": name}
+    if isinstance(values, np.ndarray) and (values.dtype.kind in "US" or (values.dtype == object and values.ndim != 1)):
+        raise TypeError(f"a part keeps arrays of numbers and rows of objects, but not shape {values.shape} of {values.dtype}")
     if isinstance(values, np.ndarray) and values.dtype != object:
         tensors[name := str(len(tensors))] = torch.from_numpy(np.array(values, order="C"))
         return {"array": name}

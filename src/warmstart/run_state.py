@@ -89,7 +89,8 @@ class RunState:
         values = self.settings or {}
         found = next((values[key] for key in ("task", "tasks", "text", "model") if values.get(key)), "")
         names = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-        names += values.get("more_tasks") or []
+        more = values.get("more_tasks")
+        names += more if isinstance(more, list) else []
         return ", ".join(map(str, names))
 
     @cached_property
@@ -178,7 +179,8 @@ class RunState:
         if logged is not None or self.trials.done:
             return logged if logged is not None else self.trials.seconds
         if self.command == "recipe":
-            return sum(float(one.get("seconds", 0)) for one in (self.steps_done or {}).values() if isinstance(one, dict))
+            took = [one.get("seconds") for one in (self.steps_done or {}).values() if isinstance(one, dict)]
+            return sum(float(one) for one in took if isinstance(one, int | float))
         times = [_changed(self.path / name) for name in (SETTINGS, PAGE_FILE)]
         return times[1] - times[0] if all(times) and times[1] >= times[0] else None
 

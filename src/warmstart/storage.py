@@ -46,6 +46,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
     Raises ``StorageError`` if the disk is full or read-only; an old folder at ``target`` is then unchanged.
     """
+    target = _followed(target)
     temporary = _aside(target, "writing")
     try:
         sweep(target.parent, target.name)
@@ -69,6 +70,7 @@ def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
 
     Raises ``StorageError`` if that fails; its message names the content with ``noun`` ("the tokenizer"), if it is given.
     """
+    path = _followed(path)
     temporary = _aside(path, "writing")
     try:
         sweep(path.parent, path.name)
@@ -216,6 +218,11 @@ def file_sha256(file: Path) -> str:
     """The SHA-256 of a file, in hexadecimal; it is read in pieces."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _followed(target: Path) -> Path:
+    """Where a link leads, so that what it names is replaced, and not the link."""
+    return target.resolve() if target.is_symlink() else target
 
 
 def _aside(target: Path, role: str) -> Path:

@@ -70,6 +70,8 @@ def remote_files(url: str) -> list[RemoteFile]:
             found, root = {path: system.info(path)}, path.rpartition("/")[0]
         files = [(place, info) for place, info in sorted(found.items()) if info.get("type") != "directory"]
         names = {place: place[len(root) :].lstrip("/") for place, _ in files}
+        if web:  # links of a listing that lead elsewhere, or sort it
+            files = [one for one in files if one[0].startswith(root) and names[one[0]] and not {*"?#"} & {*names[one[0]]}]
         shown = [(place, info) for place, info in files if not any(part.startswith(".") for part in names[place].split("/"))]
         sizes = {place: info.get("size") or (system.info(place).get("size") if web else info.get("size")) for place, info in shown}
     if not shown:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ from tyro.conf import Positional
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console
+from warmstart.corpora.index import PLAN, SHARD_INDEX
 from warmstart.errors import ConfigError, suggest
 from warmstart.locks import LOCK, hold
 from warmstart.made_of import made_of
@@ -123,15 +124,22 @@ def _spread_over(settings: Config, config: RecipeConfig) -> Config:
 
 
 def _work(plans: Mapping[str, tuple[str, Config]], folder: Path) -> None:
-    """Help with every step that is a sweep and is not done; wait for the others, whose results it may read."""
+    """Help with every step that is a sweep and is not done, once the steps before it, whose results it may read, are."""
+    before = list[str]()
     for name, (command, settings) in plans.items():
-        if _is_done(name, folder):
-            continue
-        if getattr(settings, "worker", False):
+        if getattr(settings, "worker", False) and not _is_done(name, folder):
+            _wait_for(before, folder)
             console.rule(f"{name}: {command}, as a worker", align="left")
             COMMANDS[command].load()[1](settings)
-            continue
-        console.print(f"waiting for step '{name}' of {folder}, which the same command without --worker runs")
+        before.append(name)
+    _wait_for([name for name in before if not getattr(plans[name][1], "worker", False)], folder)
+
+
+def _wait_for(names: Sequence[str], folder: Path) -> None:
+    """Until these steps are done."""
+    for name in names:
+        if not _is_done(name, folder):
+            console.print(f"waiting for step '{name}' of {folder}, which the same command without --worker runs")
         while not _is_done(name, folder):
             time.sleep(LOOK_FOR_STEP)
 
@@ -143,13 +151,15 @@ def _is_done(name: str, folder: Path) -> bool:
 
 
 def _has_result(settings: Config) -> bool:
-    """Whether there is what a step leaves at its end: the report of a run, or the file or folder that it puts in place whole."""
+    """Whether there is what a step leaves at its end: a run's report, an index of shards, or what it puts in place whole."""
     out = getattr(settings, "out", None)
     if out is None:
         return False
     path = Path(out)
     if (path / SETTINGS).exists() or not path.is_dir():
         return is_finished(path) or path.is_file()
+    if (path / PLAN).exists():
+        return (path / SHARD_INDEX).exists()
     return any(file.name != LOCK and not is_leftover(file.name) for file in path.iterdir())
 
 

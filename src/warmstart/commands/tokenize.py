@@ -12,9 +12,9 @@ from tyro.conf import Positional
 
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_table
-from warmstart.corpora.index import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
+from warmstart.corpora.index import PLAN, SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
-from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text
+from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
 from warmstart.data.source import Document
 from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
@@ -31,8 +31,6 @@ from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
 SAMPLE_BYTES = 1 << 28
 """characters of text, as it lies on the disk, that a tokenizer is trained on"""
-PLAN = "plan.json"
-"""in the folder: what the command was told when it began"""
 HEADER = ("text", "shards", "documents", "words", "tokens", "tokens per word", "unknown")
 
 
@@ -84,7 +82,7 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     _refuse_text_inside(folder, pieces)
     given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
     _begin(folder, config, pieces, texts, given)
-    tokenizer = _tokenizer(config, folder, pieces, given)
+    tokenizer = _tokenizer(config, folder, pieces, (given, texts))
     if config.drop_near_duplicates:
         filters = ("near-duplicates", *filters)
     plan = TokenizePlan(
@@ -186,19 +184,25 @@ def _complete(folder: Path) -> ShardIndex | None:
     return index
 
 
-def _tokenizer(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], given: Tokenizer | None) -> Tokenizer:
-    """The tokenizer that is given, or one that is trained on the text; kept in the folder."""
+def _tokenizer(
+    config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], known: tuple[Tokenizer | None, Sequence[tuple[str, ...]]]
+) -> Tokenizer:
+    """The tokenizer that is given, or one that is trained on the text, without test texts; kept in the folder."""
+    given, test_texts = known
     if given is None and (folder / TOKENIZER).is_file():
         return load_tokenizer(folder / TOKENIZER)
     if given is None:
         console.print(f"Training a tokenizer ({config.tokenizer.type}, {config.tokenizer.vocab_size} tokens).")
-    tokenizer = given or train_tokenizer(_sample(config, folder, pieces), config.tokenizer)
+    tokenizer = given or train_tokenizer(_sample(config, folder, pieces, test_texts), config.tokenizer)
     tokenizer.save(folder / TOKENIZER)
     return tokenizer
 
 
-def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece]) -> Iterator[str]:
-    """Documents to train a tokenizer on: all that are not held out, or those of pieces drawn at random, up to ``SAMPLE_BYTES``."""
+def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], test_texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Documents to train a tokenizer on: all that are not held out and hold no test text, up to ``SAMPLE_BYTES``.
+
+    Of a larger text they are those of pieces drawn at random.
+    """
     fraction, size = config.held_out_fraction, sum(part.bytes for piece in pieces for part in piece)
     order = range(len(pieces)) if size <= SAMPLE_BYTES else rng(0, "tokenizer").permutation(len(pieces))
     drawn = [pieces[number] for number in order[: max(1, SAMPLE_BYTES // PIECE_BYTES)]] if size > SAMPLE_BYTES else pieces
@@ -208,8 +212,10 @@ def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece]) -> It
     texts = (
         text
         for number, piece in zip(order, drawn, strict=False)
-        for document, (text, _) in enumerate(documents_of_piece(piece, config.document, scratch))
-        if not is_held_out(fraction, int(number), document)
+        for document, (text, _, known) in enumerate(
+            with_test_texts(documents_of_piece(piece, config.document, scratch), test_texts)
+        )
+        if not known and not is_held_out(fraction, int(number), document)
     )
     sizes = accumulate(texts, lambda seen, text: (seen[0] + len(text), text), initial=(0, ""))
     return (text for _, text in takewhile(lambda one: one[0] <= SAMPLE_BYTES, sizes) if text)

@@ -19,7 +19,7 @@ import numpy as np
 from warmstart.corpora.shards import Shard
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
-from warmstart.errors import DataError
+from warmstart.errors import ConfigError, DataError
 from warmstart.storage import sha256
 from warmstart.urls import is_url, read_range, remote_files
 
@@ -31,6 +31,8 @@ EDGE = 1 << 16
 """bytes at the beginning and at the end of a shard that its identity depends on"""
 DTYPES = {2: "uint16", 4: "uint32"}
 """bytes of a token -> its type"""
+BESIDE = (".index", ".metadata", ".loss", ".json", ".pkl", ".py", ".md", ".yaml")
+"""endings of what programs write beside their shards, and which is no text to train on"""
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,13 @@ def foreign_shards(files: Sequence[ForeignFile], token_size: int) -> tuple[tuple
             shards.append(_datatrove(file, sizes.get(f"{file.place}.index"), sizes.get(f"{file.place}.metadata"), token_size))
         elif file.place.endswith(".bin"):
             shards.append(_flat(file, token_size))
-        else:
+        elif file.place.endswith(BESIDE):
             continue
+        else:
+            raise ConfigError(
+                f"train on text or on shards, but {file.place} lies among shards and is none; name the shards themselves, such as "
+                "FOLDER/*.bin, or tokenize the text first"
+            )
         identity += [sha256(file.read(0, EDGE)), sha256(file.read(max(0, file.size - EDGE), EDGE)), str(file.size)]
     for shard in shards:
         if shard.tokens < 2:

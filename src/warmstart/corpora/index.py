@@ -23,6 +23,8 @@ from warmstart.storage import SEAL, atomic_write, sealed, sha256, unsealed
 SHARD_INDEX, TOKENIZER = "index.json", "tokenizer.json"
 SHARD_FORMAT = 1
 """raised whenever the same text would be stored differently"""
+PLAN = "plan.json"
+"""beside it: what ``tokenize`` was told when it began; without the index, its work is not done"""
 INDEX_BYTES = TOKENIZER_BYTES
 """of an index, which may come from a stranger: about two hundred thousand shards"""
 

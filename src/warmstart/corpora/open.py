@@ -13,7 +13,7 @@ from warmstart.data.source import Document, Source
 from warmstart.data.token_store import TokenStores, prepare_store
 from warmstart.data.tokenized_text import TokenizedText
 from warmstart.errors import ConfigError, DataError
-from warmstart.storage import inside, sha256
+from warmstart.storage import inside, is_leftover, sha256
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.urls import bring, exists_at, is_url, remote_files
@@ -204,8 +204,11 @@ def text_here(path: str, document: Document, cache: Path) -> Source:
         return Source(path=path, document=document)
     folder = cache / "fetched" / sha256(path.encode())[:24]
     files = remote_files(path)
-    for one in files:
-        target = folder.joinpath(*one.name.split("/"))
+    targets = [folder.joinpath(*one.name.split("/")) for one in files]
+    for old in folder.rglob("*"):
+        if old.is_file() and old not in targets and not is_leftover(old.name):
+            old.unlink(missing_ok=True)  # it is not there any more
+    for one, target in zip(files, targets, strict=True):
         if folder.resolve() not in target.resolve().parents:
             raise DataError(f"a file of {path} must lie in it, but {one.name} does not")
         if not (target.is_file() and target.stat().st_size == one.size):

@@ -167,9 +167,23 @@ class TokenShards:
 
     @cached_property
     def _copies(self) -> OrderedDict[str, Path]:
-        return OrderedDict()
+        """Those that earlier processes left, too; the oldest first."""
+        places = [place for shard in self.shards for place in (shard.place, shard.ends) if place and is_url(place)]
+        found = [(copy.stat().st_mtime, place, copy) for place in places if (copy := self._copy_of(place)).exists()]
+        return OrderedDict((place, copy) for _, place, copy in sorted(found))
+
+    def _copy_of(self, place: str) -> Path:
+        """Where the copy of a shard lies: of one without a hash of its own, by the text that it is part of."""
+        known = any(shard.place == place and shard.sha256 for shard in self.shards)
+        return self.cache / f"{sha256((place if known else f'{self.digest}/{place}').encode())[:24]}.shard"
 
     def _map(self, number: int) -> np.ndarray:
+        try:
+            return self._mapped(number)
+        except FileNotFoundError:  # another process has removed the copy, to make place for one of its own
+            return self._mapped(number)
+
+    def _mapped(self, number: int) -> np.ndarray:
         shard = self.shards[number]
         try:
             file = self._local(shard.place, shard.bytes, shard.sha256)
@@ -184,6 +198,9 @@ class TokenShards:
                 self._checked.add(number)
             return tokens
         except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError) and is_url(shard.place) and shard.place in self._copies:
+                del self._copies[shard.place]
+                raise
             raise DataError(f"the shard {shard.place} cannot be read: {error}; {_AGAIN}") from None
 
     def _check(self, shard: Shard, file: Path, tokens: np.ndarray) -> None:
@@ -227,7 +244,7 @@ class TokenShards:
         """The file of a shard on this disk; one from elsewhere is brought, and the oldest copy goes."""
         if not is_url(place):
             return Path(place)
-        copy = self._copies.pop(place, None) or self.cache / f"{sha256(place.encode())[:24]}.shard"
+        copy = self._copies.pop(place, None) or self._copy_of(place)
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
             bring(place, copy, size, digest)

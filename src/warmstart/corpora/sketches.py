@@ -88,24 +88,43 @@ def _batched(rows: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
 class _Sketches:
     """Those of up to ``DOCUMENTS_AT_ONCE`` documents, on disk."""
 
-    rows: np.ndarray
-    """(N, K)"""
-    probes: np.ndarray
-    """(2, H) hashes in ascending order, and the document of each"""
+    file: Path
     first: int
     """number of the first document"""
+    documents: int
+    hashes: int
+    """by which they find each other"""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(N, K), mapped anew each time: a map takes a file handle, of which there are few."""
+        return _mapped(self.file)
+
+    @property
+    def probes(self) -> np.ndarray:
+        """(2, H) hashes in ascending order, and the document of each; mapped in the same way."""
+        return _mapped(_probes_of(self.file))
 
     @classmethod
     def read(cls, file: Path, first: int) -> _Sketches:
         """The sketches in a file. Raises ``DataError`` if they are damaged."""
         try:
-            rows = np.load(file, mmap_mode="r")
-            probes = np.load(file.with_name(file.name.replace(".sketches.", ".probes.")), mmap_mode="r")
+            rows, probes = _mapped(file), _mapped(_probes_of(file))
             if rows.shape[1:] != (SKETCH,) or len(probes) != 2 or (len(probes[1]) and probes[1].max() >= len(rows)):
                 raise ValueError(f"they have the shapes {rows.shape} and {probes.shape}")
-            return cls(rows, probes, first)
+            return cls(file, first, len(rows), probes.shape[1])
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"the sketches {file} cannot be read: {error}; remove {file.parent}, and they are made again") from None
+
+
+def _mapped(file: Path) -> np.ndarray:
+    """An array on disk."""
+    found: np.ndarray = np.load(file, mmap_mode="r")
+    return found
+
+
+def _probes_of(file: Path) -> Path:
+    return file.with_name(file.name.replace(".sketches.", ".probes."))
 
 
 def near_copies(folders: Sequence[Path]) -> list[np.ndarray]:
@@ -115,7 +134,7 @@ def near_copies(folders: Sequence[Path]) -> list[np.ndarray]:
         first = firsts[-1]
         for file in sorted(folder.glob("*.sketches.npy")):
             found.append(_Sketches.read(file, first))
-            first += len(found[-1].rows)
+            first += found[-1].documents
         firsts.append(first)
     copies = np.zeros(firsts[-1], dtype=bool)  # one byte for each document
     for earlier, later in _candidates(found):
@@ -133,18 +152,19 @@ def _candidates(found: Sequence[_Sketches]) -> Iterator[tuple[np.ndarray, np.nda
 
     The smallest of many hashes lie close to 0, so that the ranges are those of equal numbers in a sample.
     """
-    total = sum(one.probes.shape[1] for one in found)
+    total = sum(one.hashes for one in found)
     count = -(-total // HASHES_AT_ONCE)
     if not count:
         return
-    sample = np.sort(np.concatenate([one.probes[0, :: 64 * count] for one in found]))
+    sample = np.sort(np.concatenate([np.array(one.probes[0, :: 64 * count]) for one in found]))
     cuts = [np.uint64(0), *(sample[len(sample) * i // count] for i in range(1, count)), NO_HASH]
     for low, high in pairwise(cuts):
         hashes, owners = [], []
         for one in found:
-            own = slice(*np.searchsorted(one.probes[0], np.array([low, high])))
-            hashes.append(one.probes[0, own])
-            owners.append(one.probes[1, own].astype(np.int64) + one.first)
+            probes = one.probes
+            own = slice(*np.searchsorted(probes[0], np.array([low, high])))
+            hashes.append(np.array(probes[0, own]))
+            owners.append(probes[1, own].astype(np.int64) + one.first)
         yield from _pairs(np.concatenate(hashes), np.concatenate(owners))
 
 

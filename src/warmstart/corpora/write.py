@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -186,18 +186,21 @@ def _kept(
     plan: TokenizePlan, piece: int, documents: Iterator[tuple[str, int]], copies: np.ndarray | None, left_out: dict[str, int]
 ) -> Iterator[tuple[str, int, bool]]:
     """The documents of a piece that are not left out, with their numbers of words, and whether they are held out."""
-    numbered = ((text, words, number) for number, (text, words) in enumerate(documents))
-    for batch in document_batches(numbered, FILTER_CHARACTERS):
-        known = np.zeros(len(batch), dtype=bool)
-        if plan.test_texts:
-            known = documents_with(plan.test_texts, [text_words(text) for text, _, _ in batch])
-        for (text, words, number), holds_test in zip(batch, known, strict=True):
-            if holds_test:
-                left_out["test_texts"] += 1
-            elif copies is not None and copies[number]:
-                left_out["near_duplicates"] += 1
-            else:
-                yield text, words, plan.is_held_out(piece, number)
+    for number, (text, words, holds_test) in enumerate(with_test_texts(documents, plan.test_texts)):
+        if holds_test:
+            left_out["test_texts"] += 1
+        elif copies is not None and copies[number]:
+            left_out["near_duplicates"] += 1
+        else:
+            yield text, words, plan.is_held_out(piece, number)
+
+
+def with_test_texts(documents: Iterator[tuple[str, int]], test_texts: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, int, bool]]:
+    """The documents with their numbers of words, and whether one of the test texts, given by their words, occurs in each."""
+    for batch in document_batches(documents, FILTER_CHARACTERS):
+        known = documents_with(test_texts, [text_words(text) for text, _ in batch]) if test_texts else np.zeros(len(batch), bool)
+        for (text, words), holds_test in zip(batch, known, strict=True):
+            yield text, words, bool(holds_test)
 
 
 class _ShardWriter:

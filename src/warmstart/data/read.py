@@ -135,7 +135,7 @@ def source_files(source: Source) -> list[Path]:
     if not path.is_dir() and not has_magic(source.path):
         raise DataError(f"no such file or folder: {path}; check the path (a relative one starts at {Path.cwd()})")
     root = source_root(source)
-    inside = sorted(Path(file) for file in iglob(source.path, recursive=True)) if not path.is_dir() else sorted(path.rglob("*"))
+    inside = sorted({Path(file) for file in iglob(source.path, recursive=True)}) if not path.is_dir() else sorted(path.rglob("*"))
     files = [file for file in inside if file.is_file() and not any(part.startswith(".") for part in file.relative_to(root).parts)]
     if not files and not path.is_dir():
         raise DataError(f"{path} must match at least one file that is not hidden, but matches none (it starts at {Path.cwd()})")

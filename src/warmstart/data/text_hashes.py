@@ -13,7 +13,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -81,10 +81,9 @@ class TextHashes(Config):
         data = base64.b64decode(self.hashes)
         return frozenset(data[start : start + BYTES] for start in range(0, len(data), BYTES))
 
-    def overlap(self, keys: Iterable[Key]) -> Overlap:
+    def overlap(self, keys: Sequence[Key]) -> Overlap:
         """How many of these texts are among them; copies count each."""
-        found = tuple(number for number, key in enumerate(keys) if _hash(key) in self.kept)
-        return Overlap(round(len(found) / self.part), found[:2], self.part == 1)
+        return joint_overlap([self], keys)
 
     def changes(self, now: TextHashes) -> tuple[int, int]:
         """How many different texts are new now, and how many are missing; estimates if either of both keeps a sample."""
@@ -93,6 +92,19 @@ class TextHashes(Config):
             {one for one in split.kept if int.from_bytes(one, "big") < part * 256**BYTES or part == 1} for split in (self, now)
         )
         return round(len(after - before) / part), round(len(before - after) / part)
+
+
+def joint_overlap(known: Sequence[TextHashes], keys: Sequence[Key]) -> Overlap:
+    """How many of these texts are among those of any of ``known``; copies count each.
+
+    Where one keeps a sample only, this is the largest of the estimates and of what was found: a lower bound in the mean.
+    """
+    hashes = [_hash(key) for key in keys]
+    found = [{number for number, one in enumerate(hashes) if one in texts.kept} for texts in known]
+    together = sorted(set[int]().union(*found))
+    estimates = (round(len(own) / texts.part) for own, texts in zip(found, known, strict=True))
+    number = min(len(keys), max(len(together), *estimates, 0))
+    return Overlap(number, tuple(together[:2]), all(texts.part == 1 for texts in known))
 
 
 def text_hashes_wanted() -> bool:

@@ -14,6 +14,7 @@ Letters: N texts, P texts of the pool, C classes, S seeds.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ class Teacher:
 
     def pool_labels(self, texts: Sequence[str]) -> np.ndarray:
         """The same for a pool; read from the user's cache if it predicted these texts before."""
-        folder, key = user_folder("XDG_CACHE_HOME", ".cache"), sha256("\n".join([self.digest, *texts]).encode())
+        folder, key = user_folder("XDG_CACHE_HOME", ".cache"), sha256(json.dumps([self.digest, *texts]).encode())
         file = folder / "teachers" / f"{key}.safetensors" if folder else None
         if (kept := _kept(file, len(texts), len(self.model.labels))) is not None:
             return kept[:, self.columns]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warmstart.data.task import plain_text
-from warmstart.data.text_hashes import Overlap, TextHashes, key_of
+from warmstart.data.text_hashes import Overlap, TextHashes, joint_overlap, key_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import TaskRecord, recorded_tasks
 from warmstart.stack.stack import Stack
@@ -47,9 +47,8 @@ def _counted(number: int, exact: bool) -> str:
 
 def known_texts(model: Bundle | Stack, texts: Sequence[Any]) -> Overlap:
     """How many of these texts the model has seen with their labels, to learn or to choose."""
-    keys = [*map(key_of, texts)]
-    found = [record.labelled.overlap(keys) for record in _task_records(model) if record.labelled]
-    return max(found, key=lambda one: one.number, default=Overlap(0, (), exact=True))
+    known = [record.labelled for record in _task_records(model) if record.labelled]
+    return joint_overlap(known, [*map(key_of, texts)])
 
 
 def known_texts_sentence(model: Bundle | Stack, texts: Sequence[Any], noun: str, so: str) -> str:

@@ -28,16 +28,16 @@ class MetricsLog:
     def __init__(self, folder: Path | None, last_step: int = 0, digest: str = "") -> None:
         self.file = folder / "metrics.jsonl" if folder else None
         self.rows: list[dict[str, Any]] = []
-        if self.file is None or not self.file.exists():
+        if self.file is None or not (self.file.exists() or digest):
             return
-        before = self.file.read_bytes()
-        self.rows = [row for row in read_metrics(self.file) if row["step"] <= last_step]
+        before = self.file.read_bytes() if self.file.exists() else b""
+        self.rows = [row for row in read_metrics(self.file) if row["step"] <= last_step] if before else []
         if digest and digest != self.digest():
             console.print(f"{self.file} is damaged: lines before step {last_step} are lost or changed")
         elif before and not before.endswith(b"\n"):
             console.print(f"the last line of {self.file} was cut short, and is removed")
         kept = _lines(self.rows)
-        if before.startswith(kept):
+        if before.startswith(kept) and self.file.exists():
             os.truncate(self.file, len(kept))
         else:
             atomic_write(self.file, kept)

@@ -137,7 +137,7 @@ class RunsComparison:
 
     def _held_out(self) -> Iterator[tuple[str, ...]]:
         """The figures of the last evaluation of each run."""
-        evaluations = [[row["held_out"] for row in run.log if row.get("held_out")] for run in self.runs]
+        evaluations = [[one for row in run.log if isinstance(one := row.get("held_out"), dict)] for run in self.runs]
         last: list[dict[str, Any]] = [found[-1] if found else {} for found in evaluations]
         for name in dict.fromkeys(name for values in last for name in values):
             cells = (values.get(name) for values in last)
@@ -214,6 +214,8 @@ class CleaningResult:
 def trial_line(values: Mapping[str, Any], number: int, planned: int | None) -> str:
     """A finished trial of a sweep, from the values in its file."""
     of = f" of {planned}" if planned else ""
+    if not {"trial", "validation", "seconds"} <= values.keys():
+        return f"trial {number}{of}: its file is damaged"
     trial, score = values["trial"], float(values.get("score") or math.nan)
     labels = f", {trial['labels']} labels" if trial.get("labels") else ""
     chosen = f"{percent(values['validation'])} on the texts that choose"
