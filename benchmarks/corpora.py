@@ -48,8 +48,8 @@ ALLOWED = 64_000_000
 """bytes of anonymous memory that a text may take"""
 SIZES = {"small": ALLOWED // 10, "large": 10 * ALLOWED}
 """bytes of tokens"""
-WRITTEN = {"small": ALLOWED // 40, "large": ALLOWED // 4}
-"""bytes of text to tokenize; more would take longer than everything else"""
+WRITTEN = {"small": ALLOWED // 4, "large": 5 * ALLOWED // 2}
+"""bytes of text to tokenize; ten times the memory would take longer than everything else"""
 SHARD_BYTES, LENGTH, BATCH, STEPS = 64_000_000, 128, 16, 5
 """of a shard; tokens of a row; rows of a step; steps that are timed at once"""
 
