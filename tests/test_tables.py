@@ -20,6 +20,7 @@ from benchmarks.table import DOCS, Table, blocks, shell, with_block
 from helpers.figures import FILE, show
 from warmstart.cli import read_command
 from warmstart.data.test_ledger import LedgerEntry, LedgerSummary, findings_by_task
+from warmstart.storage import RECIPE_FILE, sealed
 
 PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for page in one.pages}
 MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
@@ -181,6 +182,14 @@ def test_a_recipe_becomes_figures_beside_those_of_the_original() -> None:
     assert "| model |  | 3.25 | 2.0 |\n| last | 0.6 | 0.60 | 2.0 |" in text
     assert "| tuned | 0.7 | 50.0% (40.0 to 60.0) | 1.0 a run |\n| scratch |  | not measured |  |" in text
     assert "- `tuned`: It helps.\n\nMinutes of the steps: `lm` 2.0, `tuned` 3.0." in text
+
+
+def test_the_steps_of_a_recipe_are_read_from_its_sealed_record(tmp_path: Path) -> None:
+    """With their minutes and the last loss of their training."""
+    (tmp_path / RECIPE_FILE).write_text(json.dumps(sealed({"lm": {"command": "pretrain", "seconds": 90.0}})))
+    (tmp_path / "lm").mkdir()
+    (tmp_path / "lm" / "metrics.jsonl").write_text('{"step": 1, "loss": 3.5}\n{"step": 1, "held_out": {}}\n')
+    assert command.recipe_steps(tmp_path) == {"lm": {"minutes": 1.5, "last_loss": 3.5}}
 
 
 def test_a_block_is_replaced_alone() -> None:
