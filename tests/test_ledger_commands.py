@@ -72,6 +72,7 @@ TEST_FILES = {
     "finetuning/multitask_training.py": "texts, encoded",
     "inspection/probing.py": "a probing task in the format of SentEval, which is no task with a manifest",
     "model/card.py": "a record",
+    "serve/race.py": "a record",
     "stack/card.py": "a record",
     "studies/ablate/measure.py": "a model and its ablations, which the command records",
     "sweep/execution.py": "predictions for it",
