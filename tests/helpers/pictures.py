@@ -1,0 +1,49 @@
+"""The picture of the server's page in docs/serve.md.
+
+    warmstart serve quickstart=runs/quickstart --texts runs/quickstart/task/task.yaml
+    python -m helpers.pictures http://127.0.0.1:8000 quickstart
+
+Run in ``tests``, after ``make quickstart``. Needs Chromium.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = "Return the sum of the array elements over the given axis, as a new array."
+SECONDS = 120_000
+
+
+def main(address: str, labels: str) -> None:
+    """Take it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 900, "height": 1000}, color_scheme="light")
+        page.goto(address)
+        page.set_default_timeout(SECONDS)
+        classify(page, labels)
+        browser.close()
+
+
+def classify(page: Any, model: str) -> None:
+    """A label, why, and the nearest training texts."""
+    page.select_option("#classify-model", model)
+    page.fill("#classify-texts", TEXT)
+    page.click("#classify button[type=submit]")
+    for name in ("Why?", "Similar training texts"):
+        button = page.get_by_role("button", name=name)
+        if button.count():
+            button.first.click()
+            page.wait_for_function("() => !document.querySelector('#classify-results button:disabled')")
+    page.wait_for_timeout(3000)
+    page.locator("#classify").screenshot(path=DOCS / "serve-classify.png")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
