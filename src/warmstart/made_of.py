@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from glob import has_magic, iglob
+from collections.abc import Mapping, Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from warmstart import __version__
 from warmstart.config import Config, read_yaml
+from warmstart.data.read import source_files
+from warmstart.data.source import Source
+from warmstart.errors import DataError
 from warmstart.model.files import FORMAT, find_bundle, model_digest, saved_as
 from warmstart.storage import file_sha256, sha256
 
@@ -45,22 +48,25 @@ def input_hashes(values: Any, place: Path, name: str = "") -> dict[str, str]:
         return {}
     path = place / values
     if not _is_there(path):
-        return _content_of([Path(file) for file in iglob(str(path), recursive=True)], path) if has_magic(values) else {}
+        return _content_of(path) if has_magic(values) else {}
     if path.resolve() == place.resolve():
         return {}
     if path.is_dir() and saved_as(find_bundle(path)):
         return {str(path): model_digest(str(path))}
     if path.is_dir() and not (path / "task.yaml").is_file():
-        return _content_of(path.rglob("*"), path)
+        return _content_of(path)
     file = path / "task.yaml" if path.is_dir() else path
     is_manifest = file.suffix in (".yaml", ".yml") or name in TASKS
     return {str(file): file_sha256(file)} | (input_hashes(read_yaml(file), file.parent) if is_manifest else {})
 
 
-def _content_of(files: Iterable[Path], path: Path) -> dict[str, str]:
-    """The hash of the names and contents of files that ``path`` names, if there are any."""
-    found = [(str(file), file_sha256(file)) for file in sorted({*files}) if file.is_file() and not file.name.startswith(".")]
-    return {str(path): sha256(json.dumps(found).encode())} if found else {}
+def _content_of(path: Path) -> dict[str, str]:
+    """The hash of the names and contents of the files that are read from a folder or a glob, if there are any."""
+    try:
+        files = source_files(Source(path=str(path)))
+    except DataError:
+        return {}
+    return {str(path): sha256(json.dumps([(str(file), file_sha256(file)) for file in files]).encode())}
 
 
 def _is_there(path: Path) -> bool:
