@@ -9,6 +9,7 @@ import pytest
 
 from helpers.models import SENTENCES
 from warmstart.cli import main
+from warmstart.commands import COMMANDS
 from warmstart.commands import recipe as recipe_module
 from warmstart.commands.recipe import RecipeConfig, _has_result, read_recipe, recipe
 from warmstart.commands.tokenize import TokenizeConfig
@@ -211,10 +212,11 @@ def test_tokens_without_their_index_are_not_done(tmp_path: Path) -> None:
     """``tokenize`` was stopped: a recipe goes on with it."""
     (tmp_path / "shards").mkdir()
     (tmp_path / PLAN).write_text("{}")
+    assert COMMANDS["tokenize"].last_file == SHARD_INDEX
     settings = TokenizeConfig(text=("a",), out=str(tmp_path))
-    assert not _has_result(settings)
+    assert not _has_result("tokenize", settings)
     (tmp_path / SHARD_INDEX).write_text("{}")
-    assert _has_result(settings)
+    assert _has_result("tokenize", settings)
 
 
 def test_inputs_of_a_step_are_globs_and_manifests_of_any_ending_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

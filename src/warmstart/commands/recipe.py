@@ -26,7 +26,6 @@ from tyro.conf import Positional
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, read_yaml
 from warmstart.console import console
-from warmstart.corpora.index import PLAN, SHARD_INDEX
 from warmstart.errors import ConfigError, suggest
 from warmstart.locks import LOCK, hold
 from warmstart.made_of import made_of
@@ -100,12 +99,12 @@ def _run_step(name: str, step: tuple[str, Config], folder: Path, done: dict[str,
         _refuse_changes(name, known.get("made_of"), made, folder)
         return
     entry: dict[str, Any] = {"command": command, **about, "made_of": made}
-    if known and _has_result(settings):  # killed when all was done but to say so here
+    if known and _has_result(command, settings):  # killed when all was done but to say so here
         _refuse_changes(name, known.get("made_of"), made, folder)
         console.rule(f"{name}: {command} was finished when the recipe was stopped", align="left")
     else:
         console.rule(f"{name}: {command}", align="left")
-        if not _has_result(settings):
+        if not _has_result(command, settings):
             _write_done(folder, done | {name: entry | {BEGUN: True}})
         started = time.monotonic()
         _, run = COMMANDS[command].load()
@@ -150,16 +149,16 @@ def _is_done(name: str, folder: Path) -> bool:
     return not known.get(BEGUN)
 
 
-def _has_result(settings: Config) -> bool:
-    """Whether there is what a step leaves at its end: a run's report, an index of shards, or what it puts in place whole."""
+def _has_result(command: str, settings: Config) -> bool:
+    """Whether there is what a step leaves at its end: its last file, a run's report, or what it puts in place whole."""
     out = getattr(settings, "out", None)
     if out is None:
         return False
     path = Path(out)
+    if COMMANDS[command].last_file:
+        return (path / COMMANDS[command].last_file).exists()
     if (path / SETTINGS).exists() or not path.is_dir():
         return is_finished(path) or path.is_file()
-    if (path / PLAN).exists():
-        return (path / SHARD_INDEX).exists()
     return any(file.name != LOCK and not is_leftover(file.name) for file in path.iterdir())
 
 
