@@ -17,7 +17,7 @@ from typing import Any, Literal
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.locks import LOCK, Holder, holder_of
-from warmstart.storage import PAGE_FILE, PARTS_FOLDER, RECIPE_FILE, SETTINGS, file_sha256, is_leftover, unsealed
+from warmstart.storage import PAGE_FILE, PARTS_FOLDER, RACE_FILE, RECIPE_FILE, SETTINGS, file_sha256, is_leftover, unsealed
 from warmstart.training.log import read_metrics
 
 State = Literal["running", "finished", "stopped", "damaged", "foreign"]
@@ -307,7 +307,7 @@ def _whole(value: Any) -> int | None:
 def _test_score(path: Path) -> tuple[str, float] | None:
     """The test score that a race, a curve or an adapted model records."""
     try:
-        race = json.loads((path / "race.json").read_bytes()) if (path / "race.json").is_file() else None
+        race = json.loads((path / RACE_FILE).read_bytes()) if (path / RACE_FILE).is_file() else None
         if race and "best" in race:
             return str(race["best"]), float(race["score_of_best"]["mean"])
         methods = (_last_record(path).get("comparison") or {}).get("methods") or ()

@@ -29,6 +29,8 @@ from warmstart.stopping import has_ended
 
 SETTINGS, PAGE_FILE, RECIPE_FILE = "config.yaml", "report.html", "recipe.json"
 """in the folder of a run: its settings, its report, and which steps of a recipe are done"""
+RACE_FILE = "race.json"
+"""in the folder of a race on one task: what every method scored"""
 PARTS_FOLDER = "parts"
 """there, until the end of a run of several parts: those that are finished"""
 SEAL = "digest"

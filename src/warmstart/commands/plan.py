@@ -23,6 +23,7 @@ from warmstart.stats.formatting import file_size, percent, percent_value
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import POWER, rescaled, smallest_detectable, texts_needed
 from warmstart.stats.scores import metric_range
+from warmstart.storage import RACE_FILE
 from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.ranking import RankedMethod, rank
 from warmstart.sweep.store import read_runs
@@ -136,9 +137,9 @@ def plan(config: PlanConfig) -> PlanResult:
             f"warmstart race {folder} --backbones BACKBONE --schemes full --learning-rates 5e-4 --seeds 3 --out runs/pilot\n"
             f"warmstart plan runs/pilot --see {config.see:g}"
         )
-    if not (folder / "race.json").is_file():
+    if not (folder / RACE_FILE).is_file():
         raise DataError(f"{folder} must be the folder of a race on one task, but has no race.json; run `warmstart race` first")
-    race = _read_race(folder / "race.json")
+    race = _read_race(folder / RACE_FILE)
     settings = RaceConfig.build(read_yaml(folder / "config.yaml"))
     if settings.resample:
         raise DataError(f"a pilot must be a race on one split, but {folder} drew a split for each seed; run it without --resample")

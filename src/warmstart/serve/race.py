@@ -16,8 +16,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
 from warmstart.model.history import AdaptRecord
 from warmstart.stack.stack import Stack
-
-RACE_FILE = "race.json"
+from warmstart.storage import RACE_FILE
 
 
 class _Scored(BaseModel):

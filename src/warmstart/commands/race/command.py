@@ -30,7 +30,7 @@ from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, save_settings
 from warmstart.run_state import TRIALS
-from warmstart.storage import atomic_write
+from warmstart.storage import RACE_FILE, atomic_write
 from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.refit import refit
@@ -120,7 +120,7 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
     print_table(f"mean ranks over {len(races)} tasks", task_rows(result), task_header(result))
     for sentence in result.findings:
         console.print(sentence)
-    atomic_write(folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
+    atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
     console.print(f"report: {write_tasks_page(result, config, folder)}")
     return result
 
@@ -181,7 +181,7 @@ def race_task(config: RaceConfig, features: str = "") -> RaceResult:
         saved = _save(method, runs, sweep, result.draws.labels_of_choice if recommended and ranking.drawn else "")
     with model_is_saved(saved) if saved else nullcontext():
         write_runs_table([(labels, runs)], sweep.folder)
-        atomic_write(sweep.folder / "race.json", json.dumps(result.to_dict(), indent=1).encode())
+        atomic_write(sweep.folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
         page = write_race_page(result, config, sweep.folder)
     console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}")
     if method and not saved:
