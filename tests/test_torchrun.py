@@ -67,6 +67,13 @@ def wait_for(found: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def assert_same_weights(folder: Path, atol: float, rtol: float) -> None:
+    """The saved models of the runs ``one`` and ``two`` in a folder."""
+    one, two = (load_file(folder / name / "bundle" / "weights.safetensors") for name in ("one", "two"))
+    for name, tensor in one.items():
+        assert_close(two[name], tensor, atol=atol, rtol=rtol, msg=lambda text, name=name: f"{name}: {text}")
+
+
 def checkpoints(folder: Path) -> list[str]:
     return sorted(place.name for place in (folder / "checkpoints").glob("step-*"))
 
@@ -86,9 +93,7 @@ def test_a_killed_process_is_replaced_and_the_run_ends_as_one_process(
     assert said.count("step 150: held-out loss") == 1
     monkeypatch.chdir(tmp_path)
     assert main([*words, "--out", "one"]) == 0
-    one, two = (load_file(tmp_path / name / "bundle" / "weights.safetensors") for name in ("one", "two"))
-    for name, tensor in one.items():
-        assert_close(two[name], tensor, atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
+    assert_same_weights(tmp_path, atol=1e-4, rtol=1e-3)
     logs = [map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines()) for name in ("one", "two")]
     assert [row["step"] for row in logs[0]] == [row["step"] for row in logs[1]]
 
@@ -146,9 +151,7 @@ def test_an_adaptation_goes_on_and_ends_as_one_process(
     assert said.count("The saved model is that of seed ") == 1
     monkeypatch.chdir(tmp_path)
     assert main([*words, "--out", "one"]) == 0
-    one, two = (load_file(tmp_path / name / "bundle" / "weights.safetensors") for name in ("one", "two"))
-    for name, tensor in one.items():
-        assert_close(two[name], tensor, atol=1e-3, rtol=1e-2, msg=lambda text, name=name: f"{name}: {text}")
+    assert_same_weights(tmp_path, atol=1e-3, rtol=1e-2)
     assert len({json.loads(line)["id"] for line in (tmp_path / "task" / "task.ledger.jsonl").read_text().splitlines()}) == 8
 
 

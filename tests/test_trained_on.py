@@ -35,12 +35,12 @@ def test_few_texts_are_counted_exactly() -> None:
     """Copies count each; case and punctuation make no other text; a text of two parts is none of one."""
     before, now = TextHashes.of(keys(0, 100)), TextHashes.of(keys(10, 150))
     assert before.changes(now) == (50, 10)
-    overlap = before.overlap([key_of("Text number 7!"), key_of("text number 7"), key_of("new"), key_of(("text", "number 7"))])
+    overlap = joint_overlap([before], [*map(key_of, ["Text number 7!", "text number 7", "new", ("text", "number 7")])])
     assert overlap == (2, (0, 1), True)
     assert overlap.words == "2"
     assert TextHashes.of(keys(0, 3)) == TextHashes.of(keys(0, 3)[::-1])
     assert TextHashes.of(keys(0, 2), ["a", "b"]).digest != TextHashes.of(keys(0, 2), ["b", "a"]).digest
-    assert TextHashes.of([]).overlap(keys(0, 2)) == (0, (), True)
+    assert joint_overlap([TextHashes.of([])], keys(0, 2)) == (0, (), True)
 
 
 def test_texts_of_several_records_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_texts_of_several_records_are_counted_together(monkeypatch: pytest.Monke
     assert joint_overlap([], keys(0, 8)) == (0, (), True)
     monkeypatch.setattr(text_hashes, "MOST", 100)
     large = TextHashes.of(keys(0, 400))
-    assert all(large.overlap(keys(start, start + 5)).number <= 5 for start in range(0, 400, 5))
+    assert all(joint_overlap([large], keys(start, start + 5)).number <= 5 for start in range(0, 400, 5))
 
 
 def test_many_texts_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_many_texts_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     new, missing = before.changes(now)
     assert new == pytest.approx(4000, rel=0.2)
     assert missing == pytest.approx(2000, rel=0.2)
-    overlap = before.overlap(keys(5000, 20_000))
+    overlap = joint_overlap([before], keys(5000, 20_000))
     assert overlap.number == pytest.approx(5000, rel=0.15)
     assert overlap.words == f"about {overlap.number:,}"
     few = TextHashes.of(keys(0, 900))
@@ -71,7 +71,7 @@ def test_many_texts_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_texts_are_not_taken_for_known_ones() -> None:
     """None of a hundred thousand."""
-    assert TextHashes.of(keys(0, 20_000)).overlap(keys(20_000, 120_000)).number == 0
+    assert joint_overlap([TextHashes.of(keys(0, 20_000))], keys(20_000, 120_000)).number == 0
 
 
 # ---------------------------------------------------------------------------------------------------- commands

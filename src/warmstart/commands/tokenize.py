@@ -82,7 +82,7 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     _refuse_text_inside(folder, pieces)
     given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
     _begin(folder, config, pieces, texts, given)
-    tokenizer = _tokenizer(config, folder, pieces, (given, texts))
+    tokenizer = _tokenizer(config, folder, pieces, given, texts)
     if config.drop_near_duplicates:
         filters = ("near-duplicates", *filters)
     plan = TokenizePlan(
@@ -185,10 +185,13 @@ def _complete(folder: Path) -> ShardIndex | None:
 
 
 def _tokenizer(
-    config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], known: tuple[Tokenizer | None, Sequence[tuple[str, ...]]]
+    config: TokenizeConfig,
+    folder: Path,
+    pieces: Sequence[Piece],
+    given: Tokenizer | None,
+    test_texts: Sequence[tuple[str, ...]],
 ) -> Tokenizer:
     """The tokenizer that is given, or one that is trained on the text, without test texts; kept in the folder."""
-    given, test_texts = known
     if given is None and (folder / TOKENIZER).is_file():
         return load_tokenizer(folder / TOKENIZER)
     if given is None:

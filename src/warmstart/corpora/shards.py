@@ -174,8 +174,13 @@ class TokenShards:
 
     def _copy_of(self, place: str) -> Path:
         """Where the copy of a shard lies: of one without a hash of its own, by the text that it is part of."""
-        known = any(shard.place == place and shard.sha256 for shard in self.shards)
-        return self.cache / f"{sha256((place if known else f'{self.digest}/{place}').encode())[:24]}.shard"
+        name = place if place in self._hashed else f"{self.digest}/{place}"
+        return self.cache / f"{sha256(name.encode())[:24]}.shard"
+
+    @cached_property
+    def _hashed(self) -> frozenset[str]:
+        """Places of shards whose hash is known."""
+        return frozenset(shard.place for shard in self.shards if shard.sha256)
 
     def _map(self, number: int) -> np.ndarray:
         try:

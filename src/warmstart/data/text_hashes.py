@@ -81,10 +81,6 @@ class TextHashes(Config):
         data = base64.b64decode(self.hashes)
         return frozenset(data[start : start + BYTES] for start in range(0, len(data), BYTES))
 
-    def overlap(self, keys: Sequence[Key]) -> Overlap:
-        """How many of these texts are among them; copies count each."""
-        return joint_overlap([self], keys)
-
     def changes(self, now: TextHashes) -> tuple[int, int]:
         """How many different texts are new now, and how many are missing; estimates if either of both keeps a sample."""
         part = min(self.part, now.part)
