@@ -26,7 +26,7 @@ _held: dict[tuple[Path, int], IO[str]] = {}
 
 
 def hold(file: Path, what: str) -> None:
-    """Lock a file until this process ends, or until ``releasing_locks`` does; a process may hold it several times.
+    """Lock a file until this process ends, ``release``, or the end of ``releasing_locks``; a process may hold it several times.
 
     Raises ``StorageError`` that names the process that holds it, or if the file cannot be written.
     """
@@ -68,6 +68,11 @@ def releasing_locks() -> Iterator[None]:
         yield
     finally:
         _release(_held.keys() - before)
+
+
+def release(file: Path) -> None:
+    """Release a lock that this process holds, if it does."""
+    _release({(file.resolve(), os.getpid())})
 
 
 def _release(keys: set[tuple[Path, int]]) -> None:

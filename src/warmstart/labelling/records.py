@@ -1,0 +1,81 @@
+"""What a labelling project holds: texts that were shown to people, their answers, and the names of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Value = int | tuple[int, ...]
+"""a label id, or one for each word"""
+ProjectType = Literal["classification", "tagging"]
+OUTSIDE, OUTSIDE_NAME = 0, "O"
+"""the label of words that have no other, in tagging"""
+IMPORTED, DISAGREEMENT = "imported", "disagreement"
+"""queues of draws that mean more than where a text came from"""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A text that was shown to a person, or whose answer was imported."""
+
+    id: int
+    text: int
+    person: str
+    at: str
+    """time in UTC, as ISO 8601"""
+    queue: str
+    """new: of texts that nobody answered; overlap: for a second answer; doubtful: for a second look; disagreement; imported"""
+    component: str = ""
+    """of the mixture: random, uncertain or diverse; empty for other queues than new"""
+    probability: float | None = None
+    """of this text among the ``remaining``, under the whole mixture; None for other queues than new"""
+    remaining: int = 0
+    """texts from which it was drawn"""
+    predicted: int | None = None
+    """label id by the model at that time (after merges: the one that stands now); None without a model"""
+    confidence: float | None = None
+    """of that prediction"""
+    mean_confidence: float | None = None
+    """over the remaining texts"""
+    version: int = 0
+    """of the model; 0: none"""
+
+
+@dataclass(frozen=True)
+class GivenAnswer:
+    """What a person said of a text."""
+
+    id: int
+    draw: int
+    text: int
+    person: str
+    at: str
+    value: Value | None
+    """label id (after merges: the one that stands now), or those of the words; None: skipped"""
+    seconds: float
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class LabelName:
+    """A label that stands."""
+
+    id: int
+    name: str
+    key: str
+    """chooses it on the page; empty if all keys are in use"""
+
+
+@dataclass(frozen=True)
+class LabelChange:
+    """A change of the label names."""
+
+    at: str
+    person: str
+    what: str
+    """added, renamed or merged"""
+    label: int
+    name: str
+    """the new name; of a merge, the name of the label it was merged into"""
+    before: str = ""
+    """the name that the label had"""

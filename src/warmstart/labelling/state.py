@@ -1,0 +1,186 @@
+"""What stands in a labelling project now, as it follows from its events: a fold over them, which reads and writes no file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from warmstart.labelling.database import Event
+from warmstart.labelling.records import (
+    DISAGREEMENT,
+    OUTSIDE,
+    OUTSIDE_NAME,
+    GivenAnswer,
+    Draw,
+    LabelChange,
+    LabelName,
+    ProjectType,
+    Value,
+)
+
+KEYS = "123456789"
+"""that choose the first labels on the page"""
+
+
+@dataclass
+class ProjectState:
+    """What follows from the events so far."""
+
+    name: str = ""
+    type: ProjectType = "classification"
+    guidelines: str = ""
+    price: float | None = None
+    task: str = ""
+    labels: dict[int, LabelName] = field(default_factory=dict)
+    """that stand, in order"""
+    merged: dict[int, int] = field(default_factory=dict)
+    """label id -> the one that it was merged into"""
+    next_label: int = OUTSIDE + 1
+    history: list[LabelChange] = field(default_factory=list)
+    people: dict[str, None] = field(default_factory=dict)
+    draws: dict[int, Draw] = field(default_factory=dict)
+    standing: dict[int, GivenAnswer] = field(default_factory=dict)
+    """answers that stand, by id"""
+    answer_of: dict[int, int] = field(default_factory=dict)
+    """draw -> its answer that stands"""
+    by_text: dict[int, dict[int, None]] = field(default_factory=dict)
+    """text -> ids of its answers that stand"""
+    resolved: dict[int, list[tuple[int | None, Value | None]]] = field(default_factory=dict)
+    """text -> (answer that decided it, if it was one; value) of each decision"""
+    counted: dict[int, Value] = field(default_factory=dict)
+    """text -> the label that counts"""
+    differing: dict[int, None] = field(default_factory=dict)
+    """texts whose answers differ and that are not resolved"""
+
+
+def first_labels(type_name: str) -> dict[int, LabelName]:
+    """The labels that a project of this type always has."""
+    return {OUTSIDE: LabelName(OUTSIDE, OUTSIDE_NAME, "0")} if type_name == "tagging" else {}
+
+
+def apply_event(state: ProjectState, event: Event) -> None:
+    """Add an event to what is known."""
+    body = event.body
+    if event.kind in ("project", "label", "rename", "merge"):
+        _apply_setting(state, event)
+        return
+    match event.kind:
+        case "join":
+            state.people[body["person"]] = None
+        case "draw":
+            state.draws[event.id] = Draw(event.id, at=event.at, **body)
+        case "answer":
+            _answer(state, event)
+        case "undo":
+            answer = state.standing[body["answer"]]
+            _withdraw(state, answer)
+            _count(state, answer.text)
+        case "resolve":
+            _resolve(state, body["text"], None, _value(state, body["value"]))
+            _count(state, body["text"])
+
+
+def _apply_setting(state: ProjectState, event: Event) -> None:
+    """Add an event about the project itself, or its labels."""
+    body = event.body
+    match event.kind:
+        case "project":
+            for key, value in body.items():
+                setattr(state, key, value)
+            state.labels = state.labels or first_labels(state.type)
+        case "label":
+            apply_new_label(state, body)
+            state.history.append(LabelChange(event.at, body["person"], "added", body["id"], body["name"]))
+        case "rename":
+            old = state.labels[body["label"]]
+            state.labels[old.id] = replace(old, name=body["name"])
+            state.history.append(LabelChange(event.at, body["person"], "renamed", old.id, body["name"], old.name))
+        case "merge":
+            _merge(state, event)
+
+
+def apply_new_label(state: ProjectState, body: Mapping[str, Any]) -> None:
+    """Add a label, with the first key that is free."""
+    used = {label.key for label in state.labels.values()}
+    key = next((key for key in KEYS if key not in used), "")
+    state.labels[body["id"]] = LabelName(body["id"], body["name"], key)
+    state.next_label = body["id"] + 1
+
+
+def _merge(state: ProjectState, event: Event) -> None:
+    body = event.body
+    old, into = state.labels.pop(body["label"]), state.labels[body["into"]]
+    state.merged[old.id] = into.id
+    state.history.append(LabelChange(event.at, body["person"], "merged", old.id, into.name, old.name))
+    state.draws = {one.id: replace(one, predicted=into.id) if one.predicted == old.id else one for one in state.draws.values()}
+    state.standing = {one.id: replace(one, value=_value(state, one.value)) for one in state.standing.values()}
+    state.resolved = {text: [(by, _value(state, value)) for by, value in those] for text, those in state.resolved.items()}
+    for text in state.by_text.keys() | state.resolved.keys():
+        _count(state, text)
+
+
+def _answer(state: ProjectState, event: Event) -> None:
+    body = event.body
+    draw = state.draws[body["draw"]]
+    if (earlier := state.answer_of.get(draw.id)) is not None:
+        _withdraw(state, state.standing[earlier])
+    value = _value(state, body["value"])
+    state.standing[event.id] = GivenAnswer(
+        event.id, draw.id, draw.text, draw.person, event.at, value, body["seconds"], body["comment"]
+    )
+    state.answer_of[draw.id] = event.id
+    state.by_text.setdefault(draw.text, {})[event.id] = None
+    if draw.queue == DISAGREEMENT and value is not None:
+        _resolve(state, draw.text, event.id, value)
+    _count(state, draw.text)
+
+
+def _resolve(state: ProjectState, text: int, answer: int | None, value: Value | None) -> None:
+    state.resolved.setdefault(text, []).append((answer, value))
+
+
+def _withdraw(state: ProjectState, answer: GivenAnswer) -> None:
+    """An answer stands no longer, nor does what it decided."""
+    del state.standing[answer.id], state.answer_of[answer.draw], state.by_text[answer.text][answer.id]
+    if decisions := state.resolved.get(answer.text):
+        decisions[:] = [one for one in decisions if one[0] != answer.id]
+        if not decisions:
+            del state.resolved[answer.text]
+
+
+def _count(state: ProjectState, text: int) -> None:
+    """Find the label that counts for a text."""
+    state.counted.pop(text, None)
+    state.differing.pop(text, None)
+    if text in state.resolved:
+        (*_, (_, value)) = state.resolved[text]
+        if value is not None:
+            state.counted[text] = value
+        return
+    votes = Counter(votes_of(state, text).values()).most_common(2)
+    if len(votes) == 1 or (len(votes) == 2 and votes[0][1] > votes[1][1]):
+        state.counted[text] = votes[0][0]
+    if len(votes) > 1:
+        state.differing[text] = None
+
+
+def votes_of(state: ProjectState, text: int) -> dict[str, Value]:
+    """Person -> the last label that they gave a text."""
+    answers = [state.standing[one] for one in state.by_text.get(text, ())]
+    return {answer.person: answer.value for answer in answers if answer.value is not None}
+
+
+def _value(state: ProjectState, value: Any) -> Value | None:
+    """A value of an event, after merges."""
+    if isinstance(value, list | tuple):
+        return tuple(standing_label(state, label) for label in value)
+    return None if value is None else standing_label(state, value)
+
+
+def standing_label(state: ProjectState, label: int) -> int:
+    """The label that counts for this one."""
+    while label in state.merged:
+        label = state.merged[label]
+    return label
