@@ -33,14 +33,14 @@ from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from warmstart import __version__
 from warmstart.errors import ModelError, WarmstartError
-from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, MapBody, NearestBody, PredictBody, TextBody, TextsBody, problems
+from warmstart.serve.answers import add_errors
+from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, MapBody, NearestBody, PredictBody, TextBody, TextsBody
 from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.metrics import Metered, Metrics
@@ -110,7 +110,8 @@ def make_app(server: Server, rules: AccessRules) -> App:
         server.close()
 
     app = FastAPI(title="warmstart", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    _add_errors(app)
+    add_errors(app)
+    _add_busy(app)
     _add_facts(app, server)
     _add_predictions(app, server)
     _add_insights(app, server)
@@ -120,19 +121,7 @@ def make_app(server: Server, rules: AccessRules) -> App:
     return Metered(Guard(app, rules), server.metrics, known.__contains__)
 
 
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(WarmstartError)
-    async def ours(_: Request, error: WarmstartError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 422)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"error": problems(error)}, 422)
-
-    @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
-
+def _add_busy(app: FastAPI) -> None:
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> JSONResponse:
         return JSONResponse({"error": "too many requests wait; try again soon"}, 429, {"retry-after": "1"})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from warmstart.generation.sampling import GenerateConfig
+from warmstart.serve.answers import Fields, Unicode
 
 MOST_INPUTS = 1_000
 """of a request"""
@@ -16,25 +17,15 @@ MOST_NEW_TOKENS = 2_000
 """of a continuation"""
 
 
-def _unicode(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("must be Unicode, but half of a surrogate pair stands alone") from None
-    return text
-
-
-Text = Annotated[str, Field(max_length=MOST_CHARACTERS), AfterValidator(_unicode)]
+Text = Annotated[Unicode, Field(max_length=MOST_CHARACTERS)]
 Inputs = Annotated[
     list[Text | Annotated[list[Text], Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=MOST_INPUTS)
 ]
-Name = Annotated[str, Field(max_length=1_000), AfterValidator(_unicode)]
+Name = Annotated[Unicode, Field(max_length=1_000)]
 
 
-class Body(BaseModel):
-    """Fields of a request; unknown ones are refused."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+class Body(Fields):
+    """What every request may say."""
 
     model: Name | None = None
     """name of a served model; none: the first"""
@@ -108,12 +99,3 @@ class MapBody(TextBody):
 
     layer: int | None = Field(None, ge=0, le=10_000)
     """hidden states of the words in the text; none: their vectors in the embedding"""
-
-
-def problems(error: ValidationError | Any) -> str:
-    """What is wrong with a body, in one sentence; the values themselves are not repeated."""
-    found = []
-    for one in error.errors():
-        path = ".".join(str(part) for part in one["loc"] if part != "body") or "the body"
-        found.append(f"{path}: {one['msg'].removeprefix('Value error, ')}")
-    return f"the request must fit its description in /openapi.json, but {'; '.join(found[:5])}"

@@ -5,17 +5,13 @@ The files lie in ``page/``. They are read once, when the server starts, and only
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fastapi import FastAPI
-from fastapi.responses import HTMLResponse, Response
-from starlette.exceptions import HTTPException
+from fastapi.responses import HTMLResponse
 
 from warmstart.report.templates import page_template
+from warmstart.serve.answers import PAGE, add_files
 from warmstart.serve.served import ServedModels
 
-FOLDER = Path(__file__).parent / "page"
-TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 PANELS = {
     "classify": ("Classify", ("predict",)),
     "compare": ("Compare", ("predict",)),
@@ -31,8 +27,7 @@ PANELS = {
 
 def add_page(app: FastAPI, models: ServedModels) -> None:
     """Routes of the page and its files."""
-    files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
-    template = page_template("page.html.jinja", FOLDER)
+    template = page_template("page.html.jinja", PAGE)
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
@@ -45,8 +40,4 @@ def add_page(app: FastAPI, models: ServedModels) -> None:
         }
         return HTMLResponse(template.render(panels=panels).encode(errors="backslashreplace"))
 
-    @app.get("/page/{name}", include_in_schema=False)
-    async def file(name: str) -> Response:
-        if name not in files:
-            raise HTTPException(404, "there is no such file")
-        return Response(files[name], media_type=TYPES[Path(name).suffix])
+    add_files(app, PAGE.iterdir())

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from warmstart.console import console
 from warmstart.errors import ConfigError, WarmstartError
 from warmstart.serve.guard import App
-from warmstart.serve.served import ServedModels
+
+if TYPE_CHECKING:
+    from warmstart.serve.served import ServedModels
 
 BACKLOG = 1024
 """connections that wait to be accepted"""
@@ -19,14 +22,17 @@ DRAIN_SECONDS = 30
 """in which answers that have begun must end once the server was asked to"""
 
 
-def run(app: App, host: str, port: int, models: ServedModels) -> None:
-    """Answer requests until SIGTERM or Ctrl-C. Raises ``ConfigError`` if the address cannot be had."""
+def run(app: App, host: str, port: int, models: ServedModels | None = None) -> None:
+    """Answer requests until SIGTERM or Ctrl-C; SIGHUP loads the models again, if there are some.
+
+    Raises ``ConfigError`` if the address cannot be had.
+    """
     settings = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS, ws="none",
         timeout_keep_alive=30, h11_max_incomplete_event_size=64 << 10,
     )  # fmt: skip
     listening = _listen(host, port)
-    if hasattr(signal, "SIGHUP"):
+    if models is not None and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(models,), daemon=True).start())
     address = f"[{host}]" if ":" in host else host
     console.print(f"serving at http://{address}:{listening.getsockname()[1]} (Ctrl-C stops it)")

@@ -1,0 +1,177 @@
+"""The HTTP application of ``warmstart label``: routes over a ``LabelSession``, and the page that uses them.
+
+    GET  /              the page
+    GET  /health        200 once it answers
+    GET  /openapi.json  a description of all of this
+    POST /api/join      a person begins, or comes back: their name, and the first text
+    POST /api/answer    an answer to a text; the next text comes back once the answer is on disk
+    POST /api/undo      takes a person's last answer back: its text again
+    POST /api/next      the text that a person has before them
+    POST /api/labels    adds, renames or merges labels
+    GET  /api/labels    the labels that stand now
+    GET  /api/status    progress, people, accuracy, target, outlook and price
+    GET  /api/history   changes of the labels
+    GET  /api/export    all answers as a file, csv or ndjson
+
+The session computes in threads, so that one person's answer never waits for the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import FastAPI, Query
+from fastapi.responses import HTMLResponse, Response
+from pydantic import Field
+
+from warmstart import __version__
+from warmstart.errors import ConfigError
+from warmstart.report.templates import page_template
+from warmstart.serve.answers import PAGE, Fields, Unicode, add_errors, add_files
+from warmstart.serve.guard import AccessRules, App, Guard
+
+if TYPE_CHECKING:
+    from warmstart.labelling.session import LabelSession
+
+LABEL_PAGE = Path(__file__).parent / "page"
+SHARED = ("page.css", "elements.js", "api.js")
+"""files of the page of models that this page uses, too"""
+MOST_TAGS = 1_000_000
+"""words of a text"""
+
+Person = Annotated[Unicode, Field(min_length=1, max_length=100)]
+LabelId = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Form = Annotated[Literal["csv", "ndjson"], Query()]
+MEDIA = {"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
+
+
+class PersonBody(Fields):
+    """``POST /api/join``, ``/api/next`` and ``/api/undo``."""
+
+    person: Person
+    """who asks; a name, no password"""
+
+
+class AnswerBody(PersonBody):
+    """``POST /api/answer``."""
+
+    draw: int = Field(gt=0, lt=2**63)
+    """which showing of a text is answered"""
+    value: LabelId | Annotated[list[LabelId], Field(max_length=MOST_TAGS)] | None
+    """a label; for tagging a label for each word; null: skipped"""
+    seconds: float = Field(ge=0, le=1e7)
+    """that the text was looked at"""
+    comment: Annotated[Unicode, Field(max_length=10_000)] = ""
+
+
+class LabelBody(PersonBody):
+    """``POST /api/labels``."""
+
+    action: Literal["add", "rename", "merge"]
+    label: LabelId | None = None
+    """which one is renamed or merged"""
+    name: Annotated[Unicode, Field(max_length=1_000)] | None = None
+    """of the label that is added, or the new name"""
+    into: LabelId | None = None
+    """the label that it becomes"""
+
+
+def make_label_app(session: LabelSession, rules: AccessRules) -> App:
+    """The whole application, guarded. The session is closed when the server ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(session.close)
+
+    app = FastAPI(title="warmstart label", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    add_errors(app)
+    _add_work(app, session)
+    _add_labels(app, session)
+    _add_facts(app, session)
+    add_files(app, [*(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
+    return Guard(app, rules)
+
+
+def _add_work(app: FastAPI, session: LabelSession) -> None:
+    """What a person does with texts. Each answer holds ``item``, the text to look at now; null: none is left."""
+
+    @app.post("/api/join")
+    async def join(body: PersonBody) -> dict[str, Any]:
+        def begin() -> dict[str, Any]:
+            return session.join(body.person) | {"item": session.next(body.person)}
+
+        return await asyncio.to_thread(begin)
+
+    @app.post("/api/answer")
+    async def answer(body: AnswerBody) -> dict[str, Any]:
+        def store() -> dict[str, Any]:
+            value = tuple(body.value) if isinstance(body.value, list) else body.value
+            session.answer(body.person, body.draw, value, body.seconds, body.comment)
+            return {"item": session.next(body.person)}
+
+        return await asyncio.to_thread(store)
+
+    @app.post("/api/undo")
+    async def undo(body: PersonBody) -> dict[str, Any]:
+        return {"item": await asyncio.to_thread(session.undo, body.person)}
+
+    @app.post("/api/next")
+    async def following(body: PersonBody) -> dict[str, Any]:
+        return {"item": await asyncio.to_thread(session.next, body.person)}
+
+
+def _add_labels(app: FastAPI, session: LabelSession) -> None:
+    @app.get("/api/labels")
+    async def labels() -> dict[str, Any]:
+        return {"labels": await asyncio.to_thread(session.labels)}
+
+    @app.post("/api/labels")
+    async def change(body: LabelBody) -> dict[str, Any]:
+        await asyncio.to_thread(_change_label, session, body)
+        return {"labels": await asyncio.to_thread(session.labels)}
+
+    @app.get("/api/history")
+    async def history() -> dict[str, Any]:
+        changes = await asyncio.to_thread(session.project.history)
+        return {"history": [asdict(one) for one in changes]}
+
+
+def _change_label(session: LabelSession, body: LabelBody) -> None:
+    needed = {"add": ("name",), "rename": ("label", "name"), "merge": ("label", "into")}[body.action]
+    missing = [name for name in needed if getattr(body, name) is None]
+    if missing:
+        raise ConfigError(f"to {body.action} a label, the request must also hold {' and '.join(missing)}")
+    given = [getattr(body, name) for name in needed]
+    change = {"add": session.add_label, "rename": session.rename_label, "merge": session.merge_labels}[body.action]
+    change(body.person, *given)
+
+
+def _add_facts(app: FastAPI, session: LabelSession) -> None:
+    project = session.project
+    template = page_template("label.html.jinja", LABEL_PAGE)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        words = {"name": project.name, "type": project.type, "guidelines": project.guidelines}
+        return HTMLResponse(template.render(project=words).encode(errors="backslashreplace"))
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        return {"status": "ok"}
+
+    @app.get("/api/status")
+    async def status() -> dict[str, Any]:
+        return await asyncio.to_thread(session.status)
+
+    @app.get("/api/export")
+    async def export(form: Form = "csv") -> Response:
+        from warmstart.labelling.exporting import as_bytes
+
+        content = await asyncio.to_thread(as_bytes, project, form)
+        return Response(content, media_type=MEDIA[form], headers={"content-disposition": f'attachment; filename="labels.{form}"'})

@@ -1,0 +1,241 @@
+// One text at a time: shows it, takes the answer, and shows the next once the answer is on disk.
+
+import { get } from "./api.js";
+import { Clock } from "./clock.js";
+import { make, run } from "./elements.js";
+import { Figures } from "./figures.js";
+import { setUpKeys, showKeys } from "./keys.js";
+import { setUpNames } from "./names.js";
+import { Sender } from "./sender.js";
+import { spansOf, Tags } from "./tags.js";
+
+const STORED = "warmstart-person";
+const ALOUD = 1000; // characters of a text that are read aloud
+const FEW = 9; // labels that need no search
+const tagging = document.body.dataset.type === "tagging";
+const part = Object.fromEntries(
+  ["join", "work", "me", "me-name", "away", "problem", "notice", "text", "nothing", "answering", "find", "find-label", "choices", "comment", "said", "read-aloud", "submit"]
+    .map((id) => [id, document.getElementById(id)]),
+);
+const clock = new Clock();
+const figures = new Figures((sentence) => (part["read-aloud"].textContent = `The target is proven. ${sentence}`));
+const sender = new Sender((gone) => {
+  part.away.textContent = gone ? "The server does not answer. What you did last is kept here, and is sent as soon as the server is back." : "";
+});
+let person = localStorage.getItem(STORED);
+let labels = [];
+let item = null;
+let tags = null;
+
+const nameOf = (id) => labels.find((one) => one.id === id)?.name ?? (tagging && id === 0 ? "no label" : "a label that is gone");
+const wordsOf = (value) => {
+  if (value === null) return "skipped";
+  return Array.isArray(value) ? spansOf(item.words, value, nameOf) : nameOf(value);
+};
+
+function showItem(next) {
+  item = next;
+  tags = null;
+  part.comment.value = "";
+  part["find-label"].value = "";
+  filterChoices();
+  part.nothing.hidden = Boolean(item);
+  part.text.hidden = part.answering.querySelector("#skip").disabled = !item;
+  for (const element of [part.choices, part.comment]) element.inert = !item;
+  showNotice();
+  part["read-aloud"].textContent = "";
+  if (item) {
+    if (tagging) showWords();
+    else part.text.textContent = item.text;
+    part.text.scrollTop = 0;
+  }
+  showChosen();
+  clock.begin();
+}
+
+function showWords() {
+  const values = item.answered ?? item.words.map(() => 0);
+  const held = part.text.contains(document.activeElement) || document.activeElement === document.body;
+  tags = new Tags(part.text, item.words, [...values], labels);
+  part["read-aloud"].textContent = item.text.slice(0, ALOUD);
+  if (held) tags.choose(0, 0);
+}
+
+// Why an old text comes again, and what others said about it.
+function showNotice() {
+  const why = {
+    disagreement: "People gave different labels to this text. Which is right?",
+    doubtful: "A second look: this label may be wrong. Is it right?",
+  }[item?.queue];
+  const others = (item?.others ?? []).map((one) => make("p", { dir: "auto", textContent: `${one.person}: ${wordsOf(one.value)}` }));
+  if (item && item.answered !== null && item.answered !== undefined) others.push(make("p", { dir: "auto", textContent: `You chose: ${wordsOf(item.answered)}` }));
+  part.notice.hidden = !why && !others.length;
+  part.notice.replaceChildren(...(why ? [make("p", {}, make("strong", { textContent: why }))] : []), ...others);
+}
+
+function showLabels(found) {
+  labels = found;
+  const chosen = labels.filter((one) => !(tagging && one.id === 0));
+  const buttons = chosen.map((one) => {
+    const button = make("button", { type: "button" }, ...(one.key ? [make("kbd", { textContent: one.key })] : []), make("span", { dir: "auto", textContent: one.name }));
+    if (one.key) button.setAttribute("aria-keyshortcuts", one.key);
+    button.dataset.label = one.id;
+    button.addEventListener("click", () => choose(one.id));
+    return button;
+  });
+  if (tagging) {
+    const clear = make("button", { type: "button" }, make("kbd", { textContent: "0" }), make("span", { textContent: "No label" }));
+    clear.setAttribute("aria-keyshortcuts", "0");
+    clear.addEventListener("click", () => choose(0));
+    buttons.push(clear);
+  }
+  part.choices.replaceChildren(...buttons);
+  part.find.hidden = chosen.length <= FEW;
+  filterChoices();
+  tags?.relabel(labels);
+  showChosen();
+  if (item) showNotice();
+}
+
+function showChosen() {
+  for (const button of part.choices.children) {
+    const chosen = !tagging && item && String(item.answered) === button.dataset.label;
+    button.className = chosen ? "chosen" : "";
+  }
+}
+
+function filterChoices() {
+  const words = part["find-label"].value.toLowerCase();
+  for (const button of part.choices.children) button.hidden = !button.querySelector("span").textContent.toLowerCase().includes(words);
+}
+
+// A label was chosen: the answer, or for tagging the label of the chosen words.
+function choose(label) {
+  if (!item || sender.busy) return;
+  if (tags) part.said.textContent = `“${tags.set(label)}”: ${nameOf(label)}`;
+  else answer(label);
+}
+
+async function answer(value) {
+  if (!item || sender.busy) return;
+  const words = value === null ? "Skipped." : Array.isArray(value) ? "Saved the tags." : `Saved as “${nameOf(value)}”.`;
+  const body = { draw: item.draw, value, seconds: Math.min(clock.read(), 1e6), comment: part.comment.value };
+  await exchange("/api/answer", body, words);
+}
+
+// Sends a request of this person and shows the text that comes back; keys do nothing meanwhile.
+async function exchange(path, body, words) {
+  if (sender.busy) return;
+  part.work.setAttribute("aria-busy", "true");
+  part.problem.textContent = "";
+  try {
+    const answer = await sender.send(path, { person, ...body });
+    if (path === "/api/undo" && !answer.item) {
+      part.said.textContent = "There is nothing to undo.";
+      return;
+    }
+    part.said.textContent = words;
+    showItem(answer.item);
+    figures.refresh();
+  } catch (problem) {
+    part.problem.textContent = problem.message;
+    await loadLabels(); // perhaps one was merged meanwhile
+  } finally {
+    part.work.setAttribute("aria-busy", "false");
+  }
+}
+
+async function loadLabels() {
+  try {
+    showLabels((await (await get("/api/labels")).json()).labels);
+  } catch {
+    // the server is gone; the next answer says so
+  }
+}
+
+const submit = () => tags && answer([...tags.tags]);
+const skip = () => answer(null);
+const undo = () => exchange("/api/undo", {}, "Your last answer is taken back.");
+const act = {
+  u: undo, s: skip, c: () => part.comment.focus(), "?": () => showKeys(labels, tagging), "/": () => part.find.hidden || part["find-label"].focus(),
+};
+
+function onKey(key) {
+  if (part.work.hidden) return false;
+  if (tags && key === "Enter") submit();
+  else if (tags && key === "0") choose(0);
+  else {
+    const label = labels.find((one) => one.key && one.key === key && !(tagging && one.id === 0));
+    if (label) choose(label.id);
+    else if (act[key]) act[key]();
+    else return false;
+  }
+  return true;
+}
+
+function leave(field) {
+  field.blur();
+  (tags?.words[tags.focus] ?? part.text).focus();
+}
+
+function setUpFields() {
+  part.comment.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" && event.key !== "Enter") return;
+    event.preventDefault();
+    leave(part.comment);
+  });
+  const search = part["find-label"];
+  search.addEventListener("input", filterChoices);
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" && event.key !== "Enter") return;
+    event.preventDefault();
+    const first = [...part.choices.children].find((one) => !one.hidden);
+    const found = event.key === "Enter" && search.value;
+    search.value = "";
+    filterChoices();
+    leave(search);
+    if (found && first && !event.isComposing) first.click();
+  });
+}
+
+function join(name) {
+  return run(part.join, async () => {
+    const [found, joined] = [await get("/api/labels"), await sender.send("/api/join", { person: name })];
+    if (!joined) return;
+    person = joined.person;
+    localStorage.setItem(STORED, person);
+    part["me-name"].textContent = person;
+    part.join.hidden = true;
+    part.work.hidden = part.me.hidden = false;
+    item = joined.item;
+    showLabels((await found.json()).labels);
+    showItem(joined.item);
+    part.text.focus({ preventScroll: true });
+    if (tags) tags.choose(0, 0);
+    figures.refresh();
+  });
+}
+
+const fields = part.join.querySelector("form").elements;
+part.join.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  join(fields.person.value.trim());
+});
+document.getElementById("me-change").addEventListener("click", () => {
+  if (sender.busy) return;
+  part.join.hidden = false;
+  part.work.hidden = part.me.hidden = true;
+  fields.person.focus();
+});
+for (const [id, task] of Object.entries({ undo, skip, submit, "keys-open": act["?"], again: () => exchange("/api/next", {}, "") })) {
+  document.getElementById(id).addEventListener("click", task);
+}
+part.submit.hidden = !tagging;
+setUpFields();
+setUpKeys(onKey);
+setUpNames(() => person, showLabels);
+figures.refresh();
+if (person) {
+  fields.person.value = person;
+  join(person);
+}
