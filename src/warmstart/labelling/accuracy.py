@@ -1,0 +1,142 @@
+"""The accuracy while labels are still being given: unbiased under any choice of texts, and valid at every moment.
+
+Before a text is drawn, the model that stands then predicts all R texts that have no label yet, with confidences. One text i is drawn
+with a known probability q_i, and a person labels it. Then (active statistical inference: Zrnic and Candès 2024)
+
+    X = mean confidence over the R texts + (right_i - confidence_i) / (R q_i)
+
+has exactly that model's accuracy on the R texts as its mean, whatever the confidences are worth and however texts are preferred:
+good confidences only make it vary less. The mean of the X is the mean accuracy of the models that stood in between, and its
+interval is a confidence sequence (``stats/anytime.py``): one may look after every label, and stop.
+
+Models improve, so the mean over all of them understates the last one. So the mean begins anew at 50, 100, 200, … labels, all of them
+valid together, and the one with the highest lower end is shown. "Proven" means that this end has reached the target.
+
+Letters: n texts drawn while there was a model, R texts without a label at a draw.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from warmstart.stats.anytime import anytime_boundary, anytime_interval
+from warmstart.stats.extrapolation import round_labels
+from warmstart.stats.formatting import percent
+
+LEVEL = 0.95
+"""confidence that all intervals hold, at all moments together"""
+_FIRST_WINDOW = 50
+"""texts after which the mean begins anew for the first time; then after twice as many, and so on"""
+_FAR = 20
+"""times the texts so far: what would need more of them is not predicted"""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What was drawn while there was a model, in the order of the draws."""
+
+    right: np.ndarray
+    """(n,) bool: whether the prediction was the label. A text that nobody can label counts as wrong."""
+    confidence: np.ndarray
+    """(n,) of these predictions"""
+    mean_confidence: np.ndarray
+    """(n,) over all R texts"""
+    ratio: np.ndarray
+    """(n,) 1 / (R q): how much more rarely than at random the text is drawn"""
+    random_share: float
+    """of the draws, at least: ``ratio`` is never above its inverse"""
+
+    @property
+    def values(self) -> np.ndarray:
+        """(n,) the X, whose means are the models' accuracies."""
+        return self.mean_confidence + (self.right - self.confidence) * self.ratio
+
+
+@dataclass(frozen=True)
+class RunningAccuracy:
+    """The mean accuracy of the models that stood while texts ``first`` to ``last`` were drawn, on the texts without a label."""
+
+    value: float
+    low: float
+    high: float
+    first: int
+    last: int
+    compared: int
+    """texts drawn since ``first``"""
+    needed: dict[float, float]
+    """target -> further texts that would prove it if the accuracy stays; infinite: none would"""
+
+    def sentence(self) -> str:
+        """The estimate, its interval and what it is about."""
+        return (
+            f"The models of texts {self.first:,} to {self.last:,} label {percent(self.value)} of the rest of the pool correctly "
+            f"({percent(self.low)} to {percent(self.high)} with 95% confidence, however often one looks)."
+        )
+
+    def proves(self, target: float) -> bool:
+        """Whether the accuracy is at least the target, with 95% confidence."""
+        return self.low >= target
+
+    def target_sentence(self, target: float) -> str:
+        """Whether a target is proven, or about how many more texts that takes."""
+        goal = percent(target, trim=True)
+        if self.proves(target):
+            return f"Proven: at least {goal} are right."
+        more = self.needed.get(target, math.inf)
+        if math.isinf(more):
+            return f"Not proven: with today's accuracy, more checks would not prove {goal} soon; better models may."
+        return f"Not proven yet: if the accuracy stays as it is, about {round_labels(more)} more labels will prove {goal}."
+
+
+def running_accuracy(outcomes: Outcomes, target: float | None = None) -> RunningAccuracy | None:
+    """The best window of the outcomes; None without any.
+
+    All windows' intervals hold together, at every moment, with 95% confidence: window k may err with 1 / (k (k + 1)) of 5%.
+    Simulation: tests/test_label_accuracy.py: ``test_the_accuracy_is_covered_at_every_moment_of_a_session``.
+    """
+    count = len(outcomes.right)
+    if not count:
+        return None
+    values, scale, best = outcomes.values, 1 / outcomes.random_share, None
+    for number, start in enumerate(window_starts(count), 1):
+        error = (1 - LEVEL) / (number * (number + 1))
+        found = anytime_interval(values[start:], outcomes.mean_confidence[start:], scale, 1 - error)
+        if best is None or found.low > best.low:
+            inside = float(np.clip(found.value, found.low, found.high))  # a mean of X may lie outside [0, 1]
+            needed = {target: _needed(outcomes, start, error, target)} if target is not None else {}
+            best = RunningAccuracy(inside, found.low, found.high, start + 1, count, count - start, needed)
+    return best
+
+
+def window_starts(count: int) -> list[int]:
+    """The texts at which the mean began anew: ``window_starts(120)`` -> ``[0, 50, 100]``."""
+    starts, next_ = [0], _FIRST_WINDOW
+    while next_ < count:
+        starts.append(next_)
+        next_ *= 2
+    return starts
+
+
+def _needed(outcomes: Outcomes, start: int, error: float, target: float) -> float:
+    """Further texts after which the lower end of a window reaches the target if everything goes on as since its start."""
+    errors = (outcomes.values - outcomes.mean_confidence)[start:]
+    count, margin = len(errors), float(outcomes.values[start:].mean()) - target
+    if margin <= 0:
+        return math.inf
+    each, scale = float((errors**2).mean()), 1 / outcomes.random_share
+
+    def proves(total: int) -> bool:
+        return anytime_boundary(each * total, scale, error / 2) <= margin * total
+
+    low, high = count, count + 1
+    while not proves(high):
+        if high > _FAR * count:
+            return math.inf
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if proves(middle) else (middle, high)
+    return high - count

@@ -1,0 +1,101 @@
+"""The model that is fitted again while a person labels: logistic regressions on frozen vectors, in about a second.
+
+Each of a few members sees the labels with other random weights (the Bayesian bootstrap: Rubin 1981), so that where they disagree,
+more labels would teach something. How much is the mutual information between the label and the member (BALD: Houlsby et al. 2011).
+
+Letters: N texts of the pool, n of them labelled, D width, C classes, M members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from warmstart.seeding import rng
+
+MEMBERS = 5
+STRENGTH = 0.01
+"""C of a logistic regression on standardised vectors"""
+FOLDS = 5
+"""of the labelled texts, for predictions by models that did not learn from a text"""
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What one version of the model makes of every text of the pool."""
+
+    version: int
+    classes: np.ndarray
+    """(C,) label ids, ascending"""
+    probabilities: np.ndarray
+    """(N, C), the mean over the members"""
+    information: np.ndarray
+    """(N,) nats that the label would tell about the model (BALD)"""
+    learned_from: int
+    """labelled texts"""
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """(N,) label ids."""
+        return np.asarray(self.classes[self.probabilities.argmax(axis=1)])
+
+    @property
+    def confidence(self) -> np.ndarray:
+        """(N,) probability of the predicted label."""
+        return np.asarray(self.probabilities.max(axis=1))
+
+    @property
+    def margin(self) -> np.ndarray:
+        """(N,) by how much the most probable label leads."""
+        ranked = np.partition(self.probabilities, -2, axis=1)
+        return np.asarray(ranked[:, -1] - ranked[:, -2])
+
+
+def standardised_vectors(vectors: np.ndarray) -> np.ndarray:
+    """(N, D) float32, each dimension with mean 0 and variance 1 over the pool: else a few large ones hide all others."""
+    spread = vectors.std(axis=0)
+    return np.ascontiguousarray((vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1), dtype=np.float32)
+
+
+def fit_beliefs(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, version: int, seed: int) -> Beliefs | None:
+    """Fit the members to the labelled ``texts`` (n,), places in ``vectors`` (N, D), with ``labels`` (n,); None with one class."""
+    if len(set(labels.tolist())) < 2:
+        return None
+    members = list[np.ndarray]()
+    for member in range(MEMBERS):
+        weights = rng(seed, "member", version, member).exponential(size=len(labels))
+        classes, probabilities = _probabilities(vectors[texts], labels, weights, vectors)
+        members.append(probabilities)
+    mean = np.mean(members, axis=0)
+    information = _entropy(mean) - np.mean([_entropy(one) for one in members], axis=0)
+    return Beliefs(version, classes, mean, np.maximum(information, 0), len(labels))
+
+
+def held_out_probabilities(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The classes (C,), and for each labelled text (n, C) the probabilities by a model of the other folds."""
+    classes, found = np.unique(labels), np.zeros((len(labels), len(np.unique(labels))))
+    fold = rng(seed, "folds").permutation(len(labels)) % FOLDS
+    for number in range(FOLDS):
+        learns, chosen = fold != number, fold == number
+        if len(set(labels[learns].tolist())) < 2 or not chosen.any():
+            found[chosen] = 1 / len(classes)
+            continue
+        some, probabilities = _probabilities(vectors[texts[learns]], labels[learns], None, vectors[texts[chosen]])
+        found[np.ix_(chosen, np.searchsorted(classes, some))] = probabilities
+    return classes, found
+
+
+def _probabilities(
+    vectors: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, of: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=STRENGTH, max_iter=1000, tol=1e-3).fit(vectors, labels, sample_weight=weights)
+    return model.classes_, model.predict_proba(of)
+
+
+def _entropy(probabilities: np.ndarray) -> np.ndarray:
+    from scipy.special import entr
+
+    return np.asarray(entr(probabilities).sum(axis=-1))
