@@ -71,11 +71,8 @@ class LabelChange:
     """A change of the label names."""
 
     at: str
+    """time in UTC, as ISO 8601"""
     person: str
-    what: str
-    """added, renamed or merged"""
-    label: int
-    name: str
-    """the new name; of a merge, the name of the label it was merged into"""
-    before: str = ""
-    """the name that the label had"""
+    """empty: whoever made the project"""
+    words: str
+    """what happened"""

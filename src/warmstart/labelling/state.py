@@ -12,16 +12,16 @@ from warmstart.labelling.records import (
     DISAGREEMENT,
     OUTSIDE,
     OUTSIDE_NAME,
-    GivenAnswer,
     Draw,
+    GivenAnswer,
     LabelChange,
     LabelName,
     ProjectType,
     Value,
 )
 
-KEYS = "123456789"
-"""that choose the first labels on the page"""
+KEYS = "123456789abdefghijklmnopqrtvwxyz"
+"""that choose labels on the page, which has other uses for c, s and u"""
 
 
 @dataclass
@@ -92,11 +92,11 @@ def _apply_setting(state: ProjectState, event: Event) -> None:
             state.labels = state.labels or first_labels(state.type)
         case "label":
             apply_new_label(state, body)
-            state.history.append(LabelChange(event.at, body["person"], "added", body["id"], body["name"]))
+            state.history.append(LabelChange(event.at, body["person"], f"'{body['name']}' added"))
         case "rename":
             old = state.labels[body["label"]]
             state.labels[old.id] = replace(old, name=body["name"])
-            state.history.append(LabelChange(event.at, body["person"], "renamed", old.id, body["name"], old.name))
+            state.history.append(LabelChange(event.at, body["person"], f"'{old.name}' renamed '{body['name']}'"))
         case "merge":
             _merge(state, event)
 
@@ -113,7 +113,7 @@ def _merge(state: ProjectState, event: Event) -> None:
     body = event.body
     old, into = state.labels.pop(body["label"]), state.labels[body["into"]]
     state.merged[old.id] = into.id
-    state.history.append(LabelChange(event.at, body["person"], "merged", old.id, into.name, old.name))
+    state.history.append(LabelChange(event.at, body["person"], f"'{old.name}' merged into '{into.name}'"))
     state.draws = {one.id: replace(one, predicted=into.id) if one.predicted == old.id else one for one in state.draws.values()}
     state.standing = {one.id: replace(one, value=_value(state, one.value)) for one in state.standing.values()}
     state.resolved = {text: [(by, _value(state, value)) for by, value in those] for text, those in state.resolved.items()}

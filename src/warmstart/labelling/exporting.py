@@ -1,0 +1,156 @@
+"""Labels as files: csv or ndjson, and a ``task.yaml`` that every command reads.
+
+    task.yaml  train.csv  [test.csv]  [unlabelled.ndjson]
+
+- Texts and labels are what ``Project.labelled`` counts. Csv has the columns text and label; tags are lists, which need ndjson.
+- Scores need a test split that is like the texts to come. Texts that were chosen because the model was unsure of them, or because
+  they were unlike others, are not; those that were drawn at random are. ``test="random"`` writes them as the test split, and all
+  others as training texts; otherwise 20% of all labelled texts are held out, and scores are those of the labelled texts only.
+- A project made from a task has that task's test split.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from warmstart.data.files import text_lines
+from warmstart.errors import ConfigError, DataError
+from warmstart.labelling.project import Project
+from warmstart.storage import atomic_folder
+
+Form = Literal["csv", "ndjson"]
+TestSplit = Literal["fraction", "random"]
+TEST_FRACTION = 0.2
+"""of the labelled texts, held out where there is nothing better"""
+LEAST_TEST = 50
+"""texts drawn at random that may be a test split"""
+
+
+def as_bytes(project: Project, form: Form = "csv") -> bytes:
+    """All labelled texts as one file in UTF-8; the tags of a text stand in its csv with spaces between, as its words do."""
+    return _file_bytes(_rows(project, sorted(project.labelled())), form)
+
+
+def export(project: Project, folder: str | Path, form: Form = "csv", test: TestSplit = "fraction") -> dict[str, Any]:
+    """Write the labelled texts and a manifest; the number of texts of each split, and the manifest's path.
+
+    Raises ``DataError`` if fewer than two labels are in use, if a label has too few texts to be split, or if there are fewer than
+    ``LEAST_TEST`` texts for ``test="random"``; ``ConfigError`` for tags as csv, or for a folder that is not an export.
+    """
+    target = Path(folder)
+    if project.type == "tagging" and form == "csv":
+        raise ConfigError("tags are lists, which csv cannot hold; give --form ndjson")
+    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / "task.yaml").exists())):
+        raise ConfigError(f"labels are written into a new folder, or over an earlier export, but {target} is neither; name another")
+    counted = project.labelled()
+    given = task_splits(project.task) if project.task else {}
+    tested = random_texts(project) if test == "random" and not given else []
+    if test == "random" and not given and len(tested) < LEAST_TEST:
+        raise DataError(
+            f"a test split needs at least {LEAST_TEST} labelled texts that were drawn at random, but there are {len(tested)}; "
+            "label more, or leave --export-test out"
+        )
+    train = sorted(counted.keys() - set(tested))
+    splits = {"train": _rows(project, train), "test": _rows(project, tested), **given}
+    _check_labels(splits)
+    written = {name: rows for name, rows in splits.items() if rows}
+    rest = [text for number, text in enumerate(project.texts) if number not in counted]
+    ending = "csv" if form == "csv" else "ndjson"
+    manifest = {
+        "name": project.name,
+        "type": project.type,
+        **{name: f"{name}.{ending}" for name in written},
+        **({} if "test" in written else {"test": TEST_FRACTION}),
+        **({"unlabelled": ["unlabelled.ndjson"]} if rest else {}),
+        "labels": _used(project, splits["train"]),
+    }
+    with atomic_folder(target) as aside:
+        for name, rows in written.items():
+            (aside / f"{name}.{ending}").write_bytes(_file_bytes(rows, form))
+        if rest:
+            (aside / "unlabelled.ndjson").write_text("".join(text_lines(rest)), encoding="utf-8", newline="\n")
+        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return {"task": str(target / "task.yaml"), **{name: len(rows) for name, rows in written.items()}}
+
+
+def random_texts(project: Project) -> list[int]:
+    """Labelled texts that the component ``random`` drew: each a random one of those that had no answer at that time.
+
+    So they are like the pool as long as the other components took few of its texts. Those that were skipped, and those on which
+    people disagree, are missing.
+    """
+    answered = {answer.draw for answer in project.answers()}
+    drawn = {draw.text for draw in project.draws() if draw.queue == "new" and draw.component == "random" and draw.id in answered}
+    return sorted(drawn & project.labelled().keys())
+
+
+def task_splits(manifest: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the test and validation texts of a task. Raises ``DataError`` or ``ConfigError`` if it cannot be read."""
+    from warmstart.tasks.load import load_task
+
+    task = load_task(manifest)
+    rows = {}
+    for name, split in task.held_out().items():
+        rows[name] = [
+            {"text": text, "label": task.labels[int(label)]}
+            if isinstance(text, str)
+            else {"text": list(text), "label": [task.labels[int(tag)] for tag in label]}
+            for text, label in zip(split.texts, split.labels, strict=True)
+        ]
+    return rows
+
+
+def _rows(project: Project, texts: Sequence[int]) -> list[dict[str, Any]]:
+    """The text and the label of each; lists of both for tagging."""
+    names, counted = {label.id: label.name for label in project.labels()}, project.labelled()
+    rows = list[dict[str, Any]]()
+    for number in texts:
+        text, value = project.texts[number], counted[number]
+        if isinstance(value, int):
+            rows.append({"text": text, "label": names[value]})
+        else:
+            rows.append({"text": text.split(), "label": [names[tag] for tag in value]})
+    return rows
+
+
+def _file_bytes(rows: Sequence[Mapping[str, Any]], form: Form) -> bytes:
+    if form == "ndjson":
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow(("text", "label"))
+    for row in rows:
+        writer.writerow(value if isinstance(value, str) else " ".join(value) for value in (row["text"], row["label"]))
+    return file.getvalue().encode()
+
+
+def _used(project: Project, train: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of labels that have a text to learn from, in the order of the project."""
+    used = {name for row in train for name in _names(row)}
+    return [label.name for label in project.labels() if label.name in used]
+
+
+def _names(row: Mapping[str, Any]) -> list[str]:
+    """The labels of a row."""
+    return [row["label"]] if isinstance(row["label"], str) else row["label"]
+
+
+def _check_labels(splits: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Raise ``DataError`` unless the training texts have at least two labels, and every label that another split has."""
+    names = {split: dict.fromkeys(name for row in rows for name in _names(row)) for split, rows in splits.items()}
+    if len(names["train"]) < 2:
+        listed = ", ".join(names["train"]) or "none"
+        raise DataError(f"a task needs texts of at least two labels, but those to learn from have {listed}; label more texts")
+    for split, found in names.items():
+        if missing := [name for name in found if name not in names["train"]]:
+            raise DataError(
+                f"every label of the {split} texts needs a text to learn from, but '{missing[0]}' has none; label more texts, or "
+                "merge or rename labels so that they agree"
+            )

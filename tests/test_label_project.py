@@ -1,0 +1,392 @@
+"""A labelling project loses no answer, whatever happens to its process or its file, and all that stands follows from its events."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.labelling.database import BACKUP, COPY_AFTER, DATABASE
+from warmstart.labelling.project import MOST_TEXT_BYTES, Project
+from warmstart.labelling.records import DISAGREEMENT, Value
+from warmstart.locks import LOCK
+from warmstart.processes import isolated_children
+
+TEXTS = ("one two", 'a\tb\n"c", d\r\n', "three \u2028 \U0001f600 four", "five", "six")
+ANSWERING = """
+import sys
+from warmstart.labelling.project import Project
+project = Project.open(sys.argv[1])
+for number in range(1000000):
+    draw = project.draw(text=number % 5, person="anna", queue="new", component="random", probability=0.2, remaining=5)
+    print(project.answer(draw.id, "anna", 1 + number % 2, 1.0).id, flush=True)
+"""
+
+
+def new(folder: Path, kind: Literal["classification", "tagging"] = "classification", **settings_: Any) -> Project:
+    """A project with five texts and three labels."""
+    return Project.create(folder, name="test", type=kind, labels=["A", "B", "C"], texts=TEXTS, **settings_)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A project with five texts and three labels."""
+    with new(tmp_path / "project") as made:
+        yield made
+
+
+def say(project: Project, text: int, person: str, value: Value | None, queue: str = "new") -> int:
+    """A person's answer; its draw."""
+    draw = project.draw(text=text, person=person, queue=queue)
+    project.answer(draw.id, person, value, 1.0)
+    return draw.id
+
+
+def damage(file: Path, start: int = 0) -> None:
+    """Overwrite bytes in the middle of each page of a file."""
+    data = bytearray(file.read_bytes())
+    data[start : start + 3000] = b"\xa5" * len(data[start : start + 3000])
+    file.write_bytes(data)
+
+
+def test_it_opens_as_it_was_closed(tmp_path: Path) -> None:
+    """Texts, names, draws and answers, whatever characters they have."""
+    with new(tmp_path, guidelines="Read it\n twice.", price=0.25) as project:
+        draw = project.draw(
+            text=1, person="Zoë", queue="new", component="uncertain", probability=0.125, remaining=5, predicted=2, confidence=0.5,
+            mean_confidence=0.75, version=3,
+        )  # fmt: skip
+        answer = project.answer(draw.id, "Zoë", 2, 1.5, "not\nsure")
+    with Project.open(tmp_path) as again:
+        assert (again.texts, again.draws(), again.answers()) == (TEXTS, [draw], [answer])
+        assert (again.name, again.type, again.guidelines, again.price) == ("test", "classification", "Read it\n twice.", 0.25)
+        assert [(label.id, label.name, label.key) for label in again.labels()] == [(1, "A", "1"), (2, "B", "2"), (3, "C", "3")]
+        assert again.notice == ""
+
+
+def test_a_killed_process_loses_no_answer(tmp_path: Path) -> None:
+    """Each answer whose method has returned is there, in its order."""
+    new(tmp_path / "p").close()
+    with isolated_children(), subprocess.Popen(
+        [sys.executable, "-c", ANSWERING, str(tmp_path / "p")], stdout=subprocess.PIPE, text=True
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        seen = [int(child.stdout.readline()) for _ in range(COPY_AFTER + 7)]
+        child.send_signal(signal.SIGKILL)
+        seen += [int(line) for line in child.stdout if line.endswith("\n")]
+    with Project.open(tmp_path / "p") as project:
+        assert project.notice == ""
+        assert [answer.id for answer in project.answers()][: len(seen)] == seen
+        assert len(project.draws()) - len(project.answers()) in (0, 1)
+
+
+def test_undo_takes_back_the_last_answer_of_a_person(project: Project) -> None:
+    """Its draw is open again; what others said stays; a replaced answer does not come back."""
+    first, other = say(project, 0, "anna", 1), say(project, 1, "bo", 1)
+    second = say(project, 2, "anna", 2)
+    project.answer(second, "anna", 3, 1.0)
+    assert [one.value for one in project.answers()] == [1, 1, 3]
+    taken = project.undo("anna")
+    assert taken is not None
+    assert (taken.id, [draw.id for draw in project.open_draws()]) == (second, [second])
+    assert project.labelled() == {0: 1, 1: 1}
+    assert [one.draw for one in project.answers()] == [first, other]
+    assert project.undo("anna") is not None
+    assert project.undo("anna") is None
+    assert project.undo("nobody") is None
+    assert [answer.value for answer in project.answers(after=project.answers()[0].id - 1)] == [1]
+
+
+def test_imported_answers_are_not_undone(project: Project) -> None:
+    """Nobody gave them here."""
+    say(project, 0, "anna", 1, queue="imported")
+    assert project.undo("anna") is None
+
+
+def test_an_answer_that_names_a_merged_label_counts_as_the_other(project: Project) -> None:
+    """In answers given before and after, by pages that show the old names."""
+    draw = project.draw(text=1, person="anna", queue="new", predicted=2)
+    say(project, 0, "anna", 2)
+    project.merge_labels(2, 1, "anna")
+    project.answer(draw.id, "anna", 2, 1.0)
+    assert project.labelled() == {0: 1, 1: 1}
+    assert project.draws()[0].predicted == 1
+    project.merge_labels(2, 3, "bo")  # 2 stands for 1 now
+    assert project.labelled() == {0: 3, 1: 3}
+    assert project.add_label("B", "bo").id == 4  # ids are never used again
+    assert [change.words for change in project.history()[3:]] == ["'B' merged into 'A'", "'A' merged into 'C'", "'B' added"]
+
+
+def test_a_merge_ends_a_disagreement(project: Project) -> None:
+    """Both sides then say the same."""
+    say(project, 0, "anna", 1)
+    say(project, 0, "bo", 2, "overlap")
+    assert (project.disagreements(), project.labelled(), project.votes(0)) == ([0], {}, {"anna": 1, "bo": 2})
+    project.merge_labels(2, 1, "anna")
+    assert (project.disagreements(), project.labelled()) == ([], {0: 1})
+
+
+def test_the_majority_counts_and_a_decision_overrules_it(project: Project) -> None:
+    """Skipped texts are no vote; the last answer of each person is theirs; undo takes a decision back."""
+    for person, value in (("anna", 1), ("bo", 2), ("cy", None), ("di", 2)):
+        say(project, 0, person, value)
+    assert (project.labelled(), project.disagreements()) == ({0: 2}, [0])
+    say(project, 0, "cy", 3, DISAGREEMENT)
+    assert (project.labelled(), project.disagreements()) == ({0: 3}, [])
+    project.undo("cy")
+    assert (project.labelled(), project.disagreements()) == ({0: 2}, [0])
+    project.resolve(0, 1, "bo")
+    assert (project.labelled(), project.disagreements()) == ({0: 1}, [])
+    project.resolve(0, None, "bo")
+    assert project.labelled() == {}
+
+
+def test_tags_are_one_label_for_each_word(tmp_path: Path) -> None:
+    """The label O always exists, and stays."""
+    with new(tmp_path, "tagging") as project:
+        draw = project.draw(text=0, person="anna", queue="new")
+        assert project.answer(draw.id, "anna", [0, 2], 1.0).value == (0, 2)
+        project.merge_labels(2, 0, "anna")
+        assert project.labelled() == {0: (0, 0)}
+        assert [label.name for label in project.labels()] == ["O", "A", "C"]
+        with pytest.raises(DataError, match=r"a label for each of the 2 words of the text, but has 1"):
+            project.answer(draw.id, "anna", [1], 1.0)
+        with pytest.raises(DataError, match=r"the label O of words that have no other must stay as it is"):
+            project.rename_label(0, "X", "anna")
+
+
+@pytest.mark.parametrize("place", [20, 4096, 4096 * 2 + 500])
+def test_a_damaged_database_is_replaced_by_the_last_good_copy(place: int, tmp_path: Path) -> None:
+    """And its owner learns it; the damaged file is kept."""
+    with new(tmp_path) as project:
+        for _ in range(3):
+            say(project, 0, "anna", 1)
+    damage(tmp_path / DATABASE, place)
+    with Project.open(tmp_path) as project:
+        assert "was damaged" in project.notice
+        assert "the last good copy, which has 3 answers, is in its place" in project.notice
+        assert len(project.answers()) == 3
+        assert (tmp_path / "project.damaged-1.sqlite").exists()
+        say(project, 1, "anna", 1)
+    with Project.open(tmp_path) as project:
+        assert (project.notice, len(project.answers())) == ("", 4)
+
+
+def test_a_flipped_bit_that_the_database_itself_does_not_see_is_noticed(tmp_path: Path) -> None:
+    """In an answer, and in a text."""
+    with new(tmp_path) as project:
+        say(project, 0, "anna", 1)
+    for sql in (
+        "update events set body = replace(body, '\"value\": 1', '\"value\": 2')",
+        "update texts set text = 'fife' where id = 3",
+    ):
+        with sqlite3.connect(tmp_path / DATABASE) as connection:
+            connection.execute(sql)
+        connection.close()
+        with Project.open(tmp_path) as project:
+            assert "not what was written" in project.notice
+            assert (project.labelled(), project.texts) == ({0: 1}, TEXTS)
+
+
+def test_a_lost_database_is_restored_and_two_damaged_files_are_refused(tmp_path: Path) -> None:
+    """With what to do."""
+    new(tmp_path).close()
+    (tmp_path / DATABASE).unlink()
+    with Project.open(tmp_path) as project:
+        assert "it is missing" in project.notice
+    damage(tmp_path / DATABASE)
+    damage(tmp_path / BACKUP)
+    with pytest.raises(DataError, match=r"is damaged \(.+\), and so is its copy project.backup.sqlite \(.+\); restore one of them"):
+        Project.open(tmp_path)
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_copy_is_made_every_fifty_answers(tmp_path: Path) -> None:
+    """While the project is open, of all that was answered until then."""
+    with new(tmp_path) as project:
+        for _ in range(COPY_AFTER + 3):
+            say(project, 0, "anna", 1)
+        with sqlite3.connect(tmp_path / BACKUP) as copy:
+            assert copy.execute("select count(*) from events where kind = 'answer'").fetchone() == (COPY_AFTER,)
+        copy.close()
+
+
+def test_other_formats_and_other_databases_are_refused(tmp_path: Path) -> None:
+    """A newer version, and a database of another program."""
+    new(tmp_path).close()
+    for pragma, message in (("user_version=9", r"has format 9, but"), ("application_id=7", r"but is another SQLite file")):
+        with sqlite3.connect(tmp_path / DATABASE) as connection:
+            connection.execute(f"pragma {pragma}")
+        connection.close()
+        with pytest.raises(DataError, match=message):
+            Project.open(tmp_path)
+
+
+def test_a_folder_is_open_once(project: Project) -> None:
+    """In this process, and in another."""
+    with pytest.raises(StorageError, match="is open elsewhere"):
+        Project.open(project.folder)
+    code = f"from warmstart.labelling.project import Project; Project.open({str(project.folder)!r})"
+    with isolated_children():
+        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "is in use by process" in child.stderr
+    say(project, 0, "anna", 1)
+
+
+def test_a_batch_is_written_as_a_whole_or_not_at_all(project: Project) -> None:
+    """What it wrote before an error is forgotten."""
+
+    def several() -> None:
+        with project.at_once():
+            say(project, 0, "anna", 1)
+            project.add_label("D", "anna")
+            project.add_texts(["new"])
+            say(project, 1, "anna", 9)
+
+    with pytest.raises(DataError, match="there is no label 9"):
+        several()
+    assert (project.answers(), project.draws(), project.people(), project.texts) == ([], [], [], TEXTS)
+    assert say(project, 0, "anna", 1) > 0
+
+
+def test_texts_are_added_at_the_end(project: Project) -> None:
+    """Those that are there already are not repeated, and ids stay."""
+    assert project.add_texts(["six", "seven", "seven", "one two"]) == 1
+    folder = project.folder
+    project.close()
+    with Project.open(folder) as again:
+        assert again.texts == (*TEXTS, "seven")
+
+
+def test_bad_pools_and_names_are_refused(tmp_path: Path) -> None:
+    """Before anything is written."""
+    whole: dict[str, Any] = {"name": "x", "type": "classification", "labels": ["A", "B"], "texts": ["a"]}
+    for wrong, error, message in (
+        ({"texts": []}, DataError, "the pool must have at least one text"),
+        ({"texts": ["a", "x" * (MOST_TEXT_BYTES + 1)]}, DataError, "text 2 must have at most 1,048,576 bytes, but has 1,048,577"),
+        ({"texts": ["\ud800"]}, DataError, "text 1 must be Unicode"),
+        ({"texts": [" "]}, DataError, "text 1 must have words"),
+        ({"labels": ["A", " A "]}, ConfigError, "there is a label 'A' already"),
+        ({"labels": [""]}, ConfigError, "the name of a label must have 1 to 100 characters"),
+        ({"price": -1.0}, ConfigError, "must be a number above 0, but is -1"),
+        ({"type": "regression"}, ConfigError, "must be classification or tagging, but is 'regression'"),
+    ):
+        with pytest.raises(error, match=message):
+            Project.create(tmp_path / "p", **{**whole, **wrong})
+        assert not (tmp_path / "p").exists()
+    with Project.create(tmp_path / "p", **{**whole, "texts": ["x" * MOST_TEXT_BYTES]}) as made:
+        assert len(made.texts[0]) == MOST_TEXT_BYTES
+    with pytest.raises(ConfigError, match="a new project needs a folder without one"):
+        Project.create(tmp_path / "p", **whole)
+
+
+def test_bad_answers_are_refused(project: Project) -> None:
+    """With what was wrong."""
+    draw = project.draw(text=0, person="anna", queue="new").id
+    for arguments, message in (
+        ((99, "anna", 1, 1.0), "there is no draw 99"),
+        ((draw, "bo", 1, 1.0), "was shown to 'anna', so 'bo' cannot answer it"),
+        ((draw, "anna", 9, 1.0), "there is no label 9"),
+        ((draw, "anna", True, 1.0), "there is no label True"),
+        ((draw, "anna", (1,), 1.0), "must be the id of one label"),
+        ((draw, "anna", 1, float("nan")), "must be a number from 0"),
+        ((draw, "anna", 1, 1.0, "x" * 10_001), "a comment must be Unicode of at most 10,000 characters"),
+    ):
+        with pytest.raises(DataError, match=message):
+            project.answer(*arguments)  # type: ignore[arg-type]
+    for name in ("", "  ", "x" * 101, "a\nb"):
+        with pytest.raises(ConfigError, match="the name of a person must have"):
+            project.join(name)
+    with pytest.raises(DataError, match="both are the same"):
+        project.merge_labels(1, 1, "anna")
+    with pytest.raises(DataError, match="a text must be one of 0 to 4, but is 5"):
+        project.draw(text=5, person="anna", queue="new")
+    assert project.answers() == []
+
+
+PEOPLE = ("anna", "bo", "cy")
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("answer"), st.integers(0, 4), st.sampled_from(PEOPLE), st.one_of(st.none(), st.integers(1, 3))),
+        st.tuples(st.just("undo"), st.sampled_from(PEOPLE)),
+        st.tuples(st.just("again"), st.integers(0, 30), st.integers(1, 3)),
+        st.tuples(st.just("merge"), st.integers(1, 3), st.integers(1, 3)),
+        st.tuples(st.just("resolve"), st.integers(0, 4), st.integers(1, 3)),
+        st.tuples(st.just("open")),
+    ),
+    max_size=25,
+)
+
+
+class Plain:
+    """The same in plain lists: answers as [number, draw, text, person, label], and the label that each label stands for."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[int, int, int, str, int | None]] = []
+        self.names = {1: 1, 2: 2, 3: 3}
+        self.decided: dict[int, int] = {}
+        self.number = 0
+
+    def answer(self, draw: int, text: int, person: str, value: int | None) -> None:
+        """Replace what was said of the draw."""
+        self.number += 1
+        self.given = [*(one for one in self.given if one[1] != draw), (self.number, draw, text, person, value)]
+
+    def labelled(self) -> dict[int, int]:
+        """Text -> the label that counts."""
+        found = {}
+        for text in range(5):
+            last = {person: self.names[value] for _, _, of, person, value in self.given if of == text and value is not None}
+            votes = Counter(last.values()).most_common()
+            if text in self.decided:
+                found[text] = self.names[self.decided[text]]
+            elif votes and votes[0][1] > max((count for _, count in votes[1:]), default=0):
+                found[text] = votes[0][0]
+        return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTIONS)
+def test_any_sequence_of_events_agrees_with_plain_lists(actions: list[tuple[Any, ...]]) -> None:
+    """Answers, undo, merges and decisions in any order, with the project closed and opened in between."""
+    with tempfile.TemporaryDirectory() as folder:
+        project, plain, draws = new(Path(folder)), Plain(), list[tuple[int, int, str]]()
+        for kind, *rest in [*actions, ("open",)]:
+            if kind == "answer":
+                text, person, value = rest
+                draws.append((say(project, text, person, value), text, person))
+                plain.answer(*draws[-1], value)
+            elif kind == "again" and draws:
+                draw, text, person = draws[rest[0] % len(draws)]
+                project.answer(draw, person, rest[1], 1.0)
+                plain.answer(draw, text, person, rest[1])
+            elif kind == "undo":
+                mine = [one for one in plain.given if one[3] == rest[0]]
+                found = project.undo(rest[0])
+                assert (found.id if found else None) == (mine[-1][1] if mine else None)
+                plain.given = [one for one in plain.given if one not in mine[-1:]]
+            elif kind == "merge" and plain.names[rest[0]] != plain.names[rest[1]]:
+                project.merge_labels(*rest, "bo")
+                old, into = (plain.names[one] for one in rest)
+                plain.names = {name: into if stands == old else stands for name, stands in plain.names.items()}
+            elif kind == "resolve":
+                project.resolve(*rest, "cy")
+                plain.decided[rest[0]] = rest[1]
+            elif kind == "open":
+                project.close()
+                project = Project.open(folder)
+            assert project.labelled() == plain.labelled()
+        answers = [(one.draw, one.text, one.person) for one in project.answers()]
+        assert answers == [(draw, text, person) for _, draw, text, person, _ in plain.given]
+        project.close()
