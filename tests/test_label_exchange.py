@@ -1,0 +1,336 @@
+"""Labels go to a task that every command reads, and come from the files of other programs."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warmstart.errors import ConfigError, DataError
+from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, random_texts
+from warmstart.labelling.importing import import_files
+from warmstart.labelling.project import Project
+from warmstart.tasks.load import load_task
+
+POOL = ("The goal came late.", "A vote was held.", "Rain in Oslo", "Ada, of London")
+
+
+def new(
+    folder: Path, texts: Sequence[str] = POOL, kind: Any = "classification", labels: Sequence[str] = ("sport", "news")
+) -> Project:
+    """A project."""
+    return Project.create(folder, name="topics", type=kind, labels=labels, texts=texts)
+
+
+def say(project: Project, text: int, value: Any, component: str = "random") -> None:
+    """An answer to a draw."""
+    draw = project.draw(text=text, person="anna", queue="new", component=component, probability=0.1, remaining=9)
+    project.answer(draw.id, "anna", value, 1.0)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A project of four texts and the labels sport and news."""
+    with new(tmp_path / "project") as made:
+        yield made
+
+
+@pytest.fixture
+def tags(tmp_path: Path) -> Iterator[Project]:
+    """The same for tagging, with the labels O, PER and LOC."""
+    with new(tmp_path / "tags", kind="tagging", labels=("PER", "LOC")) as made:
+        yield made
+
+
+def lines(folder: Path, name: str, *rows: Any) -> Path:
+    """A file with a row of JSON a line; json: with all rows as one list."""
+    file = folder / name
+    file.write_text(json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def named(project: Project) -> dict[str, Any]:
+    """Text -> the names of the labels that count."""
+    names = {label.id: label.name for label in project.labels()}
+    return {
+        project.texts[text]: names[value] if isinstance(value, int) else [names[one] for one in value]
+        for text, value in project.labelled().items()
+    }
+
+
+# ------------------------------------------------------------------------------------------------ export
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
+    """With its labels, a fifth of its texts held out, and the texts without labels as its pool."""
+    with new(tmp_path / "p", [f"text {number}" for number in range(30)]) as project:
+        for text in range(20):
+            say(project, text, 1 + text % 2)
+        project.add_label("never used", "anna")
+        assert export(project, tmp_path / "out", form) == {"task": str(tmp_path / "out" / "task.yaml"), "train": 20}
+    task = load_task(tmp_path / "out")
+    assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 16, round(TEST_FRACTION * 20))
+    for split in (task.train, task.test):
+        assert all(int(text.split()[1]) % 2 == label for text, label in zip(split.texts, split.labels, strict=True))
+    assert [source.path for source in task.unlabelled] == [str(tmp_path / "out" / "unlabelled.ndjson")]
+    assert (tmp_path / "out" / "unlabelled.ndjson").read_text().count("\n") == 10
+
+
+def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -> None:
+    """Texts that were chosen for their uncertainty, imported, or skipped are not in it."""
+    with new(tmp_path / "p", [f"text {number}" for number in range(100)]) as project:
+        for text in range(LEAST_TEST - 1):
+            say(project, text, 1 + text % 2)
+        for text in range(60, 80):
+            say(project, text, 1 + text % 2, "uncertain")
+        say(project, 90, None)
+        message = r"a test split needs at least 50 labelled texts that were drawn at random, but there are 49; label more"
+        with pytest.raises(DataError, match=message):
+            export(project, tmp_path / "out", test="random")
+        assert not (tmp_path / "out").exists()
+        say(project, 95, 1)
+        assert random_texts(project) == [*range(LEAST_TEST - 1), 95]
+        assert export(project, tmp_path / "out", test="random")["test"] == LEAST_TEST
+    task = load_task(tmp_path / "out")
+    assert {*task.test.texts} == {f"text {number}" for number in (*range(LEAST_TEST - 1), 95)}
+    assert {*task.train.texts} == {f"text {number}" for number in range(60, 80)}
+
+
+def test_tags_are_exported_as_a_tagging_task(tags: Project, tmp_path: Path) -> None:
+    """As lists of words and tags; csv has no lists."""
+    tags.add_texts([f"Bo in Rome {number}" for number in range(8)])
+    for text in range(4, 12):
+        say(tags, text, (1, 0, 2, 0))
+    with pytest.raises(ConfigError, match="tags are lists, which csv cannot hold; give --form ndjson"):
+        export(tags, tmp_path / "out", "csv")
+    export(tags, tmp_path / "out", "ndjson")
+    task = load_task(tmp_path / "out")
+    assert (task.type, task.labels, len(task.test)) == ("tagging", ("O", "PER", "LOC"), 2)
+    assert task.train.texts[0][:3] == ("Bo", "in", "Rome")
+    assert task.train.labels[0].tolist() == [1, 0, 2, 0]
+    assert as_bytes(tags).decode().splitlines()[:2] == ['"text","label"', '"Bo in Rome 0","PER O LOC O"']
+
+
+def test_a_project_of_a_task_is_exported_with_its_test_split(tmp_path: Path) -> None:
+    """Which nobody labelled here, and which nothing here has read."""
+    lines(tmp_path, "train.ndjson", *({"text": f"old {number}", "label": "ab"[number % 2]} for number in range(6)))
+    lines(tmp_path, "test.ndjson", {"text": "tested", "label": "a"}, {"text": "tested, too", "label": "b"})
+    (tmp_path / "task.yaml").write_text("name: given\ntrain: train.ndjson\ntest: test.ndjson\n")
+    given_task = str(tmp_path / "task.yaml")
+    with Project.create(tmp_path / "p", name="given", type="classification", labels="ab", texts=POOL, task=given_task) as project:
+        say(project, 0, 1)
+        say(project, 1, 2)
+        assert export(project, tmp_path / "out")["test"] == 2
+        project.rename_label(1, "other", "anna")
+        with pytest.raises(DataError, match="every label of the test texts needs a text to learn from, but 'a' has none"):
+            export(project, tmp_path / "out")
+    assert {*load_task(tmp_path / "out").test.texts} == {"tested", "tested, too"}
+
+
+def test_exports_without_a_task_are_refused(project: Project, tmp_path: Path) -> None:
+    """Too few labels; and a folder that holds something else is not replaced."""
+    say(project, 0, 1)
+    with pytest.raises(DataError, match="texts of at least two labels, but those to learn from have sport"):
+        export(project, tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="into a new folder, or over an earlier export"):
+        export(project, tmp_path / "mine")
+    with pytest.raises(ConfigError, match="into a new folder, or over an earlier export"):
+        export(project, project.folder)
+    assert project.folder.exists()
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12).filter(str.strip)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(TEXT, min_size=4, max_size=8, unique=True), st.sampled_from(["csv", "ndjson"]))
+def test_every_text_survives_an_export(texts: list[str], form: Any) -> None:
+    """Line ends, quotes, tabs, commas and any Unicode; in tables, and in the task that is read from them."""
+    with tempfile.TemporaryDirectory() as folder, new(Path(folder, "p"), texts) as project:
+        for text in range(len(texts)):
+            say(project, text, 1 + text % 2)
+        export(project, Path(folder, "out"), form)
+        manifest = Path(folder, "out", "task.yaml")
+        manifest.write_text(manifest.read_text().replace("test: 0.2", f"test: train.{form}"))
+        task = load_task(manifest)
+        assert list(task.train.texts) == texts
+        assert task.train.labels.tolist() == [number % 2 for number in range(len(texts))]
+        (other := Path(folder, f"bytes.{form}")).write_bytes(as_bytes(project, form))
+        with new(Path(folder, "again"), texts) as again:
+            assert import_files(again, [other]).new_texts == 0
+            assert again.labelled() == project.labelled()
+
+
+# ------------------------------------------------------------------------------------------------ import
+
+
+def test_tables_are_imported(project: Project, tmp_path: Path) -> None:
+    """Texts are matched exactly, then by their letters; others are added at the end; new labels, too; people are kept."""
+    (tmp_path / "first.csv").write_text(
+        'text,label,person\n"The goal came late.",sport,bo\na VOTE was held,news,\nNew text,art,bo\n'
+    )
+    lines(tmp_path, "second.ndjson", {"text": "A vote was held.", "label": "sport"}, {"text": "Rain in Oslo", "label": None})
+    found = import_files(project, [tmp_path / "first.csv", tmp_path / "second.ndjson"])
+    assert (found.answers, found.new_texts, found.new_labels, found.unlabelled) == (4, 1, ["art"], 1)
+    assert found.people == ["bo", "first", "second"]
+    assert project.texts == (*POOL, "New text")
+    assert named(project) == {"The goal came late.": "sport", "New text": "art"}
+    assert project.disagreements() == [1]
+    assert {draw.queue for draw in project.draws()} == {"imported"}
+    again = import_files(project, [tmp_path / "first.csv", tmp_path / "second.ndjson"])
+    assert (again.answers, again.known, len(project.answers())) == (0, 4, 4)
+
+
+def test_parquet_and_lists_of_words_are_imported(project: Project, tags: Project, tmp_path: Path) -> None:
+    """As this package writes them."""
+    pl.DataFrame({"text": [POOL[0]], "label": ["sport"]}).write_parquet(tmp_path / "a.parquet")
+    import_files(project, [tmp_path / "a.parquet"])
+    assert named(project) == {POOL[0]: "sport"}
+    import_files(tags, [lines(tmp_path, "a.ndjson", {"text": ["Rain", "in", "Oslo"], "label": ["O", "O", "LOC"]})])
+    assert named(tags) == {"Rain in Oslo": ["O", "O", "LOC"]}
+
+
+def studio(text: str, *annotations: dict[str, Any]) -> dict[str, Any]:
+    """A task of Label Studio's export."""
+    return {"id": 7, "data": {"text": text}, "annotations": list(annotations), "predictions": []}
+
+
+def choice(by: Any, *choices: str, **more: Any) -> dict[str, Any]:
+    """An annotation of Label Studio."""
+    value = {"type": "choices", "from_name": "topic", "to_name": "text", "value": {"choices": list(choices)}}
+    return {"completed_by": by, "lead_time": 4.5, "was_cancelled": False, "result": [value], **more}
+
+
+def test_choices_of_label_studio_are_imported(project: Project, tmp_path: Path) -> None:
+    """Each annotation is an answer of its annotator; cancelled ones are skipped."""
+    file = lines(
+        tmp_path, "export.json",
+        studio(POOL[0], choice(1, "sport"), choice({"id": 2, "email": "bo@x.example"}, "news")),
+        studio(POOL[1], choice(1, "news"), choice(2, was_cancelled=True)),
+        studio(POOL[2]),
+    )  # fmt: skip
+    found = import_files(project, [file])
+    assert (found.answers, found.skipped, found.unlabelled, found.people) == (4, 1, 1, ["1", "bo@x.example", "2"])
+    assert named(project) == {POOL[1]: "news"}
+    assert project.votes(0) == {"1": 1, "bo@x.example": 2}
+    assert project.answers()[0].seconds == 4.5
+
+
+def test_spans_of_label_studio_are_imported(tags: Project, tmp_path: Path) -> None:
+    """Words that a span touches get its label."""
+    spans = [(0, 3, "PER"), (8, 14, "LOC")]
+    result = [
+        {"type": "labels", "value": {"start": start, "end": end, "text": "x", "labels": [label]}} for start, end, label in spans
+    ]
+    import_files(tags, [lines(tmp_path, "export.json", studio(POOL[3], {"completed_by": 1, "result": result}))])
+    assert named(tags) == {POOL[3]: ["PER", "O", "LOC"]}
+
+
+def test_doccano_is_imported(project: Project, tags: Project, tmp_path: Path) -> None:
+    """Classes, spans and entities; who labelled is the name of the file."""
+    file = lines(tmp_path, "bo.jsonl", {"id": 1, "text": POOL[0], "label": ["sport"]}, {"id": 2, "text": POOL[1], "label": []})
+    assert import_files(project, [file]).unlabelled == 1
+    assert (named(project), project.people()) == ({POOL[0]: "sport"}, ["bo"])
+    entity = {"id": 1, "label": "LOC", "start_offset": 8, "end_offset": 12}
+    import_files(
+        tags,
+        [
+            lines(tmp_path, "cy.jsonl", {"text": POOL[3], "label": [[0, 3, "PER"]]}, {"text": POOL[0], "label": []}),
+            lines(tmp_path, "di.jsonl", {"text": POOL[2], "entities": [entity], "relations": [], "Comments": ["wet"]}),
+        ],
+    )
+    assert named(tags) == {POOL[3]: ["PER", "O", "O"], POOL[0]: ["O"] * 4, POOL[2]: ["O", "O", "LOC"]}
+    assert [answer.comment for answer in tags.answers()] == ["", "", "wet"]
+
+
+def test_prodigy_is_imported(project: Project, tags: Project, tmp_path: Path) -> None:
+    """Accepted choices and labels; ignored texts are skipped; rejected ones say nothing."""
+    rows = [
+        {"text": POOL[0], "accept": ["sport"], "answer": "accept", "_annotator_id": "news-bo"},
+        {"text": POOL[1], "label": "news", "answer": "accept"},
+        {"text": POOL[2], "label": "news", "answer": "reject"},
+        {"text": POOL[3], "accept": [], "answer": "ignore"},
+    ]
+    found = import_files(project, [lines(tmp_path, "topics.jsonl", *rows)])
+    assert (found.answers, found.skipped, found.unlabelled, found.people) == (3, 1, 1, ["news-bo", "topics"])
+    assert named(project) == {POOL[0]: "sport", POOL[1]: "news"}
+    span = {"start": 8, "end": 14, "label": "LOC", "token_start": 3, "token_end": 3}
+    import_files(tags, [lines(tmp_path, "ner.jsonl", {"text": POOL[3], "spans": [span], "answer": "accept"})])
+    assert named(tags) == {POOL[3]: ["O", "O", "LOC"]}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": POOL[0], "label": ["a", "b"]}, r"must have one label, but has 2: \['a', 'b'\]"),
+        ({"text": 7, "label": ["a"]}, "must have a text, but has 7"),
+        ({"text": POOL[0], "label": 1.5}, "must have the name of a label, but has 1.5"),
+        ({"text": " ", "label": "a"}, "must have words, but is blank"),
+        ({"text": "\ud800", "label": "a"}, "must be Unicode"),
+        ({"text": "a" * (1 << 20) + "a", "label": "a"}, "must have at most 1,048,576 bytes"),
+        ({"words": "a"}, "must have text and label, but has neither"),
+        ({"text": POOL[0], "answer": "maybe"}, "must have the answer accept, reject or ignore, but has 'maybe'"),
+        (["a"], r"must hold values by name, but holds \['a'\]"),
+    ],
+)
+def test_rows_that_are_no_labels_are_named(row: Any, message: str, project: Project, tmp_path: Path) -> None:
+    """With file and line; then nothing is imported."""
+    file = lines(tmp_path, "bo.jsonl", {"text": POOL[0], "label": ["sport"]}, row)
+    with pytest.raises(DataError, match=rf"all rows must be labels of texts, but 1 are not: {file}, line 2 {message}"):
+        import_files(project, [file])
+    assert project.answers() == []
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": POOL[3], "label": [[0, 99, "PER"]]}, "has a span that ends at 99, but its text at 14"),
+        ({"text": POOL[3], "label": [[3, 3, "PER"]]}, "must have spans that begin before they end, but one is from 3 to 3"),
+        ({"text": POOL[3], "label": [[0, 3, "PER"], [2, 4, "LOC"]]}, r"has several labels for the word 'Ada,': LOC, PER"),
+        ({"text": POOL[3], "label": ["PER"]}, r"must have spans as \[start, end, label\], but has 'PER'"),
+        ({"text": ["a b"], "label": ["O"]}, "must have words without white space"),
+        ({"text": ["a"], "label": ["O", "O"]}, "must have one label for each word, in two lists"),
+    ],
+)
+def test_spans_that_fit_no_words_are_named(row: Any, message: str, tags: Project, tmp_path: Path) -> None:
+    """With file and line."""
+    with pytest.raises(DataError, match=rf"bo.jsonl, line 1 {message}"):
+        import_files(tags, [lines(tmp_path, "bo.jsonl", row)])
+
+
+def test_tags_of_other_words_than_those_of_the_pool_are_refused(tags: Project, tmp_path: Path) -> None:
+    """A text of the same letters may be cut into other words; nothing of the files is then imported."""
+    rows = [{"text": ["Bo"], "label": ["PER"]}, {"text": ["Rain", "in", "Os", "lo"], "label": ["O", "O", "O", "LOC"]}]
+    with pytest.raises(DataError, match=r"line 2 must have a label for each word, but has 4 for the 3 words of 'Rain in Oslo'"):
+        import_files(tags, [lines(tmp_path, "a.ndjson", *rows)])
+    assert (tags.answers(), tags.texts) == ([], POOL)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", '{"text": "a"}', "must hold a list, as the JSON export of Label Studio does"),
+        ("a.json", "[{", "must be JSON, but is not"),
+        ("a.json", '[{"text": "a", "sentiment": "b"}]', r"task 1 must have annotations, as in the JSON export .+ \(not JSON-MIN\)"),
+        ("a.json", '[{"data": {"text": "a"}, "annotations": [3]}]', "task 1 must have data, and annotations with values by name"),
+        ("a.jsonl", "{\n", "a.jsonl, line 1 must be JSON, but is not"),
+        ("a.jsonl", "[" * 100_000 + "\n", "a.jsonl, line 1 must be JSON, but is not"),
+        ("a.csv", "words,label\na,b\n", "must have the columns text and label, but has words, label"),
+        ("a.txt", "a", "labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files, but got"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(name: str, content: str, message: str, project: Project, tmp_path: Path) -> None:
+    """With what they must be."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        import_files(project, [tmp_path / name])
