@@ -1,143 +1,107 @@
-"""A labelling session without a model and without a disk, for tests of the page and its requests."""
+"""Labelling on a real project but without a model: texts come in their order, and the figures are made up.
+
+python -m helpers.labelling FOLDER PORT      serves the project of a folder, in ``tests``
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from warmstart.errors import DataError
-
-KEYS = "123456789abdefghijklmnopqrtvwxyz"
-
-
-@dataclass(frozen=True)
-class Change:
-    """Of a label."""
-
-    at: str
-    person: str
-    words: str
+from warmstart.labelling.project import Project
+from warmstart.labelling.records import Draw, Value
 
 
-@dataclass
-class SessionDouble:
-    """Texts in order, each to one person; those after ``second`` answers come again as disagreements."""
+def news(folder: Path, texts: Sequence[str], labels: Sequence[str] = ("sport", "politics", "science"), **settings: Any) -> Project:
+    """A project that asks what texts are about."""
+    settings = {"type": "classification", "name": "news", "guidelines": "Choose what the text is about."} | settings
+    return Project.create(folder, labels=labels, texts=texts, **settings)
 
-    texts: tuple[str, ...]
-    names: tuple[str, ...] = ("sport", "politics", "science")
-    type: str = "classification"
-    name: str = "news"
-    guidelines: str = "Choose what the text is about."
-    disagreement: int | None = None
-    """a text that is shown as one"""
-    changes: list[Change] = field(default_factory=list)
-    answers: dict[int, tuple[str, Any, str, float]] = field(default_factory=dict)
-    """draw -> person, value, comment, seconds"""
-    closed: bool = False
 
-    def __post_init__(self) -> None:
-        self.project = self
+class TextsInOrder:
+    """A ``LabelSession`` whose choice of texts is known: new ones in order, those of ``twice`` also to a second person."""
+
+    def __init__(self, project: Project, twice: Iterable[int] = ()) -> None:
+        self.project, self.twice = project, {*twice}
         self.lock = threading.RLock()
-        self.stored: dict[int, tuple[str, str, int | None]] = {
-            i + (self.type == "tagging"): (name, KEYS[i] if i < len(KEYS) else "", None) for i, name in enumerate(self.names)
-        }
-        if self.type == "tagging":
-            self.stored[0] = ("O", "", None)
-        self.draws: dict[int, tuple[int, str]] = {}
-        self.order: dict[str, list[int]] = {}
+        self.closed = False
 
     def join(self, person: str) -> dict[str, Any]:
         """Somebody is here."""
-        if not person.strip():
-            raise DataError("a name must hold more than space; give one")
-        self.order.setdefault(person, [])
-        return {"person": person, "answered": len(self.order[person])}
+        self.project.join(person)
+        return {"person": person, "answered": sum(one.person == person for one in self.project.answers())}
 
     def next(self, person: str) -> dict[str, Any] | None:
-        """The open draw of a person, else a new one."""
+        """The open draw of a person, else a disagreement, a second answer, or a new text."""
         with self.lock:
-            open_ = [draw for draw, (_, who) in self.draws.items() if who == person and draw not in self.answers]
-            if not open_:
-                if len(self.draws) >= len(self.texts):
-                    return None
-                open_ = [len(self.draws) + 1]
-                self.draws[open_[0]] = (len(self.draws), person)
-            return self.item(open_[0])
+            project = self.project
+            mine = [one for one in project.open_draws() if one.person == person]
+            if mine:
+                return self._item(mine[0])
+            shown: dict[int, list[str]] = {text: [] for text in range(len(project.texts))}
+            for one in project.draws():
+                shown[one.text].append(one.person)
+            choices = {
+                "disagreement": [text for text in project.disagreements() if len(shown[text]) == 2],
+                "overlap": [text for text in self.twice if len(shown[text]) == 1 and person not in shown[text]],
+                "new": [text for text, people in shown.items() if not people],
+            }
+            for queue, texts in choices.items():
+                if texts:
+                    return self._item(project.draw(text=texts[0], person=person, queue=queue))
+            return None
 
-    def item(self, draw: int) -> dict[str, Any]:
-        """What the page gets."""
-        text = self.draws[draw][0]
-        found = {"draw": draw, "text_id": text, "text": self.texts[text], "queue": "new", "answered": None}
-        if self.type == "tagging":
-            found["words"] = self.texts[text].split()
-        if text == self.disagreement:
-            found |= {"queue": "disagreement", "others": [{"person": "<i>Ben</i>", "value": 1}, {"person": "Cem", "value": 2}]}
-        return found
+    def _item(self, draw: Draw, answered: Value | None = None) -> dict[str, Any]:
+        text = self.project.texts[draw.text]
+        item = {"draw": draw.id, "text_id": draw.text, "text": text, "queue": draw.queue, "others": [], "answered": answered}
+        if draw.queue == "disagreement":
+            item["others"] = [{"person": who, "value": value} for who, value in self.project.votes(draw.text).items()]
+        return item | ({"words": text.split()} if self.project.type == "tagging" else {})
 
     def answer(self, person: str, draw: int, value: Any, seconds: float, comment: str = "") -> None:
         """Store it."""
-        with self.lock:
-            if self.draws.get(draw, (0, ""))[1] != person:
-                raise DataError(f"text {draw} was not shown to {person}; reload the page")
-            if isinstance(value, int) and value not in self.stored:
-                raise DataError(f"{value} is no label")
-            self.answers[draw] = (person, value, comment, seconds)
-            self.order[person].append(draw)
+        self.project.answer(draw, person, value, seconds, comment)
 
     def undo(self, person: str) -> dict[str, Any] | None:
         """The last answer, taken back."""
         with self.lock:
-            if not self.order.get(person):
-                return None
-            draw = self.order[person].pop()
-            value = self.answers.pop(draw)[1]
-            return self.item(draw) | {"answered": value}
+            before = {one.draw: one.value for one in self.project.answers()}
+            draw = self.project.undo(person)
+            return draw and self._item(draw, before[draw.id])
 
     def labels(self) -> list[dict[str, Any]]:
         """Those that stand."""
-        values = [value for _, value, _, _ in self.answers.values()]
-        return [
-            {"id": i, "name": name, "key": key, "count": values.count(i)}
-            for i, (name, key, into) in sorted(self.stored.items())
-            if into is None
-        ]
-
-    def _note(self, person: str, words: str) -> None:
-        self.changes.append(Change("2026-01-01T00:00:00", person, words))
+        values = [*self.project.labelled().values()]
+        return [{"id": one.id, "name": one.name, "key": one.key, "count": values.count(one.id)} for one in self.project.labels()]
 
     def add_label(self, person: str, name: str) -> None:
         """One more."""
-        if not name.strip() or name in {one[0] for one in self.stored.values()}:
-            raise DataError(f"a label must have a name of its own, not {name!r}")
-        self.stored[max(self.stored) + 1] = (name, KEYS[len(self.stored)], None)
-        self._note(person, f"added {name}")
+        self.project.add_label(name, person)
 
     def rename_label(self, person: str, label: int, name: str) -> None:
         """Another name."""
-        old, key, into = self.stored[label]
-        self.stored[label] = (name, key, into)
-        self._note(person, f"renamed {old} to {name}")
+        self.project.rename_label(label, name, person)
 
     def merge_labels(self, person: str, label: int, into: int) -> None:
         """One less."""
-        name, key, _ = self.stored[label]
-        self.stored[label] = (name, key, into)
-        self._note(person, f"merged {name} into {self.stored[into][0]}")
-
-    def history(self) -> list[Change]:
-        """Of the labels."""
-        return self.changes
+        self.project.merge_labels(label, into, person)
 
     def status(self) -> dict[str, Any]:
-        """Figures, made up but for the counts."""
-        people = [{"person": one, "answered": len(done), "median_seconds": 1.5} for one, done in self.order.items()]
+        """Figures; those of the model are made up."""
+        answers = self.project.answers()
+        counts = {one: sum(answer.person == one for answer in answers) for one in self.project.people()}
+        labelled = len(self.project.labelled())
+        people = [{"person": one, "answered": count, "median_seconds": 1.5 if count else None} for one, count in counts.items()]
         return {
-            "texts": len(self.texts), "labelled": len(self.answers), "skipped": 0, "people": people,
-            "agreement": {"alpha": 0.81, "texts": 12}, "disagreements": 2, "doubtful": 1,
+            "texts": len(self.project.texts), "labelled": labelled, "skipped": sum(one.value is None for one in answers),
+            "people": people,
+            "agreement": {"alpha": 0.81, "texts": 12}, "disagreements": len(self.project.disagreements()), "doubtful": 1,
             "model": {"version": 3, "labels": 40, "fitting": False},
             "accuracy": {"estimate": 0.87, "low": 0.8, "high": 0.93, "labels": 40, "sentence": "87.0% of the texts are right."},
-            "target": {"target": 0.9, "proven": len(self.answers) > 3, "sentence": "90% lies within the interval."},
+            "target": {"target": 0.9, "proven": labelled > 3, "sentence": "90% lies within the interval."},
             "outlook": {
                 "sentence": "100 more labels would bring about 2 points.",
                 "points": [[10, 0.6, 0.5, 0.7], [20, 0.75, 0.7, 0.8], [40, 0.87, 0.8, 0.93]],
@@ -148,3 +112,17 @@ class SessionDouble:
     def close(self) -> None:
         """The server ends."""
         self.closed = True
+        self.project.close()
+
+
+def main(folder: str, port: str) -> None:
+    """Serve it."""
+    from warmstart.serve.guard import AccessRules
+    from warmstart.serve.labelling.app import make_label_app
+    from warmstart.serve.running import run
+
+    run(make_label_app(TextsInOrder(Project.open(folder)), AccessRules()), "127.0.0.1", int(port))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

@@ -1,9 +1,10 @@
-"""The picture of the server's page in docs/serve.md.
+"""The pictures of the server's pages in docs/serve.md and docs/labelling.md.
 
     warmstart serve quickstart=runs/quickstart --texts runs/quickstart/task/task.yaml
-    python -m helpers.pictures http://127.0.0.1:8000 quickstart
+    python -m helpers.pictures classify http://127.0.0.1:8000 quickstart
+    python -m helpers.pictures label http://127.0.0.1:8000 Anna
 
-Run in ``tests``, after ``make quickstart``. Needs Chromium.
+Run in ``tests``; the first after ``make quickstart``, the second with a server of ``warmstart label``. Needs Chromium.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ TEXT = "Return the sum of the array elements over the given axis, as a new array
 SECONDS = 120_000
 
 
-def main(address: str, labels: str) -> None:
-    """Take it."""
+def main(picture: str, address: str, name: str) -> None:
+    """Take one."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
@@ -27,7 +28,7 @@ def main(address: str, labels: str) -> None:
         page = browser.new_page(viewport={"width": 900, "height": 1000}, color_scheme="light")
         page.goto(address)
         page.set_default_timeout(SECONDS)
-        classify(page, labels)
+        {"classify": classify, "label": label}[picture](page, name)
         browser.close()
 
 
@@ -45,5 +46,14 @@ def classify(page: Any, model: str) -> None:
     page.locator("#classify").screenshot(path=DOCS / "serve-classify.png")
 
 
+def label(page: Any, person: str) -> None:
+    """A text to label, and the figures below it."""
+    page.fill("#join-name", person)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#accuracy:not(:empty)")
+    page.wait_for_timeout(3000)
+    page.screenshot(path=DOCS / "labelling-page.png")
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

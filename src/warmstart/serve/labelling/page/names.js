@@ -89,6 +89,11 @@ function row(label, labels, change) {
 
 async function showHistory() {
   const { history } = await (await get("/api/history")).json();
-  const items = history.map((one) => make("li", { dir: "auto", textContent: Object.values(one).filter((value) => value !== null && value !== "").join(" · ") }));
+  const items = history.map((one) => make("li", { dir: "auto", textContent: sentence(one) }));
   document.getElementById("names-history").replaceChildren(...(items.length ? items : [make("li", { textContent: "Nothing has been changed." })]));
+}
+
+function sentence({ at, person, what, name, before }) {
+  const done = { added: `added “${name}”`, renamed: `renamed “${before}” to “${name}”`, merged: `merged “${before}” into “${name}”` }[what];
+  return `${new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })}: ${person || "at the start"}: ${done}`;
 }

@@ -9,7 +9,7 @@ export class Tags {
     this.tags = tags;
     this.labels = labels;
     this.anchor = this.focus = 0;
-    this.words = words.map((word) => make("span", { role: "option", className: "word", tabIndex: -1 }, make("bdi", { textContent: word })));
+    this.words = words.map((word) => make("span", { role: "option", className: "word", tabIndex: -1 }, make("span", { textContent: word })));
     this.texts = words;
     this.box = make("div", { className: "tagging-text", dir: "auto", role: "listbox", ariaLabel: "Words", ariaMultiSelectable: "true", ariaOrientation: "horizontal" });
     for (const word of this.words) this.box.append(word, " ");

@@ -1,0 +1,375 @@
+"""The page on which people label, used in a browser: by keys alone, by several people, on a phone, and while its server dies."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.labelling import TextsInOrder, news
+from warmstart.labelling.project import Project
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+# where there is a browser, these tests are not skipped: what they lack is then an error
+playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
+
+from warmstart.serve.guard import AccessRules  # noqa: E402
+from warmstart.serve.labelling.app import make_label_app  # noqa: E402
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install Debian's package chromium to run the browser tests"),
+    pytest.mark.usefixtures("socket_enabled"),
+]
+WAIT = 60_000
+"""milliseconds that anything may take; only what never happens takes so long"""
+TEXTS = [f"The {i}th match ended late in the evening." for i in range(70)]
+HOSTILE = "</script><img src=x onerror=\"document.title='hacked'\"><b>bold</b> & '"
+
+
+@pytest.fixture(scope="module")
+def _sockets() -> Iterator[None]:
+    """Fixtures of the module run before those of a test allow sockets."""
+    import pytest_socket
+
+    pytest_socket.enable_socket()
+    yield
+    pytest_socket.disable_socket()
+
+
+@pytest.fixture(scope="module")
+def browser(_sockets: None) -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@contextmanager
+def serving(session: TextsInOrder) -> Iterator[str]:
+    """The address of a server that runs in a thread; it closes the session at its end."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        settings = uvicorn.Config(make_label_app(session, AccessRules()), log_level="error", timeout_graceful_shutdown=5)
+        running = uvicorn.Server(settings)
+        thread = threading.Thread(target=running.run, args=([listening],))
+        thread.start()
+        while not running.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        running.should_exit = True
+        thread.join()
+
+
+class Person:
+    """Somebody at the page, with a browser of their own; nothing may go wrong there."""
+
+    def __init__(self, browser: Any, address: str, name: str, **settings: Any) -> None:
+        self.name, self.problems = name, list[str]()
+        self.context = browser.new_context(**settings)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(WAIT)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", lambda message: self.problems.append(message.text) if "Content Security" in message.text else None)
+        self.page.goto(address)
+        self.page.fill("#join-name", name)
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_selector("#work:not([hidden])")
+
+    @property
+    def text(self) -> str:
+        return str(self.page.locator("#text").inner_text())
+
+    def answer(self, key: str) -> None:
+        """One key, until the answer is stored."""
+        with self.page.expect_response("**/api/answer") as response:
+            self.page.keyboard.press(key)
+        assert response.value.ok
+        self.idle()
+
+    def undo(self) -> None:
+        with self.page.expect_response("**/api/undo"):
+            self.page.keyboard.press("u")
+        self.idle()
+
+    def idle(self) -> None:
+        self.page.wait_for_selector("#work[aria-busy=false]")
+
+    def __enter__(self) -> Person:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+        assert not self.problems
+
+
+def test_sixty_texts_are_labelled_by_keys_alone(browser: Any, tmp_path: Path) -> None:
+    """From the name on; each text shows once its predecessor is on disk, and the progress says how many."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with serving(session) as address, Person(browser, address, "Anna") as anna:
+        assert anna.page.evaluate("document.activeElement.id") == "text"
+        for i in range(60):
+            assert anna.text == TEXTS[i]
+            anna.answer(str(i % 3 + 1))
+            assert session.project.labelled()[i] == i % 3 + 1
+        assert anna.page.locator("#said").inner_text() == "Saved as “science”."
+        anna.page.wait_for_selector("#progress-words:has-text('60 of 70 texts labelled')")
+        assert all(0 <= one.seconds < 3600 for one in session.project.answers())
+
+
+def test_a_key_that_is_pressed_twice_labels_one_text(browser: Any, tmp_path: Path) -> None:
+    """Keys do nothing until the answer is stored; a key that is held down does nothing either."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with serving(session) as address, Person(browser, address, "Anna") as anna:
+        down = "for (let i = 0; i < 5; i += 1) document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '2', bubbles: true}))"
+        with anna.page.expect_response("**/api/answer"):
+            anna.page.evaluate(down)
+        anna.idle()
+        anna.page.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '2', bubbles: true, repeat: true}))")
+        anna.answer("1")
+        assert session.project.labelled() == {0: 2, 1: 1}
+
+
+def test_undo_skip_and_comment(browser: Any, tmp_path: Path) -> None:
+    """What was chosen stands beside a text that is taken back; keys do not label while a comment is written."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with serving(session) as address, Person(browser, address, "Anna") as anna:
+        anna.answer("2")
+        anna.undo()
+        assert anna.text == TEXTS[0]
+        assert anna.page.locator("#notice").inner_text() == "You chose: politics"
+        assert anna.page.locator("#choices .chosen").inner_text().endswith("politics")
+        assert not session.project.answers()
+        anna.page.keyboard.press("c")
+        anna.page.keyboard.type("123 unsure")
+        anna.page.keyboard.press("Enter")
+        anna.answer("1")
+        anna.answer("s")
+        first, second = session.project.answers()
+        assert (first.value, first.comment, second.value) == (1, "123 unsure", None)
+        assert anna.page.locator("#comment").input_value() == ""
+        anna.page.keyboard.press("?")
+        assert "skip this text" in anna.page.locator("#keys-rows").inner_text()
+        anna.page.keyboard.press("3")
+        anna.page.keyboard.press("Escape")
+        assert len(session.project.answers()) == 2
+
+
+def test_two_people_never_get_the_same_new_text(browser: Any, tmp_path: Path) -> None:
+    """Except those for two people; where they disagree, a third look decides, and sees what both said."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS[:20]), twice=[0])
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(session))
+        people = [stack.enter_context(Person(browser, address, name)) for name in ("Anna", "Ben")]
+        anna, ben = people
+        anna.answer("1")
+        ben.answer("2")
+        for _ in range(6):
+            for person in people:
+                person.answer("3")
+        texts = [one.text for one in session.project.draws() if one.queue == "new"]
+        assert len(texts) == len({*texts})
+        (decided,) = [one for one in session.project.draws() if one.queue == "disagreement"]
+        assert decided.text == 0
+        assert session.project.labelled()[0] == 3
+        anna.page.wait_for_selector("#people-rows tr:nth-child(2)")
+        assert "alpha 0.81" in anna.page.locator("#agreement").inner_text()
+
+
+def test_a_disagreement_shows_what_others_said(browser: Any, tmp_path: Path) -> None:
+    """As text, with their names, and asks which is right."""
+    project = news(tmp_path / "news", TEXTS[:5])
+    for name, value in (("<i>Cem</i>", 1), ("Dora", 2)):
+        project.answer(project.draw(text=0, person=name, queue="new").id, name, value, 1)
+    with serving(TextsInOrder(project)) as address, Person(browser, address, "Anna") as anna:
+        shown = anna.page.locator("#notice").inner_text().split("\n")
+        lines = [line for line in shown if line]
+        assert lines == ["People gave different labels to this text. Which is right?", "<i>Cem</i>: sport", "Dora: politics"]
+
+
+def start(folder: Path, port: int) -> subprocess.Popen[str]:
+    """The server of a folder, in a process of its own, once it listens."""
+    command = [sys.executable, "-m", "helpers.labelling", str(folder), str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
+    assert process.stderr
+    assert any("serving at" in line for line in process.stderr)
+    return process
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stderr
+    process.stderr.close()
+
+
+def test_a_server_that_is_killed_loses_nothing(browser: Any, tmp_path: Path) -> None:
+    """The page says that it is gone, keeps the answer, and goes on with the next text once it is back."""
+    news(tmp_path / "news", TEXTS).close()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = start(tmp_path / "news", port)
+    try:
+        with Person(browser, f"http://127.0.0.1:{port}", "Anna") as anna:
+            for _ in range(5):
+                anna.answer("1")
+            stop(server)
+            anna.page.keyboard.press("2")
+            anna.page.wait_for_selector("#away:has-text('does not answer')")
+            anna.page.keyboard.press("3")
+            server = start(tmp_path / "news", port)
+            anna.page.wait_for_selector("#away:empty", state="attached")
+            anna.idle()
+            assert anna.text == TEXTS[6]
+            anna.answer("3")
+    finally:
+        stop(server)
+    with Project.open(tmp_path / "news") as project:
+        assert project.labelled() == {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 3}
+
+
+def test_labels_are_added_renamed_and_merged(browser: Any, tmp_path: Path) -> None:
+    """In a dialog, with what was done; the keys follow, and merging asks twice."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with serving(session) as address, Person(browser, address, "Anna") as anna:
+        page = anna.page
+        anna.answer("2")
+        page.click("#names-open")
+        page.fill("#names-new", HOSTILE)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#names-rows tr:nth-child(4)")
+        page.get_by_label("Name of sport").fill("games")
+        page.get_by_role("button", name="Rename sport").click()
+        page.wait_for_selector("#names [role=status]:has-text('is now “games”')")
+        page.get_by_label("Merge politics into").select_option("games")
+        page.get_by_role("button", name="Merge politics", exact=True).click()
+        page.get_by_role("button", name="Really merge politics into games").click()
+        page.wait_for_selector("#names-rows tr:nth-child(4)", state="detached")
+        page.click("#names summary")
+        assert "Anna: merged “politics” into “games”" in page.locator("#names-history").inner_text()
+        page.fill("#names-new", "games")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#names .error:not([hidden])")
+        page.keyboard.press("Escape")
+        names = [one.split("\n")[-1] for one in page.locator("#choices button").all_inner_texts()]
+        assert names == ["games", "science", HOSTILE]
+        anna.answer("4")
+        assert session.project.labelled() == {0: 1, 1: 4}
+
+
+def test_words_are_tagged_by_keys(browser: Any, tmp_path: Path) -> None:
+    """Arrow keys choose words, a label's key sets it, 0 takes it away, and Enter saves."""
+    texts = ["Anna Karenina went to Paris", "שלום עולם זה טקסט"]
+    session = TextsInOrder(news(tmp_path / "news", texts, ("PERSON", "PLACE"), type="tagging"))
+    with serving(session) as address, Person(browser, address, "Anna") as anna:
+        page = anna.page
+        assert page.evaluate("document.activeElement.textContent") == "Anna"
+        for key in ("Shift+ArrowRight", "1", "ArrowRight", "2", "0", "End", "2"):
+            page.keyboard.press(key)
+        assert page.get_by_role("option", name="Paris, PLACE").count() == 1
+        assert page.get_by_role("option", name="Karenina, PERSON").count() == 1
+        anna.answer("Enter")
+        assert session.project.labelled() == {0: (1, 1, 0, 0, 2)}
+        page.keyboard.press("ArrowLeft")  # the next word, from right to left
+        page.keyboard.press("1")
+        assert page.get_by_role("option", name="עולם, PERSON").count() == 1
+        anna.answer("Enter")
+        anna.undo()
+        assert page.locator("#notice").inner_text() == "You chose: עולם: PERSON"
+        anna.undo()
+        boxes = [page.locator(".word").nth(at).bounding_box() for at in (2, 3)]
+        centres = [(box["x"] + box["width"] / 2, box["y"] + 10) for box in boxes]
+        page.mouse.move(*centres[0])
+        page.mouse.down()
+        page.mouse.move(*centres[1], steps=4)
+        page.mouse.up()
+        page.keyboard.press("2")
+        anna.answer("Enter")
+        assert session.project.labelled() == {0: (1, 1, 2, 2, 2)}
+
+
+def test_hostile_texts_are_text(browser: Any, tmp_path: Path) -> None:
+    """Nothing in texts, labels, names or guidelines is run; a huge text scrolls in its own place."""
+    texts = [HOSTILE, "word " * 20_000 + "x" * 50_000]
+    session = TextsInOrder(news(tmp_path / "news", texts, [HOSTILE, "b"], name=HOSTILE, guidelines=HOSTILE))
+    with serving(session) as address, Person(browser, address, HOSTILE) as anna:
+        assert anna.text == HOSTILE
+        anna.answer("1")
+        anna.page.wait_for_selector("#people-rows tr")
+        assert anna.page.locator("#said").inner_text() == f"Saved as “{HOSTILE}”."
+        assert anna.page.title() != "hacked"
+        assert anna.page.locator("img").count() == 0
+        assert anna.page.locator("#text").bounding_box()["height"] < 500
+        assert anna.page.locator("#choices button").first.is_visible()
+        assert anna.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_many_labels_are_found_by_their_names(browser: Any, tmp_path: Path) -> None:
+    """Those without a key, too."""
+    labels = [f"topic {i}" for i in range(60)]
+    session = TextsInOrder(news(tmp_path / "news", TEXTS, labels))
+    with serving(session) as address, Person(browser, address, "Anna") as anna:
+        anna.page.keyboard.press("/")
+        anna.page.keyboard.type("topic 57")
+        anna.answer("Enter")
+        anna.answer("a")
+        assert session.project.labelled() == {0: 58, 1: 10}
+
+
+def test_single_keys_can_be_switched_off(browser: Any, tmp_path: Path) -> None:
+    """For people whose aids use them; the buttons still work."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with serving(session) as address, Person(browser, address, "Anna") as anna:
+        anna.page.keyboard.press("?")
+        anna.page.uncheck("#keys-on")
+        anna.page.keyboard.press("Escape")
+        anna.page.keyboard.press("1")
+        anna.page.get_by_role("button", name="politics").focus()
+        anna.answer("Enter")
+        assert session.project.labelled() == {0: 2}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1000])
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_everyone_can_use_it(kind: str, width: int, scheme: str, browser: Any, tmp_path: Path) -> None:
+    """axe finds no serious violation on the page or in its dialogs; nothing is wider than the screen; parts have names."""
+    axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
+    session = TextsInOrder(news(tmp_path / "news", ["Anna is in Paris", *TEXTS], type=kind))
+    settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme, "bypass_csp": True}
+    with serving(session) as address, Person(browser, address, "Anna", **settings) as anna:
+        page = anna.page
+        page.keyboard.press("1")
+        if kind == "tagging":
+            anna.answer("Enter")
+            page.keyboard.press("2")
+        anna.idle()
+        anna.undo()
+        page.wait_for_selector("#outlook:not([hidden])")
+        page.click("#outlook-table summary")
+        assert page.locator("#outlook-table tbody tr").count() == 3
+        for role, name in (
+            ("region", "Text to label"),
+            ("group", "Labels"),
+            ("img", "100 more labels would bring about 2 points."),
+        ):
+            assert page.get_by_role(role, name=name, exact=True).count() == 1
+        for dialog in (None, "keys", "names"):
+            if dialog:
+                page.click(f"#{dialog}-open")
+                page.wait_for_selector(f"#{dialog} tbody tr")
+            found = axe.run(page).response["violations"]
+            assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.screenshot(path=tmp_path / f"{kind}-{scheme}-{width}-{dialog}.png", full_page=True)
+            page.keyboard.press("Escape")
