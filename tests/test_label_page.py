@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import socket
 import subprocess
@@ -256,7 +257,7 @@ def test_labels_are_added_renamed_and_merged(browser: Any, tmp_path: Path) -> No
         page.get_by_role("button", name="Really merge politics into games").click()
         page.wait_for_selector("#names-rows tr:nth-child(4)", state="detached")
         page.click("#names summary")
-        assert "Anna: merged “politics” into “games”" in page.locator("#names-history").inner_text()
+        assert re.search("Anna: .*politics.*games", page.locator("#names-history li").last.inner_text())
         page.fill("#names-new", "games")
         page.keyboard.press("Enter")
         page.wait_for_selector("#names .error:not([hidden])")

@@ -11,7 +11,7 @@
     GET  /api/labels    the labels that stand now
     GET  /api/status    progress, people, accuracy, target, outlook and price
     GET  /api/history   changes of the labels
-    GET  /api/export    all answers as a file, csv or ndjson
+    GET  /api/export    the texts that have a label, with it, as a file: csv or ndjson
 
 The session computes in threads, so that one person's answer never waits for the loop.
 """
@@ -31,6 +31,7 @@ from pydantic import Field
 
 from warmstart import __version__
 from warmstart.errors import ConfigError
+from warmstart.labelling.exporting import as_bytes
 from warmstart.report.templates import page_template
 from warmstart.serve.answers import PAGE, Fields, Unicode, add_errors, add_files
 from warmstart.serve.guard import AccessRules, App, Guard
@@ -46,7 +47,7 @@ MOST_TAGS = 1_000_000
 
 Person = Annotated[Unicode, Field(min_length=1, max_length=100)]
 LabelId = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-Form = Annotated[Literal["csv", "ndjson"], Query()]
+ExportForm = Annotated[Literal["csv", "ndjson"], Query()]
 MEDIA = {"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
 
 
@@ -170,8 +171,6 @@ def _add_facts(app: FastAPI, session: LabelSession) -> None:
         return await asyncio.to_thread(session.status)
 
     @app.get("/api/export")
-    async def export(form: Form = "csv") -> Response:
-        from warmstart.labelling.exporting import as_bytes
-
+    async def export(form: ExportForm = "csv") -> Response:
         content = await asyncio.to_thread(as_bytes, project, form)
         return Response(content, media_type=MEDIA[form], headers={"content-disposition": f'attachment; filename="labels.{form}"'})

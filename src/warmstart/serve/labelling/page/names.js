@@ -93,7 +93,7 @@ async function showHistory() {
   document.getElementById("names-history").replaceChildren(...(items.length ? items : [make("li", { textContent: "Nothing has been changed." })]));
 }
 
-function sentence({ at, person, what, name, before }) {
-  const done = { added: `added “${name}”`, renamed: `renamed “${before}” to “${name}”`, merged: `merged “${before}” into “${name}”` }[what];
-  return `${new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })}: ${person || "at the start"}: ${done}`;
+function sentence({ at, person, words }) {
+  const when = new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+  return [when, person, words].filter(Boolean).join(": ");
 }
