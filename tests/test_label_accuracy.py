@@ -26,7 +26,7 @@ def quick_beliefs(vectors: np.ndarray, texts: list[int], labels: np.ndarray, ver
 
 
 def session(seed: int, mixture: Mixture, texts: int = 400, labels: int = 200) -> tuple[Outcomes, np.ndarray]:
-    """Label some texts of a pool; what was seen, and the true accuracy (n,) of the model at each draw on the texts without a label."""
+    """Label some texts; what was seen, and the true accuracy (n,) of the model at each draw on the texts without a label."""
     chance = np.random.default_rng(seed)
     truth = chance.integers(0, 3, texts)
     vectors = np.eye(3, 6)[truth] * chance.uniform(0.5, 1.2) + chance.normal(0, 0.6, (texts, 6))
@@ -55,9 +55,11 @@ def first(outcomes: Outcomes, count: int) -> Outcomes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mixture", [Mixture(), Mixture(random=0.2, uncertain=0.8, diverse=0.0)], ids=["default", "mostly uncertain"])
+@pytest.mark.parametrize(
+    "mixture", [Mixture(), Mixture(random=0.2, uncertain=0.8, diverse=0.0)], ids=["default", "mostly uncertain"]
+)
 def test_the_accuracy_is_covered_at_every_moment_of_a_session(mixture: Mixture) -> None:
-    """Looked at after every fifth label: in at least 95% of 1,000 sessions no look misses the truth; proofs are never wrong more often."""
+    """Looked at after every fifth label, at least 95% of 1,000 sessions never miss the truth, and few prove what is not so."""
     missed, wrongly_proven = 0, 0
     for seed in range(1000):
         outcomes, accuracies = session(seed, mixture)

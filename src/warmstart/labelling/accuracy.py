@@ -1,16 +1,17 @@
 """The accuracy while labels are still being given: unbiased under any choice of texts, and valid at every moment.
 
-Before a text is drawn, the model that stands then predicts all R texts that have no label yet, with confidences. One text i is drawn
-with a known probability q_i, and a person labels it. Then (active statistical inference: Zrnic and Candès 2024)
+Before a text is drawn, the model that stands then predicts all R texts that have no label yet, with confidences. One text i is
+drawn with a known probability q_i, and a person labels it. Then (active statistical inference: Zrnic and Candès 2024)
 
-    X = mean confidence over the R texts + (right_i - confidence_i) / (R q_i)
+    X = a + b mean confidence over the R texts + (right_i - a - b confidence_i) / (R q_i)
 
-has exactly that model's accuracy on the R texts as its mean, whatever the confidences are worth and however texts are preferred:
-good confidences only make it vary less. The mean of the X is the mean accuracy of the models that stood in between, and its
+has exactly that model's accuracy on the R texts as its mean, whatever the confidences are worth and however texts are preferred.
+Good confidences only make it vary less; a and b, from what was seen before, make them good (as the tuning of Angelopoulos, Duchi
+and Zrnic 2023). The mean of the X is the mean accuracy of the models that stood in between, and its
 interval is a confidence sequence (``stats/anytime.py``): one may look after every label, and stop.
 
-Models improve, so the mean over all of them understates the last one. So the mean begins anew at 50, 100, 200, … labels, all of them
-valid together, and the one with the highest lower end is shown. "Proven" means that this end has reached the target.
+Models improve, so the mean over all of them understates the last one. So the mean begins anew at 50, 100, 200, … labels, all of
+them valid together, and the one with the highest lower end is shown. "Proven" means that this end has reached the target.
 
 Letters: n texts drawn while there was a model, R texts without a label at a draw.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -30,6 +32,8 @@ LEVEL = 0.95
 """confidence that all intervals hold, at all moments together"""
 _FIRST_WINDOW = 50
 """texts after which the mean begins anew for the first time; then after twice as many, and so on"""
+_BELIEF = 5.0
+"""texts that the confidences are worth, before any was compared"""
 _FAR = 20
 """times the texts so far: what would need more of them is not predicted"""
 
@@ -49,10 +53,42 @@ class Outcomes:
     random_share: float
     """of the draws, at least: ``ratio`` is never above its inverse"""
 
-    @property
+    @cached_property
+    def predictions(self) -> np.ndarray:
+        """(n,) the accuracies expected before each text was labelled."""
+        return self._constant + self._slope * self.mean_confidence
+
+    @cached_property
     def values(self) -> np.ndarray:
-        """(n,) the X, whose means are the models' accuracies."""
-        return self.mean_confidence + (self.right - self.confidence) * self.ratio
+        """(n,) the X, whose means are the models' accuracies. They are within ``scale`` of the predictions."""
+        return self.predictions + (self.right - self._constant - self._slope * self.confidence) * self.ratio
+
+    @property
+    def scale(self) -> float:
+        """How far a value may be from its prediction."""
+        return 1 / self.random_share
+
+    @cached_property
+    def _slope(self) -> np.ndarray:
+        return self._line[1]
+
+    @cached_property
+    def _constant(self) -> np.ndarray:
+        return self._line[0]
+
+    @cached_property
+    def _line(self) -> tuple[np.ndarray, np.ndarray]:
+        """A and b (n,) of each text: least squares over the texts before it, where texts weigh by their ratio.
+
+        With nothing seen the confidences are believed: a = 0, b = 1. What is expected stays between 0 and 1.
+        """
+        x, y, weight = self.confidence, self.right.astype(float), self.ratio
+        ones, xs, ys, squares, products = (
+            np.concatenate([[0.0], np.cumsum(weight * part)[:-1]]) for part in (np.ones_like(x), x, y, x * x, x * y)
+        )
+        ones, squares, products = ones + _BELIEF, squares + _BELIEF, products + _BELIEF
+        slope = np.clip((ones * products - xs * ys) / (ones * squares - xs * xs), 0, 1)
+        return np.clip((ys - slope * xs) / ones, 0, 1 - slope), slope
 
 
 @dataclass(frozen=True)
@@ -100,10 +136,10 @@ def running_accuracy(outcomes: Outcomes, target: float | None = None) -> Running
     count = len(outcomes.right)
     if not count:
         return None
-    values, scale, best = outcomes.values, 1 / outcomes.random_share, None
+    best = None
     for number, start in enumerate(window_starts(count), 1):
         error = (1 - LEVEL) / (number * (number + 1))
-        found = anytime_interval(values[start:], outcomes.mean_confidence[start:], scale, 1 - error)
+        found = anytime_interval(outcomes.values[start:], outcomes.predictions[start:], outcomes.scale, 1 - error)
         if best is None or found.low > best.low:
             inside = float(np.clip(found.value, found.low, found.high))  # a mean of X may lie outside [0, 1]
             needed = {target: _needed(outcomes, start, error, target)} if target is not None else {}
@@ -122,14 +158,14 @@ def window_starts(count: int) -> list[int]:
 
 def _needed(outcomes: Outcomes, start: int, error: float, target: float) -> float:
     """Further texts after which the lower end of a window reaches the target if everything goes on as since its start."""
-    errors = (outcomes.values - outcomes.mean_confidence)[start:]
+    errors = (outcomes.values - outcomes.predictions)[start:]
     count, margin = len(errors), float(outcomes.values[start:].mean()) - target
     if margin <= 0:
         return math.inf
-    each, scale = float((errors**2).mean()), 1 / outcomes.random_share
+    each = float((errors**2).mean())
 
     def proves(total: int) -> bool:
-        return anytime_boundary(each * total, scale, error / 2) <= margin * total
+        return anytime_boundary(each * total, outcomes.scale, error / 2) <= margin * total
 
     low, high = count, count + 1
     while not proves(high):

@@ -15,8 +15,8 @@ import numpy as np
 from warmstart.seeding import rng
 
 MEMBERS = 5
-STRENGTH = 0.01
-"""C of a logistic regression on standardised vectors"""
+STRENGTHS = (0.01, 0.1, 1.0)
+"""values of C of a logistic regression on standardised vectors; the first until there are enough labels to choose"""
 FOLDS = 5
 """of the labelled texts, for predictions by models that did not learn from a text"""
 
@@ -58,21 +58,36 @@ def standardised_vectors(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray((vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1), dtype=np.float32)
 
 
-def fit_beliefs(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, version: int, seed: int) -> Beliefs | None:
+def fit_beliefs(
+    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, version: int, seed: int, strength: float = STRENGTHS[0]
+) -> Beliefs | None:
     """Fit the members to the labelled ``texts`` (n,), places in ``vectors`` (N, D), with ``labels`` (n,); None with one class."""
     if len(set(labels.tolist())) < 2:
         return None
     members = list[np.ndarray]()
     for member in range(MEMBERS):
         weights = rng(seed, "member", version, member).exponential(size=len(labels))
-        classes, probabilities = _probabilities(vectors[texts], labels, weights, vectors)
+        classes, probabilities = _probabilities(strength, vectors[texts], labels, weights, vectors)
         members.append(probabilities)
     mean = np.mean(members, axis=0)
     information = _entropy(mean) - np.mean([_entropy(one) for one in members], axis=0)
     return Beliefs(version, classes, mean, np.maximum(information, 0), len(labels))
 
 
-def held_out_probabilities(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """The strength whose held-out log loss is smallest, with the classes and probabilities of ``held_out_probabilities``."""
+    found = []
+    for strength in STRENGTHS:
+        classes, probabilities = held_out_probabilities(vectors, texts, labels, seed, strength)
+        own = probabilities[np.arange(len(labels)), np.searchsorted(classes, labels)]
+        found.append((-float(np.log(np.maximum(own, 1e-9)).mean()), strength, classes, probabilities))
+    _, strength, classes, probabilities = min(found, key=lambda one: one[0])
+    return strength, classes, probabilities
+
+
+def held_out_probabilities(
+    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int, strength: float = STRENGTHS[0]
+) -> tuple[np.ndarray, np.ndarray]:
     """The classes (C,), and for each labelled text (n, C) the probabilities by a model of the other folds."""
     classes, found = np.unique(labels), np.zeros((len(labels), len(np.unique(labels))))
     fold = rng(seed, "folds").permutation(len(labels)) % FOLDS
@@ -81,17 +96,17 @@ def held_out_probabilities(vectors: np.ndarray, texts: np.ndarray, labels: np.nd
         if len(set(labels[learns].tolist())) < 2 or not chosen.any():
             found[chosen] = 1 / len(classes)
             continue
-        some, probabilities = _probabilities(vectors[texts[learns]], labels[learns], None, vectors[texts[chosen]])
+        some, probabilities = _probabilities(strength, vectors[texts[learns]], labels[learns], None, vectors[texts[chosen]])
         found[np.ix_(chosen, np.searchsorted(classes, some))] = probabilities
     return classes, found
 
 
 def _probabilities(
-    vectors: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, of: np.ndarray
+    strength: float, vectors: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=STRENGTH, max_iter=1000, tol=1e-3).fit(vectors, labels, sample_weight=weights)
+    model = LogisticRegression(C=strength, max_iter=1000, tol=1e-3).fit(vectors, labels, sample_weight=weights)
     return model.classes_, model.predict_proba(of)
 
 

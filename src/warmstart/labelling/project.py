@@ -211,6 +211,7 @@ class Project:
         confidence: float | None = None,
         mean_confidence: float | None = None,
         version: int = 0,
+        random_share: float | None = None,
     ) -> Draw:
         """A text is shown to a person, who joins if need be. Raises ``DataError`` for a text that is not there."""
         body = {key: value for key, value in locals().items() if key != "self"}

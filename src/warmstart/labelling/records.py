@@ -39,6 +39,8 @@ class Draw:
     """over the remaining texts"""
     version: int = 0
     """of the model; 0: none"""
+    random_share: float | None = None
+    """of the draws among new texts that were random; None for other queues than new"""
 
 
 @dataclass(frozen=True)

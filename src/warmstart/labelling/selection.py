@@ -2,7 +2,8 @@
 
     random       every text with the same probability
     uncertain    one of the few texts about which the model is least certain
-    diverse      far from everything labelled: with probability proportional to the squared distance (k-means++: Arthur and Vassilvitskii 2007)
+    diverse      far from everything labelled: with probability proportional to the squared distance (k-means++: Arthur and
+                 Vassilvitskii 2007)
 
 Some share is always random. So every text can be drawn, and what the draws show holds for the whole pool (``accuracy.py``).
 

@@ -29,6 +29,8 @@ _HOMES = {
     "ProportionDifference": "proportions",
     "TaskRanks": "task_ranks",
     "Threshold": "abstention",
+    "anytime_boundary": "anytime",
+    "anytime_interval": "anytime",
     "apply_temperature": "calibration",
     "area_under_risk_coverage": "abstention",
     "backtest": "extrapolation",
@@ -54,12 +56,14 @@ _HOMES = {
     "distance_from_normal": "goodness_of_fit",
     "expected_calibration_error": "calibration",
     "extrapolate": "extrapolation",
+    "extrapolate_means": "extrapolation",
     "find_threshold": "abstention",
     "fit_power_law": "extrapolation",
     "fit_temperature": "calibration",
     "frequency_code_bits": "coding",
     "holm": "multiple_testing",
     "jackknife": "resampling",
+    "krippendorff_alpha": "agreement",
     "log_loss": "calibration",
     "max_statistic_threshold": "multiple_testing",
     "mean_proportion": "proportions",
@@ -93,6 +97,9 @@ if TYPE_CHECKING:
     from warmstart.stats.abstention import find_threshold as find_threshold
     from warmstart.stats.abstention import risk_coverage as risk_coverage
     from warmstart.stats.abstention import smallest_guarantee as smallest_guarantee
+    from warmstart.stats.agreement import krippendorff_alpha as krippendorff_alpha
+    from warmstart.stats.anytime import anytime_boundary as anytime_boundary
+    from warmstart.stats.anytime import anytime_interval as anytime_interval
     from warmstart.stats.calibration import apply_temperature as apply_temperature
     from warmstart.stats.calibration import calibration_error_change as calibration_error_change
     from warmstart.stats.calibration import expected_calibration_error as expected_calibration_error
@@ -124,6 +131,7 @@ if TYPE_CHECKING:
     from warmstart.stats.extrapolation import PowerLaw as PowerLaw
     from warmstart.stats.extrapolation import backtest as backtest
     from warmstart.stats.extrapolation import extrapolate as extrapolate
+    from warmstart.stats.extrapolation import extrapolate_means as extrapolate_means
     from warmstart.stats.extrapolation import fit_power_law as fit_power_law
     from warmstart.stats.goodness_of_fit import distance_from_normal as distance_from_normal
     from warmstart.stats.intervals import Estimate as Estimate

@@ -9,9 +9,9 @@ covered is the running mean of these, (m_1 + … + m_n) / n. With any prediction
 
     exp(λ Σ (X_s - m_s) - ψ(λ) Σ (X_s - P_s)²)        ψ(λ) = (-log(1 - cλ) - cλ) / c²
 
-is a supermartingale for every λ in [0, 1/c) (Fan, Grama and Liu 2015; Howard et al. 2021, theorem 4), so that by Ville's inequality its
-mixture over λ exceeds 1/α with probability α at most, ever. Mixed with a gamma density it has a closed form (Howard et al. 2021,
-proposition 9). Small squared errors of the predictions give narrow intervals.
+is a supermartingale for every λ in [0, 1/c) (Fan, Grama and Liu 2015; Howard et al. 2021, theorem 4), so that by Ville's
+inequality its mixture over λ exceeds 1/α with probability α at most, ever. Mixed with a gamma density it has a closed form
+(Howard et al. 2021, proposition 9). Small squared errors of the predictions give narrow intervals.
 
 Letters: n values, V the sum of their squared errors, c the scale.
 """
@@ -29,7 +29,11 @@ BEST_AT = 10.0
 
 
 def anytime_interval(
-    values: np.ndarray, predictions: np.ndarray, scale: float, confidence_level: float = 0.95, limits: tuple[float, float] = (0.0, 1.0)
+    values: np.ndarray,
+    predictions: np.ndarray,
+    scale: float,
+    confidence_level: float = 0.95,
+    limits: tuple[float, float] = (0.0, 1.0),
 ) -> Estimate:
     """The interval for the running mean of the means of ``values`` (n,), valid at all n together.
 

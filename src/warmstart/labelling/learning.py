@@ -1,0 +1,82 @@
+"""Fitting in the background: whenever labels came in, a thread fits the next version of the model; nobody waits for it.
+
+Letters: N texts, D width, n labelled texts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from warmstart.console import console
+from warmstart.labelling.doubts import likely_wrong
+from warmstart.labelling.learner import STRENGTHS, Beliefs, best_strength, fit_beliefs
+
+FEWEST_FOR_DOUBTS = 50
+"""labels; with fewer, a model knows less than the person"""
+_GROWTH = 1.1
+"""labels are doubted, and the strength is chosen, anew when there are so many times as many"""
+
+
+class BackgroundLearner:
+    """The newest beliefs about the pool, and which labels are likely wrong."""
+
+    def __init__(self, vectors: np.ndarray, labelled: Callable[[], Mapping[int, int]], version: int, seed: int) -> None:
+        self.vectors = vectors
+        self.beliefs: Beliefs | None = None
+        self.doubtful: tuple[int, ...] = ()
+        """texts, the least credible label first"""
+        self._labelled, self._version, self._seed = labelled, version, seed
+        self._doubted_at, self._strength = 0, STRENGTHS[0]
+        self._news, self._idle, self._ended = threading.Event(), threading.Event(), False
+        self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
+        self._thread.start()
+
+    @property
+    def fitting(self) -> bool:
+        """Whether labels have come in that the beliefs do not know."""
+        return not self._idle.is_set()
+
+    def wake(self) -> None:
+        """There are other labels."""
+        self._idle.clear()
+        self._news.set()
+
+    def wait(self) -> None:
+        """Until all labels are learned; for programs, not for people."""
+        self._idle.wait()
+
+    def close(self) -> None:
+        """End the thread after its present fit."""
+        self._ended = True
+        self._news.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            self._news.wait()
+            self._news.clear()
+            if self._ended:
+                return
+            try:
+                self.learn()
+            except Exception as error:  # people go on labelling by the beliefs that there are
+                console.print(f"the model could not be fitted: {error}")
+            if not self._news.is_set():
+                self._idle.set()
+
+    def learn(self) -> None:
+        """Fit the next version."""
+        labelled = self._labelled()
+        texts, labels = np.array([*labelled], dtype=np.int64), np.array([*labelled.values()], dtype=np.int64)
+        beliefs = fit_beliefs(self.vectors, texts, labels, self._version + 1, self._seed, self._strength)
+        if beliefs is None:
+            return
+        self._version += 1
+        self.beliefs = beliefs
+        if len(labels) >= max(FEWEST_FOR_DOUBTS, _GROWTH * self._doubted_at):
+            self._doubted_at = len(labels)
+            self._strength, classes, probabilities = best_strength(self.vectors, texts, labels, self._seed)
+            self.doubtful = tuple(texts[likely_wrong(labels, classes, probabilities)].tolist())

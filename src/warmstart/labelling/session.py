@@ -1,0 +1,292 @@
+"""A labelling session: which text a person sees next, what becomes of the answer, and what is known so far.
+
+One turn is one text. Mostly it is new, drawn with a known probability (``selection.py``). Some turns go to disagreements between
+people, to labels that are likely wrong, and to texts that somebody else has answered, for the agreement between people. A text that
+somebody left open is given to the next person after a while, so that no draw stays without an answer.
+
+Methods are quick and may be called from several threads; their answers are plain values. What is computed slowly, the model,
+is computed in the background (``learning.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from warmstart.errors import ConfigError
+from warmstart.labelling.accuracy import Outcomes, running_accuracy
+from warmstart.labelling.learning import BackgroundLearner
+from warmstart.labelling.outlook import outlook
+from warmstart.labelling.project import Project
+from warmstart.labelling.records import Draw, Value
+from warmstart.labelling.selection import Distances, Mixture, draw_text
+from warmstart.labelling.vectors import pool_vectors
+from warmstart.seeding import rng
+from warmstart.stats.agreement import krippendorff_alpha
+
+DISAGREEMENTS = 0.2
+"""share of the turns, while there are any"""
+STALE = timedelta(minutes=15)
+"""after which a text that was shown and not answered is given to somebody else"""
+LONGEST = 300.0
+"""seconds for an answer; longer ones were breaks"""
+
+
+class LabelSession:
+    """People who label the texts of a project, and a model that learns from them."""
+
+    def __init__(self, project: Project, vectors: np.ndarray, mixture: Mixture, target: float | None = None, seed: int = 0) -> None:
+        if target is not None and not 0 < target < 1:
+            raise ConfigError(f"the target must be an accuracy between 0 and 1, but is {target}")
+        self.project, self.mixture, self.target, self.seed = project, mixture, target, seed
+        self._lock, self._distances = threading.RLock(), Distances(vectors)
+        draws = project.draws()
+        self._shown = np.zeros(len(project.texts), dtype=bool)
+        for text in {draw.text for draw in draws}:
+            self._note(text)
+        self._status: tuple[object, dict[str, Any]] | None = None
+        version = max((draw.version for draw in draws), default=0)
+        self.learner = BackgroundLearner(vectors, self._labels_to_learn, version, seed)
+        self.learner.wake()
+
+    @classmethod
+    def open(
+        cls, project: Project, mixture: Mapping[str, float], vectors: str | None, target: float | None = None, seed: int = 0
+    ) -> LabelSession:
+        """A session on a project; ``vectors`` is a model whose frozen vectors the learner reads, None: those of the pool's words.
+
+        Raises ``ConfigError`` for a mixture or a target that cannot be, ``ModelError`` for a model that cannot be loaded.
+        """
+        return cls(project, pool_vectors(project.texts, vectors, project.folder), Mixture.of(mixture), target, seed)
+
+    def close(self) -> None:
+        """End the background work, and close the project."""
+        self.learner.close()
+        self.project.close()
+
+    # ------------------------------------------------------------------------------------------------ turns
+
+    def join(self, person: str) -> dict[str, Any]:
+        """Somebody takes part."""
+        self.project.join(person)
+        answered = sum(answer.person == person.strip() for answer in self.project.answers())
+        return {"person": person.strip(), "answered": answered}
+
+    def next(self, person: str) -> dict[str, Any] | None:
+        """The text for a person: the one that is open, else by the mixture; None if nothing is left."""
+        person = person.strip()
+        with self._lock:
+            own = [draw for draw in self.project.open_draws() if draw.person == person]
+            draw = own[-1] if own else self._look_again(person) or self._taken_over(person) or self._new(person)
+            draw = draw or self._look_again(person, surely=True)
+            return None if draw is None else self._item(draw)
+
+    def answer(self, person: str, draw: int, value: Sequence[int] | int | None, seconds: float, comment: str = "") -> None:
+        """What a person says of a text; None: skipped."""
+        self.project.answer(draw, person, value, seconds, comment)
+        self.learner.wake()
+
+    def undo(self, person: str) -> dict[str, Any] | None:
+        """Take the person's last answer back; its text is shown again. None: there is none."""
+        with self._lock:
+            before = {answer.draw: answer.value for answer in self.project.answers() if answer.person == person.strip()}
+            draw = self.project.undo(person)
+            if draw is None:
+                return None
+            self.learner.wake()
+            return self._item(draw) | {"answered": before[draw.id]}
+
+    def _item(self, draw: Draw) -> dict[str, Any]:
+        text = self.project.texts[draw.text]
+        item: dict[str, Any] = {"draw": draw.id, "text_id": draw.text, "text": text, "queue": draw.queue, "answered": None}
+        if self.project.type == "tagging":
+            item["words"] = text.split()
+        if draw.queue in ("disagreement", "doubtful"):
+            item["others"] = [{"person": who, "value": value} for who, value in self.project.votes(draw.text).items()]
+        return item
+
+    def _new(self, person: str) -> Draw | None:
+        remaining = np.flatnonzero(~self._shown)
+        if not len(remaining):
+            return None
+        beliefs = self.learner.beliefs
+        chosen = draw_text(remaining, beliefs, self._distances.squared, self.mixture, self._chance("text"))
+        known: dict[str, Any] = {}
+        if beliefs is not None:
+            confidence = beliefs.confidence
+            known = {
+                "predicted": int(beliefs.predicted[chosen.text]),
+                "confidence": float(confidence[chosen.text]),
+                "mean_confidence": float(confidence[remaining].mean()),
+                "version": beliefs.version,
+            }
+        draw = self.project.draw(
+            text=chosen.text, person=person, queue="new", component=chosen.component, probability=chosen.probability,
+            remaining=len(remaining), random_share=self.mixture.random, **known,
+        )  # fmt: skip
+        self._note(chosen.text)
+        return draw
+
+    def _look_again(self, person: str, *, surely: bool = False) -> Draw | None:
+        """By chance, or surely, a disagreement, a doubtful label, or a text for a second answer."""
+        open_ = {draw.text for draw in self.project.open_draws()}
+        several = len(self.project.people()) > 1
+        for queue, share, texts in (
+            ("disagreement", DISAGREEMENTS, self.project.disagreements),
+            ("doubtful", self.mixture.doubtful, self._doubtful),
+            ("overlap", self.mixture.overlap if several else 0.0, lambda: self._for_second_answer(person)),
+        ):
+            chance = self._chance(queue)
+            if not (chance.random() < share or (surely and share)):
+                continue
+            waiting = [text for text in texts() if text not in open_]
+            if waiting:
+                text = waiting[int(chance.integers(len(waiting)))] if queue == "overlap" else waiting[0]
+                return self.project.draw(text=text, person=person, queue=queue)
+        return None
+
+    def _doubtful(self) -> list[int]:
+        """Texts with a label that is likely wrong, each once."""
+        looked = {draw.text for draw in self.project.draws() if draw.queue in ("doubtful", "disagreement")}
+        return [text for text in self.learner.doubtful if text not in looked]
+
+    def _for_second_answer(self, person: str) -> list[int]:
+        """Texts that one other person has answered."""
+        labelled = self.project.labelled()
+        return [text for text in labelled if len(votes := self.project.votes(text)) == 1 and person not in votes]
+
+    def _taken_over(self, person: str) -> Draw | None:
+        """A text that somebody else left open for long, with what was known when it was drawn."""
+        now, answered = datetime.now(UTC), {answer.text for answer in self.project.answers()}
+        latest = {draw.text: draw for draw in self.project.draws() if draw.queue == "new"}
+        for draw in latest.values():
+            if draw.text not in answered and draw.person != person and now - datetime.fromisoformat(draw.at) > STALE:
+                known = {name: value for name, value in vars(draw).items() if name not in ("id", "at", "person")}
+                return self.project.draw(**known, person=person)
+        return None
+
+    def _chance(self, what: str) -> np.random.Generator:
+        return rng(self.seed, "label", what, len(self.project.draws()))
+
+    def _note(self, text: int) -> None:
+        """A text is new to nobody any more."""
+        self._shown[text] = True
+        self._distances.add(text)
+
+    def _labels_to_learn(self) -> dict[int, int]:
+        return {text: label for text, label in self.project.labelled().items() if isinstance(label, int)}
+
+    # ------------------------------------------------------------------------------------------------ label names
+
+    def labels(self) -> list[dict[str, Any]]:
+        """The labels, and how many texts (or words) have each."""
+        counts = dict[int, int]()
+        for value in self.project.labelled().values():
+            for label in (value,) if isinstance(value, int) else value:
+                counts[label] = counts.get(label, 0) + 1
+        return [{"id": one.id, "name": one.name, "key": one.key, "count": counts.get(one.id, 0)} for one in self.project.labels()]
+
+    def add_label(self, person: str, name: str) -> None:
+        """A new label."""
+        self.project.add_label(name, person)
+
+    def rename_label(self, person: str, label: int, name: str) -> None:
+        """Another name for a label."""
+        self.project.rename_label(label, name, person)
+
+    def merge_labels(self, person: str, label: int, into: int) -> None:
+        """One label counts as another from now on."""
+        self.project.merge_labels(label, into, person)
+        self.learner.wake()
+
+    # ------------------------------------------------------------------------------------------------ what is known
+
+    def status(self) -> dict[str, Any]:
+        """How far the session is: progress, agreement, accuracy, whether the target is proven, what more labels bring and cost."""
+        answers, beliefs = self.project.answers(), self.learner.beliefs
+        key = (answers[-1] if answers else None, len(answers), len(self.project.history()), beliefs and beliefs.version)
+        with self._lock:
+            if self._status is None or self._status[0] != key:
+                self._status = key, self._new_status()
+            found = dict(self._status[1])
+        found["people"] = self._people()
+        found["doubtful"] = len(self._doubtful())
+        if beliefs is not None:
+            found["model"] = {"version": beliefs.version, "labels": beliefs.learned_from, "fitting": self.learner.fitting}
+        return found
+
+    def _new_status(self) -> dict[str, Any]:
+        answers, labelled = self.project.answers(), self.project.labelled()
+        outcomes, before = self.outcomes()
+        accuracy = running_accuracy(outcomes, self.target) if outcomes else None
+        ahead = outlook(outcomes, before, int((~self._shown).sum()), self.seed) if outcomes else None
+        times = [min(answer.seconds, LONGEST) for answer in answers if answer.seconds > 0]
+        price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
+        return {
+            "texts": len(self.project.texts),
+            "labelled": len(labelled),
+            "skipped": len({answer.text for answer in answers if answer.value is None} - set(labelled)),
+            "disagreements": len(self.project.disagreements()),
+            "agreement": self._agreement(),
+            "model": None,
+            "accuracy": accuracy
+            and {
+                "estimate": accuracy.value, "low": accuracy.low, "high": accuracy.high, "labels": accuracy.compared,
+                "sentence": accuracy.sentence(),
+            },
+            "target": accuracy
+            and self.target
+            and {"target": self.target, "proven": accuracy.proves(self.target), "sentence": accuracy.target_sentence(self.target)},
+            "outlook": ahead and {"sentence": ahead.sentence(), "points": [list(point) for point in ahead.points]},
+            "price": {"sentence": price} if price else None,
+        }  # fmt: skip
+
+    def outcomes(self) -> tuple[Outcomes | None, int]:
+        """What the models predicted of new texts before these had a label, up to the first that is open; None without any.
+
+        Also the number of texts that had a label before. A text that was skipped, or whose label is in dispute, counts as wrong.
+        """
+        drawn = dict[int, Draw]()
+        for draw in self.project.draws():
+            if draw.queue == "new":
+                drawn.setdefault(draw.text, draw)  # when it was taken over, its first draw counts
+        answered, labelled = {answer.text for answer in self.project.answers()}, self.project.labelled()
+        rows, before = list[tuple[bool, float, float, float, float]](), 0
+        for text, draw in drawn.items():
+            if text not in answered:
+                break
+            if draw.predicted is None or draw.probability is None:
+                before += 1
+                continue
+            assert draw.confidence is not None
+            assert draw.mean_confidence is not None
+            assert draw.random_share is not None
+            ratio = 1 / (draw.remaining * draw.probability)
+            rows.append((draw.predicted == labelled.get(text), draw.confidence, draw.mean_confidence, ratio, draw.random_share))
+        if not rows:
+            return None, before
+        right, confidence, mean_confidence, ratios, shares = (np.array(column) for column in zip(*rows, strict=True))
+        return Outcomes(right, confidence, mean_confidence, ratios, float(shares.min())), before
+
+    def _people(self) -> list[dict[str, Any]]:
+        answers = self.project.answers()
+        found = []
+        for person in self.project.people():
+            times = [min(answer.seconds, LONGEST) for answer in answers if answer.person == person]
+            found.append({"person": person, "answered": len(times), "median_seconds": median(times) if times else None})
+        return found
+
+    def _agreement(self) -> dict[str, Any] | None:
+        """Krippendorff's alpha on the texts that were drawn for a second answer."""
+        texts = {draw.text for draw in self.project.draws() if draw.queue == "overlap"}
+        votes: list[list[Value]] = [[*self.project.votes(text).values()] for text in texts]
+        if self.project.type == "tagging":
+            votes = [list(word) for text in votes if len(text) > 1 for word in zip(*text, strict=True)]
+        several = [text for text in votes if len(text) > 1]
+        alpha = krippendorff_alpha(several)
+        return {"alpha": alpha, "texts": len(texts)} if np.isfinite(alpha) else None

@@ -1,0 +1,67 @@
+"""The vectors of a pool's texts, which the learner reads: of a frozen model, or of latent semantic analysis of the pool itself.
+
+Letters: N texts, D width.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from warmstart.labelling.learner import standardised_vectors
+from warmstart.storage import atomic_write, sha256
+
+DIMENSIONS = 100
+"""of latent semantic analysis, at most"""
+
+
+def pool_vectors(texts: Sequence[str], model: str | None, folder: Path) -> np.ndarray:
+    """(N, D) standardised vectors; those of a model are kept in the folder, since a large one takes minutes.
+
+    ``model`` is a bundle; None: latent semantic analysis. Raises ``ModelError`` if the bundle cannot be loaded.
+    """
+    if model is None:
+        return standardised_vectors(_latent_semantic_vectors(texts))
+    from warmstart.model.files import model_digest
+
+    digest = sha256(json.dumps([model_digest(model), *texts]).encode())[:16]
+    file = folder / f"vectors-{digest}.npy"
+    if file.is_file():
+        return standardised_vectors(np.load(file, allow_pickle=False))
+    vectors = _frozen_vectors(texts, model)
+    buffer = io.BytesIO()
+    np.save(buffer, vectors, allow_pickle=False)
+    atomic_write(file, buffer.getvalue())
+    return standardised_vectors(vectors)
+
+
+def _latent_semantic_vectors(texts: Sequence[str]) -> np.ndarray:
+    from sklearn.decomposition import TruncatedSVD
+
+    from warmstart.stack.rows import word_vectorizer
+
+    try:
+        words = word_vectorizer(word_pairs=False, weighted=True).fit_transform(texts)
+    except ValueError:  # no text has a word
+        return np.zeros((len(texts), 1))
+    size = min(DIMENSIONS, min(words.shape) - 1)
+    if size < 1:
+        return np.asarray(words.todense())
+    return np.asarray(TruncatedSVD(size, random_state=0).fit_transform(words))
+
+
+def _frozen_vectors(texts: Sequence[str], model: str) -> np.ndarray:
+    from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
+    from warmstart.model.bundle import Bundle
+    from warmstart.model.embed import embed
+    from warmstart.model.files import load_bundle
+    from warmstart.model.model import swap_head
+
+    bundle = load_bundle(model)
+    if not isinstance(bundle.model.head, EmbeddingHead):
+        bundle = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="mean"), 0).eval(), bundle.tokenizer)
+    return embed(bundle, list(texts)).numpy()

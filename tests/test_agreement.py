@@ -1,0 +1,35 @@
+"""Krippendorff's alpha."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from warmstart.stats.agreement import krippendorff_alpha
+
+
+def test_alpha_of_the_books_example() -> None:
+    """Four observers, twelve units with missing values (Krippendorff 2011, "Computing Krippendorff's alpha-reliability": 0.743)."""
+    observers = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, 0, 0, 0],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, 0, 3],
+        [0, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, 0],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, 0],
+    ]
+    answers = [[row[unit] for row in observers if row[unit]] for unit in range(12)]
+    assert krippendorff_alpha(answers) == pytest.approx(0.743, abs=5e-4)
+
+
+def test_alpha_is_0_by_chance_and_1_in_agreement() -> None:
+    """Two people who guess, 20,000 texts; order and single answers do not matter."""
+    guesses = np.random.default_rng(0).integers(0, 3, (20_000, 2)).tolist()
+    assert abs(krippendorff_alpha(guesses)) < 0.02
+    assert krippendorff_alpha([["a", "a"], ["b", "b"]]) == 1
+    assert krippendorff_alpha([[*reversed(one)] for one in guesses] + [[7]]) == pytest.approx(krippendorff_alpha(guesses))
+
+
+@pytest.mark.parametrize("answers", [[], [["a"]], [["a", "a"], ["a", "a"]]])
+def test_nothing_to_compare_is_no_agreement(answers: list[list[str]]) -> None:
+    assert math.isnan(krippendorff_alpha(answers))

@@ -1,0 +1,64 @@
+"""What more labels would bring: simulated learning curves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from warmstart.labelling.accuracy import Outcomes
+from warmstart.labelling.outlook import SMALLEST_GAIN, Outlook, outlook
+
+
+def drawn(chance: np.random.Generator, error: float, scale: float, exponent: float, labels: int) -> Outcomes:
+    """Random texts under models whose accuracy follows a power law from 10 labels on."""
+    accuracy = 1 - error - scale * (10 + np.arange(1, labels + 1.0)) ** -exponent
+    right = chance.random(labels) < accuracy
+    confidence = np.clip(accuracy + chance.normal(0, 0.1, labels), 0, 1)
+    return Outcomes(right, confidence, accuracy, np.ones(labels), 1.0)
+
+
+def gain(error: float, scale: float, exponent: float, now: int, more: int) -> float:
+    return scale * (now**-exponent - (now + more) ** -exponent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("error", "scale", "exponent"), [(0.05, 1.0, 0.5), (0.1, 0.6, 0.3), (0.0, 0.9, 0.25), (0.2, 1.5, 0.8), (0.05, 2.0, 1.0)]
+)
+@pytest.mark.parametrize("labels", [100, 400, 1600])
+def test_labels_that_still_pay_are_seldom_called_useless(error: float, scale: float, exponent: float, labels: int) -> None:
+    """Where as many labels again gain more than a point, at most 10% of 200 sessions say that they hardly pay."""
+    true = gain(error, scale, exponent, labels + 10, labels + 10)
+    if true < SMALLEST_GAIN:
+        pytest.skip(f"as many labels again gain {100 * true:.2f} points here")
+    useless = 0
+    for seed in range(200):
+        found = outlook(drawn(np.random.default_rng(seed), error, scale, exponent, labels), 10, 10 * labels, seed)
+        assert found is not None
+        useless += not found.pays
+    assert useless <= 20
+
+
+def test_a_flat_curve_says_that_labels_hardly_pay() -> None:
+    found = outlook(drawn(np.random.default_rng(0), 0.1, 0.0, 1.0, 3000), 10, 5000)
+    assert found is not None
+    assert not found.pays
+    assert found.sentence().startswith("More labels hardly pay: 3,010 more would bring at most ")
+
+
+def test_few_outcomes_have_no_outlook() -> None:
+    """The law has three unknowns."""
+    for labels in (0, 5, 30):
+        assert outlook(drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, labels), 10, 5000) is None
+
+
+def test_prices_are_those_of_a_point() -> None:
+    """In money, hours, both or neither."""
+    found = Outlook((), 200, 200, 0.02, 0.01, 0.03)
+    assert found.sentence() == "200 more labels would bring about 2.0 points (1.0 to 3.0 in 9 of 10 refits)."
+    assert found.price_sentence(0.1, 18.0) == "They cost 20.00 and 1.0 hours: 10.00 and 0.5 hours for each point."
+    assert found.price_sentence(0.1, None) == "They cost 20.00: 10.00 for each point."
+    assert found.price_sentence(None, None) == ""
+    flat = Outlook((), 200, 200, 0.0, 0.0, 0.02)
+    assert flat.price_sentence(0.1, 18.0) == "These 200 labels cost 20.00 and 1.0 hours, for next to nothing."
+    assert Outlook((), 200, 0, 0.0, 0.0, 0.0).sentence() == "Every text has been shown."

@@ -1,0 +1,269 @@
+"""A labelling session: turns, several people, what is on disk, what the model knows, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warmstart.errors import ConfigError
+from warmstart.labelling import session as session_module
+from warmstart.labelling.project import Project
+from warmstart.labelling.selection import Mixture
+from warmstart.labelling.session import LabelSession
+
+WORDS = {"animals": "cat dog horse mouse cow sheep", "tools": "hammer saw drill wrench plane file"}
+ALWAYS_NEW = Mixture(doubtful=0.0, overlap=0.0)
+
+
+def pool(count: int) -> list[str]:
+    """Texts of two topics, in turn."""
+    chance = np.random.default_rng(0)
+    words = [one.split() for one in WORDS.values()]
+    return [f"{number}: {' '.join(chance.choice(words[number % 2], 5))}" for number in range(count)]
+
+
+def truth(item: dict[str, object]) -> int:
+    """The label id of a text: 1 or 2."""
+    return int(item["text_id"]) % 2 + 1  # type: ignore[call-overload]
+
+
+def begin(folder: Path, count: int = 200, type: str = "classification") -> Project:
+    return Project.create(folder, name="topics", type=type, labels=[*WORDS], texts=pool(count), price=0.1)  # type: ignore[arg-type]
+
+
+def vectors(project: Project) -> np.ndarray:
+    """The topic, and noise."""
+    chance = np.random.default_rng(1)
+    return np.column_stack([np.arange(len(project.texts)) % 2 * 2.0 - 1, chance.normal(0, 0.3, (len(project.texts), 3))])
+
+
+def open_session(project: Project, mixture: Mixture = ALWAYS_NEW, target: float | None = None) -> LabelSession:
+    return LabelSession(project, vectors(project), mixture, target)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[LabelSession]:
+    found = open_session(begin(tmp_path / "project"), target=0.85)
+    yield found
+    found.close()
+
+
+def label(session: LabelSession, person: str, count: int) -> list[int]:
+    """Answer some texts correctly, each with the model that knows all before; the texts."""
+    texts = []
+    for _ in range(count):
+        session.learner.wait()
+        item = session.next(person)
+        assert item is not None
+        session.answer(person, item["draw"], truth(item), 2.0)
+        texts.append(item["text_id"])
+    session.learner.wait()
+    return texts
+
+
+def test_a_session_goes_on_where_it_was(tmp_path: Path) -> None:
+    """After a restart: the same open text, no text twice, the same accuracy, later versions of the model."""
+    session = open_session(begin(tmp_path / "project"), target=0.9)
+    seen = label(session, "Ada", 60)
+    item, status = session.next("Ada"), session.status()
+    session.close()
+    session = open_session(Project.open(tmp_path / "project"), target=0.9)
+    session.learner.wait()
+    assert session.next("Ada") == item
+    again = session.status()
+    assert again["accuracy"] == status["accuracy"]
+    assert again["model"]["version"] > status["model"]["version"]
+    seen += label(session, "Ada", 30)
+    assert len(set(seen)) == 90
+    session.close()
+
+
+def test_an_easy_pool_is_learned_and_the_target_proven(session: LabelSession) -> None:
+    """Two topics that one dimension tells apart: at the end at least 85% is proven, and more labels hardly pay."""
+    assert session.status()["accuracy"] is None
+    label(session, "Ada", 20)
+    status = session.status()
+    assert status["accuracy"]["low"] < status["accuracy"]["estimate"] <= status["accuracy"]["high"]
+    assert not status["target"]["proven"]
+    label(session, "Ada", 150)
+    status = session.status()
+    assert status["target"] == {"target": 0.85, "proven": True, "sentence": "Proven: at least 85% are right."}
+    assert status["outlook"]["sentence"].startswith("More labels hardly pay: 30 more would bring at most ")
+    assert status["price"]["sentence"].startswith("They cost 3.00 and 0.0 hours: ")
+    assert status["labelled"] == 170
+    assert status["people"] == [{"person": "Ada", "answered": 170, "median_seconds": 2.0}]
+    json.dumps(status, allow_nan=False)
+
+
+def test_skipped_texts_count_as_wrong(session: LabelSession) -> None:
+    """Who skips what is hard would otherwise make the model look better than it is."""
+    label(session, "Ada", 40)
+    before = session.status()["accuracy"]["estimate"]
+    for _ in range(20):
+        item = session.next("Ada")
+        assert item is not None
+        session.answer("Ada", item["draw"], None, 1.0)
+    assert session.status()["accuracy"]["estimate"] < before - 0.2
+    assert session.status()["skipped"] == 20
+
+
+def test_two_people_never_get_the_same_new_text(session: LabelSession) -> None:
+    texts = [session.next(person)["text_id"] for person in ("Ada", "Bob")]  # type: ignore[index]
+    assert len(set(texts)) == 2
+    assert [session.next(person)["text_id"] for person in ("Ada", "Bob")] == texts  # type: ignore[index]
+
+
+def test_a_text_left_open_is_given_to_the_next_person(session: LabelSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a quarter of an hour; until then the accuracy waits for it, for only answers that are quick would count otherwise."""
+    label(session, "Ada", 30)
+    left = session.next("Ada")
+    label(session, "Bob", 10)
+    known, _ = session.outcomes()
+    assert known is not None
+    counted = len(known.right)
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime.now(UTC) + timedelta(minutes=20)
+
+    monkeypatch.setattr(session_module, "datetime", Later)
+    item = session.next("Bob")
+    assert item is not None
+    assert left is not None
+    assert item["text_id"] == left["text_id"]
+    session.answer("Bob", item["draw"], truth(item), 1.0)
+    known, _ = session.outcomes()
+    assert known is not None
+    assert len(known.right) == counted + 11
+
+
+def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -> None:
+    (text,) = label(session, "Ada", 1)
+    item = session.undo("Ada")
+    assert item is not None
+    assert (item["text_id"], item["answered"]) == (text, truth(item))
+    assert session.next("Ada")["draw"] == item["draw"]  # type: ignore[index]
+    assert session.status()["labelled"] == 0
+    assert session.undo("Bob") is None
+
+
+def test_second_answers_give_agreement_and_disagreements_are_decided(tmp_path: Path) -> None:
+    """Two people answer the same texts; where they differ, somebody decides, and sees what both said."""
+    session = open_session(begin(tmp_path / "project", 60), Mixture(doubtful=0.0, overlap=0.5))
+    session.join("Bob")
+    queues = set()
+    for number in range(120):
+        person = ("Ada", "Bob")[number % 2]
+        item = session.next(person)
+        if item is None:
+            break
+        queues.add(item["queue"])
+        if item["queue"] == "disagreement":
+            assert {one["person"] for one in item["others"]} == {"Ada", "Bob"}
+        wrong = item["queue"] == "overlap" and item["text_id"] % 5 == 0
+        session.answer(person, item["draw"], 3 - truth(item) if wrong else truth(item), 1.0)
+    assert queues == {"new", "overlap", "disagreement"}
+    status = session.status()
+    assert 0 < status["agreement"]["alpha"] < 1
+    assert status["disagreements"] == 0
+    assert all(value == text % 2 + 1 for text, value in session.project.labelled().items())
+    session.close()
+
+
+def test_likely_wrong_labels_are_shown_once_more(tmp_path: Path) -> None:
+    """Of 5 planted errors among 150 labels the model doubts at least 4, and each is shown once."""
+    session = open_session(begin(tmp_path / "project"), Mixture(doubtful=1.0, overlap=0.0))
+    planted, again = set(), list[int]()
+    while len(session.project.labelled()) < 150:
+        session.learner.wait()
+        item = session.next("Ada")
+        assert item is not None
+        if item["queue"] == "doubtful":
+            assert len(item["others"]) == 1
+            again.append(item["text_id"])
+            session.answer("Ada", item["draw"], truth(item), 1.0)
+        else:
+            number = len(session.project.labelled())
+            wrong = number % 30 == 10
+            planted |= {item["text_id"]} if wrong else set()
+            session.answer("Ada", item["draw"], 3 - truth(item) if wrong else truth(item), 1.0)
+    session.learner.wait()
+    assert len(again) == len(set(again))
+    assert len(planted & ({*again} | {*session.learner.doubtful})) >= 4
+    session.close()
+
+
+def test_merged_labels_count_as_one_everywhere(session: LabelSession) -> None:
+    """Predictions that named the merged label too."""
+    label(session, "Ada", 40)
+    session.add_label("Ada", "plants")
+    session.rename_label("Ada", 3, "flowers")
+    session.merge_labels("Ada", 2, 1)
+    assert [(one["name"], one["count"]) for one in session.labels()] == [("animals", 40), ("flowers", 0)]
+    known, _ = session.outcomes()
+    assert known is not None
+    assert known.right.all()
+
+
+def test_words_are_tagged_without_a_model(tmp_path: Path) -> None:
+    """Texts are drawn at random and diverse; people's agreement is by word."""
+    session = open_session(begin(tmp_path / "project", 30, "tagging"), Mixture(doubtful=0.0, overlap=1.0))
+    for person in ("Ada", "Bob"):
+        session.join(person)
+        for _ in range(20):
+            item = session.next(person)
+            assert item is not None
+            session.answer(person, item["draw"], [0, 1, 1, 2, 0, 0][: len(item["words"])], 1.0)
+    status = session.status()
+    assert status["accuracy"] is None
+    assert status["model"] is None
+    assert status["agreement"]["alpha"] == 1
+    session.close()
+
+
+def test_a_pool_ends(tmp_path: Path) -> None:
+    session = open_session(begin(tmp_path / "project", 12))
+    assert sorted(label(session, "Ada", 12)) == [*range(12)]
+    assert session.next("Ada") is None
+    assert session.status()["labelled"] == 12
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ({"random": 0.05, "uncertain": 0.95}, "at least 10% of the texts must be drawn at random"),
+        ({"uncertain": 1.0}, "'random' has 0%"),
+        ({"rendom": 1.0}, "did you mean 'random'"),
+        ({"random": 2.0}, "between 0 and 1"),
+    ],
+)
+def test_mixtures_that_cannot_be_are_refused(shares: dict[str, float], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Mixture.of(shares)
+
+
+def test_shares_that_are_not_named_are_none_or_the_default() -> None:
+    assert Mixture.of({"random": 1, "diverse": 1}) == Mixture(0.5, 0.0, 0.5)
+    assert Mixture.of({"overlap": 0.5}) == Mixture(overlap=0.5)
+
+
+def test_vectors_of_a_model_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And kept beside the project; without a model, those of the words tell the topics apart."""
+    from warmstart.labelling import vectors as module
+
+    texts = pool(40)
+    plain = module.pool_vectors(texts, None, tmp_path)
+    topics = np.arange(40) % 2 == 0
+    assert ((plain[topics].mean(axis=0) - plain[~topics].mean(axis=0)) ** 2).max() > 1
+    monkeypatch.setattr("warmstart.model.files.model_digest", lambda _: "d")
+    monkeypatch.setattr(module, "_frozen_vectors", lambda texts, _: np.random.default_rng(0).normal(size=(len(texts), 8)))
+    first = module.pool_vectors(texts, "model", tmp_path)
+    monkeypatch.setattr(module, "_frozen_vectors", None)
+    assert np.array_equal(module.pool_vectors(texts, "model", tmp_path), first)
