@@ -111,6 +111,13 @@ COMMANDS = Registry(
             "commands.generate.command", "GenerateCommandConfig", "generate", "continue prompts, and show why each token was chosen"
         ),
         "serve": Command("commands.serve", "ServeConfig", "serve", "answer requests over HTTP with one or several models"),
+        "label": Command(
+            "commands.label",
+            "LabelConfig",
+            "label",
+            "label texts in the browser, with a model that learns along and says when it is enough",
+            goes_on=True,
+        ),
         "cost": Command("commands.cost", "CostConfig", "estimate_cost", "count parameters, FLOPs and memory, part by part"),
         "audit": Command(
             "commands.audit", "AuditConfig", "audit_task", "check a task for leaks, duplicates and conflicting labels"

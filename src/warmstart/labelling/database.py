@@ -61,7 +61,7 @@ class Database:
         self.folder, self.notice = folder, notice
         self.lock = threading.RLock()
         self._connection = connection
-        self._since_copy = 0
+        self._since_copy, self._closed = 0, False
         self.texts, self.events = _contents(connection)
         self._last, self._checksum = self._end()
 
@@ -160,11 +160,14 @@ class Database:
             target.execute("pragma journal_mode=delete")
             self._since_copy = 0
 
-    def close(self, *, copy: bool = True) -> None:
-        """Make a copy if anything was added since the last one, and unlock the folder."""
+    def close(self) -> None:
+        """Make a copy if an answer was added since the last one, and unlock the folder; again does nothing."""
         with self.lock:
+            if self._closed:
+                return
+            self._closed = True
             try:
-                if copy and self._since_copy:
+                if self._since_copy:
                     self.copy()
             finally:
                 self._connection.close()

@@ -1,0 +1,255 @@
+"""``label``: people give labels in the browser, a model learns along and chooses texts, and an estimate says when it is enough.
+
+The project, its files and their import and export are in ``labelling``; the page is in ``serve/labelling``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from tyro.conf import Positional, arg
+
+from warmstart.config import Advanced
+from warmstart.console import console
+from warmstart.data.files import open_text
+from warmstart.errors import ConfigError
+from warmstart.limits import YAML_BYTES
+from warmstart.serve.access import AccessSettings, missing_extra
+
+if TYPE_CHECKING:
+    from warmstart.data.task import Task
+    from warmstart.labelling.importing import ImportSummary
+    from warmstart.labelling.project import Project
+    from warmstart.labelling.reading import PoolTexts
+
+
+class LabelConfig(AccessSettings):
+    """Label texts in the browser; run again with the same --out to go on."""
+
+    pool: Positional[tuple[str, ...]] = ()
+    """texts to label: files or globs with a text on each line, or tables with a column text; not needed to go on"""
+    out: str
+    """folder of the project"""
+    labels: tuple[str, ...] = ()
+    """names of the labels; more can be added on the page"""
+    type: Literal["classification", "tagging"] | None = None
+    """classification: a label for each text (default); tagging: one for each word"""
+    task: str | None = None
+    """manifest of a task: its name, type and labels; its training texts are labelled already, its test texts are never shown"""
+    guidelines: str | None = None
+    """how to label: a file, or the words themselves"""
+    price: float | None = Field(None, gt=0)
+    """of one label, in any currency, for what more labels would cost"""
+    target: float | None = Field(None, gt=0, lt=1)
+    """accuracy to reach, such as 0.9; the page says when it is proven"""
+    mixture: tuple[str, ...] = ()
+    """how the next text is drawn, such as random=0.5 uncertain=0.3 diverse=0.2 (the default); doubtful=0.05 and overlap=0.1 are
+    shares of all turns, for likely wrong labels and for second answers"""
+    vectors: str | None = None
+    """a model whose frozen vectors the learner reads; default: vectors made from the words of the pool"""
+    imports: Annotated[tuple[str, ...], arg(name="import")] = ()
+    """labels to read first: csv, ndjson, Label Studio (JSON), doccano or Prodigy (JSONL)"""
+    export: str | None = None
+    """write the labels and a task.yaml into this folder, and end without a server"""
+    export_test: Literal["fraction", "random"] = "fraction"
+    """test split of the export: a fraction of all labelled texts, or those that were drawn at random"""
+    form: Advanced[Literal["csv", "ndjson"] | None] = None
+    """of exported labels; default: csv, for tagging ndjson"""
+    add: bool = False
+    """take new texts of POOL into a project that exists"""
+    seed: Advanced[int] = 0
+    """of the draws"""
+
+
+def label(config: LabelConfig) -> None:
+    """The ``label`` command: open or make the project, read labels into it, and write them or serve the page until it is ended."""
+    mixture, rules = _shares(config.mixture), config.rules()
+    if config.export is None:
+        try:
+            from warmstart.labelling.session import LabelSession
+            from warmstart.serve.labelling.app import make_label_app
+            from warmstart.serve.running import run
+        except ImportError as error:
+            raise missing_extra("label", error) from None
+    with _project(config) as project:
+        if config.imports:
+            from warmstart.labelling.importing import import_files
+
+            console.print(import_sentence(import_files(project, config.imports)))
+        console.print(project_sentence(project))
+        if config.export is not None:
+            _export(project, config)
+            return
+        session = LabelSession.open(project, mixture, config.vectors, config.target, config.seed)
+        try:
+            run(make_label_app(session, rules), config.host, config.port)
+        finally:
+            session.close()
+
+
+def _project(config: LabelConfig) -> Project:
+    """The project of the folder, with all that the settings add; made if there is none."""
+    from warmstart.labelling.database import BACKUP, DATABASE
+    from warmstart.labelling.importing import take_rows
+    from warmstart.labelling.project import Project
+    from warmstart.labelling.reading import read_pool, task_answers
+    from warmstart.tasks.load import load_task
+
+    there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
+    project = Project.open(config.out) if there else None
+    try:
+        manifest = config.task or (project.task if project and config.pool else None)
+        task = load_task(manifest) if manifest else None
+        rows = task_answers(task) if task and config.task else []
+        found = read_pool(config.pool, task) if config.pool or not project else None
+        if found:
+            console.print("".join(pool_sentences(found)), end="")
+        if project is None:
+            project = _made(config, found.texts if found else (), task)
+        else:
+            _check_settings(project, config, task)
+            if found and config.pool:
+                _compare_pools(project, found.texts, add=config.add)
+            project.set(guidelines=_guidelines(config.guidelines), price=config.price)
+        take_rows(project, rows)
+        if project.notice:
+            console.print(project.notice)
+    except BaseException:
+        if project is not None:
+            project.close()
+        raise
+    return project
+
+
+def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Project:
+    """A new project."""
+    from warmstart.labelling.project import Project
+    from warmstart.labelling.records import OUTSIDE_NAME
+
+    if not config.pool and not texts:
+        raise ConfigError(f"{config.out} holds no project yet; name files with texts to make one")
+    names = dict.fromkeys((*(task.labels if task else ()), *config.labels))
+    kind = task.type if task else config.type or "classification"
+    if config.type not in (None, kind):
+        raise ConfigError(f"the type must be that of the task, which is {kind}, but is {config.type}; leave --type out")
+    names.pop(OUTSIDE_NAME if kind == "tagging" else "", None)
+    if len(config.labels) != len(set(config.labels)):
+        raise ConfigError("each label needs its own name, but --labels repeats one; name each once")
+    if not names and not config.imports:
+        raise ConfigError("there must be labels to choose from; name them with --labels, --task or --import")
+    return Project.create(
+        config.out,
+        name=task.name if task else Path(config.out).resolve().name,
+        type="tagging" if kind == "tagging" else "classification",
+        labels=[*names],
+        texts=texts,
+        guidelines=_guidelines(config.guidelines) or "",
+        price=config.price,
+        task=str(task.manifest.resolve()) if task and task.manifest else "",
+    )
+
+
+def _check_settings(project: Project, config: LabelConfig, task: Task | None) -> None:
+    """Take in new labels. Raises ``ConfigError`` for settings that a project cannot change."""
+    if config.type not in (None, project.type):
+        raise ConfigError(f"the type of a project stays, and this one is {project.type}; leave --type out, or choose another --out")
+    manifest = str(task.manifest.resolve()) if task and task.manifest else ""
+    if config.task and manifest != project.task:
+        raise ConfigError(
+            f"the task of a project stays, and this one has {project.task or 'none'}; leave --task out, or choose another --out"
+        )
+    known = {one.name for one in project.labels()}
+    for name in dict.fromkeys(config.labels):
+        if name.strip() not in known:
+            project.add_label(name, "")
+
+
+def _compare_pools(project: Project, texts: Sequence[str], *, add: bool) -> None:
+    """Raise ``ConfigError`` if files hold other texts than the project, unless the new ones are to be added."""
+    from warmstart.labelling.records import IMPORTED
+
+    imported = {draw.text for draw in project.draws() if draw.queue == IMPORTED}
+    new = {*texts}.difference(project.texts)
+    missing = {text for number, text in enumerate(project.texts) if number not in imported}.difference(texts)
+    if (new or missing) and not add:
+        raise ConfigError(
+            f"the files must hold the texts of the project in {project.folder}, but {len(new):,} of them are new and "
+            f"{len(missing):,} are missing; --add takes the new ones in (none is removed), or leave the files out to go on"
+        )
+    added = project.add_texts(texts)
+    if add:
+        console.print(f"{added:,} texts are new.")
+
+
+def _guidelines(given: str | None) -> str | None:
+    """The words of a file, or the words themselves."""
+    if given is None or "\n" in given or len(given) > 255 or not Path(given).suffix or " " in given.strip():
+        return given
+    with open_text(Path(given), "utf-8") as text:
+        return text.read(YAML_BYTES)
+
+
+def _shares(mixture: Sequence[str]) -> dict[str, float]:
+    """``("random=0.5", "uncertain=0.5")``, or the same with a comma -> name and share of each."""
+    shares = {}
+    for word in (part for one in mixture for part in one.split(",") if part.strip()):
+        name, _, share = word.partition("=")
+        try:
+            shares[name.strip()] = float(share)
+        except ValueError:
+            raise ConfigError(f"a mixture must be written as random=0.5 uncertain=0.5, but one part is '{word}'") from None
+    return shares
+
+
+def _export(project: Project, config: LabelConfig) -> None:
+    from warmstart.labelling.exporting import export
+
+    form = config.form or ("ndjson" if project.type == "tagging" else "csv")
+    written = export(project, config.export or "", form, config.export_test)
+    parts = [f"{count:,} {name}" for name, count in written.items() if name != "task"]
+    console.print(f"{written['task']}: {' and '.join(parts)} texts.")
+    if config.export_test == "random" and not project.task:
+        others = len(project.labelled()) - int(written["test"])
+        console.print(
+            f"The test texts were drawn at random from those without an answer; {others / len(project.texts):.1%} of the pool were "
+            "labelled otherwise: the smaller that share, the more the test texts are like the pool."
+        )
+    elif "test" not in written:
+        console.print(
+            "A fifth of the labelled texts is held out for test. If some were chosen because the model was unsure of them, scores "
+            "are not those of new texts; --export-test random writes a test split of texts that were drawn at random."
+        )
+
+
+# ------------------------------------------------------------------------------------------------ sentences
+
+
+def project_sentence(project: Project) -> str:
+    """What the project holds."""
+    return (
+        f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
+        f"{len(project.labels())} labels; {len(project.disagreements()):,} disagreements."
+    )
+
+
+def pool_sentences(found: PoolTexts) -> list[str]:
+    """What was left out of the files, each as a line."""
+    repeated = [f"{found.repeated:,} texts are repeated, and are taken once.\n"] if found.repeated else []
+    left_out = [f"{found.left_out:,} texts are left out: they are like test or validation texts of the task.\n"]
+    return [*repeated, *(left_out if found.left_out else [])]
+
+
+def import_sentence(summary: ImportSummary) -> str:
+    """What was imported."""
+    parts = [
+        f"{summary.answers:,} answers of {len(summary.people)} people are imported",
+        f"{summary.skipped:,} of them skipped texts" if summary.skipped else "",
+        f"{summary.new_texts:,} texts are new" if summary.new_texts else "",
+        f"new labels: {', '.join(summary.new_labels)}" if summary.new_labels else "",
+        f"{summary.unlabelled:,} rows have no label" if summary.unlabelled else "",
+        f"{summary.known:,} rows had been imported before" if summary.known else "",
+    ]
+    return "; ".join(part for part in parts if part) + "."

@@ -1,0 +1,190 @@
+"""``warmstart label``: makes a project or goes on with it, reads and writes labels, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from warmstart.cli import main
+from warmstart.labelling.exporting import LEAST_TEST
+from warmstart.labelling.project import MOST_TEXT_BYTES, Project
+from warmstart.locks import LOCK
+from warmstart.tasks.load import load_task
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """A file with twelve texts, one of them twice, and a file of labels for all of them."""
+    texts = [f"text number {number}" for number in range(12)]
+    (tmp_path / "pool.txt").write_text("\n".join([*texts, texts[0], "", ""]))
+    rows = [json.dumps({"text": text, "label": "ab"[number % 2]}) for number, text in enumerate(texts)]
+    (tmp_path / "labels.ndjson").write_text("\n".join(rows))
+    return tmp_path / "pool.txt"
+
+
+def run(tmp_path: Path, *words: object) -> int:
+    """The command on the folder ``p``, with an export instead of a server."""
+    return main(["label", *map(str, words), "--out", str(tmp_path / "p"), "--export", str(tmp_path / "out")])
+
+
+def test_labels_are_imported_and_exported_without_a_server(
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the extra that one needs; the folder is free afterwards, and a second run needs no pool."""
+    for name in ("fastapi", "uvicorn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert run(tmp_path, pool, "--labels", "a", "b", "--import", pool.with_name("labels.ndjson")) == 0
+    said = capsys.readouterr().err
+    assert "1 texts are repeated, and are taken once." in said
+    assert "12 answers of 1 people are imported." in said
+    assert "12 of 12 texts are labelled, with 2 labels; 0 disagreements." in said
+    assert "--export-test random writes a test split" in said
+    assert len(load_task(tmp_path / "out").train) == 10
+    assert not (tmp_path / "p" / LOCK).exists()
+    assert run(tmp_path, "--price", "0.5", "--guidelines", "Look twice.", "--labels", "a", "c", "--form", "ndjson") == 0
+    with Project.open(tmp_path / "p") as project:
+        assert (project.name, project.price, project.guidelines, len(project.texts)) == ("p", 0.5, "Look twice.", 12)
+        assert [label.name for label in project.labels()] == ["a", "b", "c"]
+
+
+def test_a_random_test_split_says_what_it_is(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And how much of the pool was labelled otherwise."""
+    pool.write_text("".join(f"text {number}\n" for number in range(100)))
+    with Project.create(
+        tmp_path / "p", name="p", type="classification", labels="ab", texts=pool.read_text().splitlines()
+    ) as project:  # fmt: skip
+        for text in range(LEAST_TEST + 10):
+            component = "random" if text < LEAST_TEST else "diverse"
+            draw = project.draw(text=text, person="anna", queue="new", component=component)
+            project.answer(draw.id, "anna", 1 + text % 2, 1.0)
+    assert run(tmp_path, "--export-test", "random") == 0
+    assert "task.yaml: 10 train and 50 test texts." in (said := capsys.readouterr().err)
+    assert "10.0% of the pool were labelled otherwise" in said
+
+
+def test_a_changed_pool_is_refused_or_added(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is gone stays; what is new comes last."""
+    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson")) == 0
+    with Project.open(tmp_path / "p") as project:
+        before = project.texts
+    assert run(tmp_path, pool) == 0  # the same
+    pool.write_text("\n".join([*before[1:], "one more"]))
+    assert run(tmp_path, pool) == 2
+    assert "but 1 of them are new and 0 are missing; --add takes the new ones in" in capsys.readouterr().err
+    assert run(tmp_path, pool, "--add") == 0
+    with Project.open(tmp_path / "p") as project:
+        assert project.texts == (*before, "one more")
+
+
+def test_missing_texts_are_counted(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that only an import brought are not missing."""
+    Project.create(tmp_path / "p", name="p", type="classification", labels="ab", texts=["gone", "text number 1"]).close()
+    assert run(tmp_path, pool) == 2
+    assert "but 11 of them are new and 1 are missing" in capsys.readouterr().err
+
+
+def test_a_task_gives_labels_and_its_test_texts_are_never_shown(
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its training texts are labelled already; the export has its test split."""
+    rows = [{"text": f"known {number} of this kind", "label": "xy"[number % 2]} for number in range(6)]
+    (tmp_path / "train.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "test.ndjson").write_text('{"text": "Text, number 3!", "label": "x"}\n{"text": "else", "label": "y"}\n')
+    (tmp_path / "task.yaml").write_text("name: kinds\ntrain: train.ndjson\ntest: test.ndjson\n")
+    assert run(tmp_path, pool, "--task", tmp_path / "task.yaml", "--labels", "z") == 0
+    assert "1 texts are left out: they are like test or validation texts of the task." in capsys.readouterr().err
+    with Project.open(tmp_path / "p") as project:
+        assert (project.name, [label.name for label in project.labels()]) == ("kinds", ["x", "y", "z"])
+        assert "text number 3" not in project.texts
+        assert len(project.labelled()) == 6
+    assert {*load_task(tmp_path / "out").test.texts} == {"Text, number 3!", "else"}
+    assert run(tmp_path, pool) == 0  # the pool is compared without what the task left out
+    assert run(tmp_path, "--task", tmp_path / "task.yaml") == 0
+    with Project.open(tmp_path / "p") as project:
+        assert len(project.answers()) == 6
+
+
+def test_a_tagging_task_gives_words(tmp_path: Path) -> None:
+    """Their tags are the labels; words that hold white space cannot be shown."""
+    rows = [{"text": ["Bo", f"sat{number}"], "label": ["PER", "O"]} for number in range(6)] + [{"text": ["a b"], "label": ["O"]}]
+    (tmp_path / "train.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "task.yaml").write_text("name: names\ntype: tagging\ntrain: train.ndjson\ntest: train.ndjson\n")
+    (tmp_path / "pool.txt").write_text("Ada met Bo\n")
+    assert run(tmp_path, tmp_path / "pool.txt", "--task", tmp_path / "task.yaml") == 0
+    with Project.open(tmp_path / "p") as project:
+        assert [label.name for label in project.labels()] == ["O", "PER"]
+        assert project.labelled() == dict.fromkeys(range(1, 7), (1, 0))
+    assert load_task(tmp_path / "out").type == "tagging"
+
+
+def test_guidelines_come_from_a_file(pool: Path, tmp_path: Path) -> None:
+    """Whose name looks like one."""
+    (tmp_path / "rules.md").write_text("Be fair.\n")
+    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson"), "--guidelines", tmp_path / "rules.md") == 0
+    with Project.open(tmp_path / "p") as project:
+        assert project.guidelines == "Be fair.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--labels", "a"], "holds no project yet; name files with texts to make one"),
+        (["POOL"], "there must be labels to choose from; name them with --labels, --task or --import"),
+        (["POOL", "--labels", "a", "a"], "each label needs its own name, but --labels repeats one"),
+        (["POOL", "--labels", "a", "--type", "regression"], "--type must be 'classification' or 'tagging', but is regression"),
+        (["POOL", "--labels", "a", "--price", "0"], "--price must be greater than 0, but is 0"),
+        (["POOL", "--labels", "a", "--target", "1"], "--target must be less than 1, but is 1"),
+        (
+            ["POOL", "--labels", "a", "--mixture", "random"],
+            "a mixture must be written as random=0.5 uncertain=0.5, but one part is",
+        ),
+        (["POOL", "--labels", "a", "--host", "0.0.0.0"], "with --host 0.0.0.0 others can reach the server, so it needs a token"),
+        (["POOL", "--labels", "a", "--guidelines", "none.md"], "cannot read none.md"),
+        (["missing.txt", "--labels", "a"], "no such file or folder: missing.txt"),
+        (["LONG", "--labels", "a"], "line 2 of LONG must have at most 1,048,576 bytes"),
+        (["EMPTY", "--labels", "a"], "the pool must have at least one text, but has none"),
+    ],
+)
+def test_mistakes_end_with_one_message(
+    words: list[str], message: str, pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And make no project."""
+    names = {"POOL": pool, "LONG": tmp_path / "long.txt", "EMPTY": tmp_path / "empty.txt"}
+    names["LONG"].write_text("short\n" + "x" * (MOST_TEXT_BYTES + 1) + "\nshort\n")
+    names["EMPTY"].write_text("\n \n")
+    assert run(tmp_path, *(names.get(word, word) for word in words)) == 2
+    assert message.replace("LONG", str(names["LONG"])) in (said := capsys.readouterr().err)
+    assert "Traceback" not in said
+    assert not (tmp_path / "p" / "project.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--type", "tagging"], "the type of a project stays, and this one is classification"),
+        (["--task", "task.yaml"], "no such file: task.yaml"),
+        (["--import", "labels.txt"], "labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files"),
+        (["--export-test", "random"], "a test split needs at least 50 labelled texts that were drawn at random, but there are 0"),
+    ],
+)
+def test_what_a_project_cannot_change_is_refused(
+    words: list[str], message: str, pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is free afterwards."""
+    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson")) == 0
+    assert run(tmp_path, *words) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "p" / LOCK).exists()
+
+
+def test_a_missing_extra_is_named(
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a project is made."""
+    monkeypatch.setitem(sys.modules, "warmstart.serve.labelling.app", None)
+    assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p")]) == 2
+    assert "is not installed; pip install 'warmstart[serve]'" in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()
