@@ -25,7 +25,7 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project
 from warmstart.storage import atomic_folder
 
-ExportForm = Literal["csv", "ndjson"]
+LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
 TEST_FRACTION = 0.2
 """of the labelled texts, held out where there is nothing better"""
@@ -33,12 +33,12 @@ LEAST_TEST = 50
 """texts drawn at random that may be a test split"""
 
 
-def as_bytes(project: Project, form: ExportForm = "csv") -> bytes:
+def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
     """All labelled texts as one file in UTF-8; the tags of a text stand in its csv with spaces between, as its words do."""
     return _file_bytes(_rows(project, sorted(project.labelled())), form)
 
 
-def export(project: Project, folder: str | Path, form: ExportForm = "csv", test: TestSplit = "fraction") -> dict[str, Any]:
+def export(project: Project, folder: str | Path, form: LabelForm = "csv", test: TestSplit = "fraction") -> dict[str, Any]:
     """Write the labelled texts and a manifest; the number of texts of each split, and the manifest's path.
 
     Raises ``DataError`` if fewer than two labels are in use, if a label has too few texts to be split, or if there are fewer than
@@ -120,7 +120,7 @@ def _rows(project: Project, texts: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
-def _file_bytes(rows: Sequence[Mapping[str, Any]], form: ExportForm) -> bytes:
+def _file_bytes(rows: Sequence[Mapping[str, Any]], form: LabelForm) -> bytes:
     if form == "ndjson":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     file = io.StringIO(newline="")

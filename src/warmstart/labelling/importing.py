@@ -30,7 +30,7 @@ PERSON_KEYS = ("person", "annotator", "username", "_annotator_id", "_session_id"
 """where rows name who labelled them"""
 LISTED = 5
 """refused rows that an error names"""
-Names = str | tuple[str, ...]
+LabelOrTags = str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ImportedRow:
     """file and line"""
     text: str
     person: str
-    label: Names | None
+    label: LabelOrTags | None
     """the name of a label, or one for each word; None: skipped"""
     seconds: float = 0.0
     comment: str = ""
