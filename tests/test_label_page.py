@@ -19,6 +19,7 @@ import pytest
 
 from helpers.labelling import TextsInOrder, news
 from warmstart.labelling.project import Project
+from warmstart.labelling.session import LabelSession
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
@@ -58,7 +59,7 @@ def browser(_sockets: None) -> Iterator[Any]:
 
 
 @contextmanager
-def serving(session: TextsInOrder) -> Iterator[str]:
+def serving(session: TextsInOrder | LabelSession) -> Iterator[str]:
     """The address of a server that runs in a thread; it closes the session at its end."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         settings = uvicorn.Config(make_label_app(session, AccessRules()), log_level="error", timeout_graceful_shutdown=5)
@@ -196,6 +197,30 @@ def test_a_disagreement_shows_what_others_said(browser: Any, tmp_path: Path) -> 
         shown = anna.page.locator("#notice").inner_text().split("\n")
         lines = [line for line in shown if line]
         assert lines == ["People gave different labels to this text. Which is right?", "<i>Cem</i>: sport", "Dora: politics"]
+
+
+def test_a_session_learns_while_people_label(browser: Any, tmp_path: Path) -> None:
+    """With the model in the background: its version and the accuracy appear; no prediction reaches the page."""
+    words = ("the striker scored a goal in the match", "the minister lost the vote on the law", "the telescope saw a distant star")
+    texts = [f"{words[i % 3]} {i}" for i in range(150)]
+    session = LabelSession.open(news(tmp_path / "news", texts), {"random": 1.0}, None, 0.5)
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(session))
+        people = [stack.enter_context(Person(browser, address, name)) for name in ("Anna", "Ben")]
+        for _ in range(20):
+            for person in people:
+                key = next(str(i + 1) for i in range(3) if person.text.startswith(words[i]))
+                with person.page.expect_response("**/api/answer") as response:
+                    person.page.keyboard.press(key)
+                item = response.value.json()["item"]
+                assert {*item} <= {"draw", "text_id", "text", "queue", "others", "answered"}
+                person.idle()
+        people[0].page.wait_for_selector("#model:has-text('Model ')")
+        people[0].page.wait_for_selector("#accuracy:not(:empty)")
+        assert people[0].page.locator("#people-rows tr").count() == 2
+        new = [one.text for one in session.project.draws() if one.queue == "new"]
+        assert len(new) == len({*new})
+    assert len(new) >= 25
 
 
 def start(folder: Path, port: int) -> subprocess.Popen[str]:

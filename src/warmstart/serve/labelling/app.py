@@ -19,7 +19,7 @@ The session computes in threads, so that one person's answer never waits for the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -149,8 +149,10 @@ def _change_label(session: LabelSession, body: LabelBody) -> None:
     if missing:
         raise ConfigError(f"to {body.action} a label, the request must also hold {' and '.join(missing)}")
     given = [getattr(body, name) for name in needed]
-    change = {"add": session.add_label, "rename": session.rename_label, "merge": session.merge_labels}[body.action]
-    change(body.person, *given)
+    changes: dict[str, Callable[..., None]] = {
+        "add": session.add_label, "rename": session.rename_label, "merge": session.merge_labels,
+    }  # fmt: skip
+    changes[body.action](body.person, *given)
 
 
 def _add_facts(app: FastAPI, session: LabelSession) -> None:

@@ -108,11 +108,11 @@ function showOutlook(outlook, aim) {
   const x = (labels) => LEFT + ((WIDE - LEFT - 12) * labels) / most;
   const y = (value) => HIGH - FOOT - ((HIGH - FOOT - 12) * (value - least)) / (top - least || 1);
   const axis = (at) => draw("line", { class: "axis", x1: LEFT, x2: WIDE, y1: y(at), y2: y(at) });
-  const mark = (at) => draw("text", { x: LEFT - 5, y: y(at) + 4, "text-anchor": "end" }, percent(at, 0));
-  const under = (labels, anchor) => draw("text", { x: x(labels), y: HIGH - 14, "text-anchor": anchor }, labels.toLocaleString("en"));
+  const mark = (at) => draw("text", { x: LEFT - 5, y: y(at) + 4, class: "before" }, percent(at, 0));
+  const under = (labels) => draw("text", { x: x(labels), y: HIGH - 14 }, labels.toLocaleString("en"));
   svg.replaceChildren(
-    axis(least), axis(top), mark(least), mark(top), under(0, "middle"), under(most, "end"),
-    draw("text", { x: (LEFT + WIDE) / 2, y: HIGH - 2, "text-anchor": "middle" }, "labels"),
+    axis(least), axis(top), mark(least), mark(top), under(0), under(most),
+    draw("text", { x: (LEFT + WIDE) / 2, y: HIGH - 2 }, "labels"),
     ...(aim == null ? [] : [draw("line", { class: "aim", x1: LEFT, x2: WIDE, y1: y(aim), y2: y(aim) })]),
     ...points.flatMap(([labels, accuracy, low, high]) => [
       draw("line", { class: "range", x1: x(labels), x2: x(labels), y1: y(low), y2: y(high) }),
