@@ -28,7 +28,7 @@ from warmstart.stats.anytime import anytime_boundary, anytime_interval
 from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import percent
 
-LEVEL = 0.95
+_LEVEL = 0.95
 """confidence that all intervals hold, at all moments together"""
 _FIRST_WINDOW = 50
 """texts after which the mean begins anew for the first time; then after twice as many, and so on"""
@@ -137,8 +137,8 @@ def running_accuracy(outcomes: Outcomes, target: float | None = None) -> Running
     if not count:
         return None
     best = None
-    for number, start in enumerate(window_starts(count), 1):
-        error = (1 - LEVEL) / (number * (number + 1))
+    for number, start in enumerate(accuracy_starts(count), 1):
+        error = (1 - _LEVEL) / (number * (number + 1))
         found = anytime_interval(outcomes.values[start:], outcomes.predictions[start:], outcomes.scale, 1 - error)
         if best is None or found.low > best.low:
             inside = float(np.clip(found.value, found.low, found.high))  # a mean of X may lie outside [0, 1]
@@ -147,8 +147,8 @@ def running_accuracy(outcomes: Outcomes, target: float | None = None) -> Running
     return best
 
 
-def window_starts(count: int) -> list[int]:
-    """The texts at which the mean began anew: ``window_starts(120)`` -> ``[0, 50, 100]``."""
+def accuracy_starts(count: int) -> list[int]:
+    """The texts at which the mean began anew: ``accuracy_starts(120)`` -> ``[0, 50, 100]``."""
     starts, next_ = [0], _FIRST_WINDOW
     while next_ < count:
         starts.append(next_)

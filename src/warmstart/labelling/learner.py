@@ -15,9 +15,9 @@ import numpy as np
 from warmstart.seeding import rng
 
 MEMBERS = 5
-STRENGTHS = (0.01, 0.1, 1.0)
+LEARNER_STRENGTHS = (0.01, 0.1, 1.0)
 """values of C of a logistic regression on standardised vectors; the first until there are enough labels to choose"""
-FOLDS = 5
+_FOLDS = 5
 """of the labelled texts, for predictions by models that did not learn from a text"""
 
 
@@ -59,7 +59,7 @@ def standardised_vectors(vectors: np.ndarray) -> np.ndarray:
 
 
 def fit_beliefs(
-    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, version: int, seed: int, strength: float = STRENGTHS[0]
+    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, version: int, seed: int, strength: float = LEARNER_STRENGTHS[0]
 ) -> Beliefs | None:
     """Fit the members to the labelled ``texts`` (n,), places in ``vectors`` (N, D), with ``labels`` (n,); None with one class."""
     if len(set(labels.tolist())) < 2:
@@ -77,7 +77,7 @@ def fit_beliefs(
 def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
     """The strength whose held-out log loss is smallest, with the classes and probabilities of ``held_out_probabilities``."""
     found = []
-    for strength in STRENGTHS:
+    for strength in LEARNER_STRENGTHS:
         classes, probabilities = held_out_probabilities(vectors, texts, labels, seed, strength)
         own = probabilities[np.arange(len(labels)), np.searchsorted(classes, labels)]
         found.append((-float(np.log(np.maximum(own, 1e-9)).mean()), strength, classes, probabilities))
@@ -86,12 +86,12 @@ def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, se
 
 
 def held_out_probabilities(
-    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int, strength: float = STRENGTHS[0]
+    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int, strength: float = LEARNER_STRENGTHS[0]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The classes (C,), and for each labelled text (n, C) the probabilities by a model of the other folds."""
     classes, found = np.unique(labels), np.zeros((len(labels), len(np.unique(labels))))
-    fold = rng(seed, "folds").permutation(len(labels)) % FOLDS
-    for number in range(FOLDS):
+    fold = rng(seed, "folds").permutation(len(labels)) % _FOLDS
+    for number in range(_FOLDS):
         learns, chosen = fold != number, fold == number
         if len(set(labels[learns].tolist())) < 2 or not chosen.any():
             found[chosen] = 1 / len(classes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from warmstart.console import console
 from warmstart.labelling.doubts import likely_wrong
-from warmstart.labelling.learner import STRENGTHS, Beliefs, best_strength, fit_beliefs
+from warmstart.labelling.learner import LEARNER_STRENGTHS, Beliefs, best_strength, fit_beliefs
 
 FEWEST_FOR_DOUBTS = 50
 """labels; with fewer, a model knows less than the person"""
@@ -29,7 +29,7 @@ class BackgroundLearner:
         self.doubtful: tuple[int, ...] = ()
         """texts, the least credible label first"""
         self._labelled, self._version, self._seed = labelled, version, seed
-        self._doubted_at, self._strength = 0, STRENGTHS[0]
+        self._doubted_at, self._strength = 0, LEARNER_STRENGTHS[0]
         self._news, self._idle, self._ended = threading.Event(), threading.Event(), False
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
         self._thread.start()

@@ -16,7 +16,7 @@ import numpy as np
 from warmstart.labelling.accuracy import Outcomes
 from warmstart.stats.extrapolation import LEAST_SIZES, Extrapolation, extrapolate_means
 from warmstart.stats.formatting import percent_value
-from warmstart.stats.intervals import percentiles
+from warmstart.stats.intervals import percentiles, t_quantile
 
 SMALLEST_GAIN = 0.01
 """what is worth as many labels again: less is not worth the work"""
@@ -93,8 +93,9 @@ def outlook(outcomes: Outcomes, labels_before: int, left: int, seed: int = 0) ->
     curve = extrapolate_means(means, errors, seed)
     now, more = int(labels[-1]), min(int(labels[-1]), left)
     low, high = percentiles(_gains(curve, now, more), _QUANTILES)
+    wide = t_quantile(0.95, math.inf)
     points = tuple(
-        (float(size), *(float(np.clip(one, 0, 1)) for one in (mean, mean - 1.96 * errors[size], mean + 1.96 * errors[size])))
+        (float(size), *(float(np.clip(mean + sign * wide * errors[size], 0, 1)) for sign in (0, -1, 1)))
         for size, mean in means.items()
     )
     gain = curve.law.score(now + more) - curve.law.score(now)

@@ -29,11 +29,11 @@ from warmstart.labelling.vectors import pool_vectors
 from warmstart.seeding import rng
 from warmstart.stats.agreement import krippendorff_alpha
 
-DISAGREEMENTS = 0.2
+_DISAGREEMENTS = 0.2
 """share of the turns, while there are any"""
-STALE = timedelta(minutes=15)
+_STALE = timedelta(minutes=15)
 """after which a text that was shown and not answered is given to somebody else"""
-LONGEST = 300.0
+_LONGEST = 300.0
 """seconds for an answer; longer ones were breaks"""
 
 
@@ -137,7 +137,7 @@ class LabelSession:
         open_ = {draw.text for draw in self.project.open_draws()}
         several = len(self.project.people()) > 1
         for queue, share, texts in (
-            ("disagreement", DISAGREEMENTS, self.project.disagreements),
+            ("disagreement", _DISAGREEMENTS, self.project.disagreements),
             ("doubtful", self.mixture.doubtful, self._doubtful),
             ("overlap", self.mixture.overlap if several else 0.0, lambda: self._for_second_answer(person)),
         ):
@@ -165,7 +165,7 @@ class LabelSession:
         now, answered = datetime.now(UTC), {answer.text for answer in self.project.answers()}
         latest = {draw.text: draw for draw in self.project.draws() if draw.queue == "new"}
         for draw in latest.values():
-            if draw.text not in answered and draw.person != person and now - datetime.fromisoformat(draw.at) > STALE:
+            if draw.text not in answered and draw.person != person and now - datetime.fromisoformat(draw.at) > _STALE:
                 known = {name: value for name, value in vars(draw).items() if name not in ("id", "at", "person")}
                 return self.project.draw(**known, person=person)
         return None
@@ -225,7 +225,7 @@ class LabelSession:
         outcomes, before = self.outcomes()
         accuracy = running_accuracy(outcomes, self.target) if outcomes else None
         ahead = outlook(outcomes, before, int((~self._shown).sum()), self.seed) if outcomes else None
-        times = [min(answer.seconds, LONGEST) for answer in answers if answer.seconds > 0]
+        times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
         return {
             "texts": len(self.project.texts),
@@ -277,7 +277,7 @@ class LabelSession:
         answers = self.project.answers()
         found = []
         for person in self.project.people():
-            times = [min(answer.seconds, LONGEST) for answer in answers if answer.person == person]
+            times = [min(answer.seconds, _LONGEST) for answer in answers if answer.person == person]
             found.append({"person": person, "answered": len(times), "median_seconds": median(times) if times else None})
         return found
 

@@ -15,7 +15,7 @@ import numpy as np
 from warmstart.labelling.learner import standardised_vectors
 from warmstart.storage import atomic_write, sha256
 
-DIMENSIONS = 100
+_DIMENSIONS = 100
 """of latent semantic analysis, at most"""
 
 
@@ -48,7 +48,7 @@ def _latent_semantic_vectors(texts: Sequence[str]) -> np.ndarray:
         words = word_vectorizer(word_pairs=False, weighted=True).fit_transform(texts)
     except ValueError:  # no text has a word
         return np.zeros((len(texts), 1))
-    size = min(DIMENSIONS, min(words.shape) - 1)
+    size = min(_DIMENSIONS, min(words.shape) - 1)
     if size < 1:
         return np.asarray(words.todense())
     return np.asarray(TruncatedSVD(size, random_state=0).fit_transform(words))

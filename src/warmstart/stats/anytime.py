@@ -38,12 +38,11 @@ def anytime_interval(
     """The interval for the running mean of the means of ``values`` (n,), valid at all n together.
 
     ``predictions`` (n,) of the values were made before they were seen, and no value is further than ``scale`` from its prediction;
-    the running mean is known to lie within ``limits``. Each end is missed with at most half of the error probability. Simulation:
-    tests/test_anytime.py: ``test_the_running_mean_is_covered_at_every_moment``.
+    the running mean is known to lie within ``limits``. Each end is missed with at most half of the error probability (Howard et al.
+    2021, theorem 4). Simulation: tests/test_anytime.py: ``test_the_running_mean_is_covered_at_every_moment``.
 
-    >>> rounded = [round(end, 2) for end in anytime_interval(np.ones(200), np.full(200, 0.9), 1.0)]
-    >>> rounded  # 200 of 200 right
-    [0.95, 1.0]
+    >>> [round(float(one), 2) for one in anytime_interval(np.ones(200), np.full(200, 0.9), 1.0)]  # 200 of 200 right
+    [1.0, 0.96, 1.0]
     """
     lowest, highest = limits
     if not len(values):
@@ -56,8 +55,11 @@ def anytime_interval(
 def anytime_boundary(squares: float, scale: float, error: float) -> float:
     """How far Σ (X_s - m_s) ever gets where the squared errors sum to ``squares``, except with probability ``error`` (one-sided).
 
+    By the gamma-exponential mixture (Howard et al. 2021, proposition 9). Parity: tests/test_anytime.py:
+    ``test_the_boundary_is_that_of_the_mixture_over_all_rates``.
+
     >>> round(anytime_boundary(25.0, 1.0, 0.05), 1), round(1.645 * 25.0**0.5, 1)  # the second holds at one moment only
-    (15.7, 8.2)
+    (17.5, 8.2)
     """
     from scipy.optimize import brentq
 
