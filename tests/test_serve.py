@@ -25,6 +25,7 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
+from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.embedding import EmbeddingHeadConfig
@@ -44,6 +45,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
+from warmstart.serve import replies  # noqa: E402
 from warmstart.serve.app import Server, make_app  # noqa: E402
 from warmstart.serve.computing import BusyError, Computer, Turns  # noqa: E402
 from warmstart.serve.corpus import Corpus  # noqa: E402
@@ -279,6 +281,28 @@ def test_what_followed_in_a_corpus_stands_beside_what_is_probable(tmp_path: Path
     labels = save(replace(models["labels"]), tmp_path / "labels")  # type: ignore[arg-type, type-var]
     with pytest.raises(ConfigError, match="--corpus is for models that generate text, but none of labels does"):
         open_models([str(labels)], corpus=corpus)
+
+
+def test_a_token_costs_one_look_at_the_corpus(models: dict[str, Bundle | Stack], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context is looked up once, and the vocabulary is sorted once, for each token that is written."""
+    causal, looked, ordered = models["causal"], list[int](), list[int]()
+    assert isinstance(causal, Bundle)
+    counts = NgramCounts(causal.tokenizer, SENTENCES)
+
+    def longest(ids: Sequence[int], look: Any = counts.longest) -> Any:
+        looked.append(len(ids))
+        return look(ids)
+
+    def order(*given: Any, most: Any = replies.most_probable) -> Any:
+        ordered.append(1)
+        return most(*given)
+
+    monkeypatch.setattr(counts, "longest", longest)
+    monkeypatch.setattr(replies, "most_probable", order)
+    model, told = replace(ServedModel.of(causal, "causal"), counts=counts), list[dict[str, Any]]()
+    replies.write_on(model, "She holds", GenerateConfig(max_new_tokens=5, seed=3), 4, told.append)
+    assert len(looked) == len(ordered) == len(told)
+    assert all(one["corpus"]["count"] for one in told)
 
 
 def test_attention_is_that_of_the_library(server: Server, models: dict[str, Bundle | Stack]) -> None:

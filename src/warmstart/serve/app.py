@@ -30,6 +30,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -46,6 +47,18 @@ from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.metrics import Metered, Metrics
 from warmstart.serve.nearest import TextsReader
 from warmstart.serve.pages import add_page
+from warmstart.serve.race import read_race
+from warmstart.serve.replies import (
+    attention_of,
+    checks_of,
+    cut_of,
+    explanation_of,
+    guarantees_of,
+    served_predictions,
+    tokens_of,
+    vectors_of,
+    write_on,
+)
 from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.serve.word_map import word_map
 
@@ -159,17 +172,19 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     @app.get("/api/guarantees")
     async def guarantees(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "predict")
-        return {"model": served.name, "guarantees": served.guarantees()}
+        return {"model": served.name, "guarantees": guarantees_of(served)}
 
     @app.get("/api/checks")
     async def checks(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "card")
-        return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: served.checks())}
+        return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: checks_of(served))}
 
     @app.get("/api/race")
     async def race(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "race")
-        return {"model": served.name} | await server.alone("race", served, "", lambda _: served.race())
+        file = served.race_file
+        assert file is not None
+        return {"model": served.name} | await server.alone("race", served, "", lambda _: read_race(file, served.model))
 
     @app.post("/api/reload")
     async def reload(body: Body) -> dict[str, Any]:
@@ -185,12 +200,14 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         inputs = model.check_inputs(body.inputs)
         threshold = None if body.target_error is None else model.threshold(body.target_error, body.confidence_level)
         key = (body.top, body.target_error, body.confidence_level)
-        found = await server.compute("predict", model, inputs, lambda all_: model.predict(all_, body.top, threshold), *key)
+        found = await server.compute(
+            "predict", model, inputs, lambda all_: served_predictions(model, all_, body.top, threshold), *key
+        )
         return {
             "model": model.name,
             "predictions": found,
             "guarantee": threshold.sentence() if threshold else None,
-            "cut": model.cut(inputs),
+            "cut": cut_of(model, inputs),
         }
 
     @app.post("/api/nearest")
@@ -208,17 +225,17 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
     @app.post("/api/embed")
     async def embed(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "embed")
-        return {"model": model.name, "vectors": await server.compute("embed", model, body.texts, model.embed)}
+        return {"model": model.name, "vectors": await server.compute("embed", model, body.texts, partial(vectors_of, model))}
 
     @app.post("/api/tokens")
     async def tokens(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "tokens")
-        return {"model": model.name, "tokens": await server.compute("tokens", model, body.texts, model.tokens)}
+        return {"model": model.name, "tokens": await server.compute("tokens", model, body.texts, partial(tokens_of, model))}
 
     @app.post("/api/explain")
     async def explain(body: ExplainBody) -> dict[str, Any]:
         model = server.model(body.model, "explain")
-        found = await server.alone("explain", model, body.text, lambda text: model.explain(text, body.target), body.target)
+        found = await server.alone("explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target)
         return {"model": model.name} | found
 
 
@@ -226,7 +243,7 @@ def _add_insights(app: FastAPI, server: Server) -> None:
     @app.post("/api/attention")
     async def attention(body: TextBody) -> dict[str, Any]:
         model = server.model(body.model, "attention")
-        return {"model": model.name} | await server.alone("attention", model, body.text, model.attention)
+        return {"model": model.name} | await server.alone("attention", model, body.text, partial(attention_of, model))
 
     @app.post("/api/map")
     async def words(body: MapBody) -> dict[str, Any]:
@@ -294,7 +311,7 @@ class _Generation:
         try:
             with self.server.computer.turns:
                 body = self.body
-                text, ended = self.model.generate(body.prompt, body.settings(), body.candidates, self._on_token)
+                text, ended = write_on(self.model, body.prompt, body.settings(), body.candidates, self._on_token)
             self._tell("done", {"text": text, "ended": ended})
         except _LeftError:
             pass
