@@ -11,6 +11,7 @@
     GET  /api/checks        what ``warmstart doctor`` finds
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
     POST /api/nearest       the training texts that are nearest to texts
+    POST /api/probe         what a linear probe on each layer makes of texts
     POST /api/generate      a continuation with the probable tokens at every step; whole, or as server-sent events
     POST /api/embed         vectors
     POST /api/explain       the importance of each word
@@ -40,21 +41,34 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from warmstart import __version__
-from warmstart.errors import ModelError, WarmstartError
-from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, MapBody, NearestBody, PredictBody, TextBody, TextsBody, problems
+from warmstart.errors import WarmstartError
+from warmstart.serve.bodies import (
+    Body,
+    ExplainBody,
+    GenerateBody,
+    MapBody,
+    NearestBody,
+    PredictBody,
+    ProbeBody,
+    TextBody,
+    TextsBody,
+    problems,
+)
 from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.guard import AccessRules, App, Guard
+from warmstart.serve.layer_probes import LayerProbes
 from warmstart.serve.metrics import Metered, Metrics
-from warmstart.serve.nearest import TextsReader
+from warmstart.serve.nearest import TrainingTexts
 from warmstart.serve.pages import add_page
 from warmstart.serve.race import read_race
+from warmstart.serve.reading import BackgroundReader, NotReadyError
 from warmstart.serve.replies import (
     attention_of,
     checks_of,
     cut_of,
     explanation_of,
     guarantees_of,
-    served_predictions,
+    predictions_for,
     tokens_of,
     vectors_of,
     write_on,
@@ -78,10 +92,12 @@ class Server:
     def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
         self.models, self.metrics = models, Metrics()
         self.computer = Computer(batch_tokens, wait_seconds, queue, self.metrics.observe_batch)
-        self.training_texts = TextsReader(self.computer)
+        self.training_texts = BackgroundReader(self.computer, TrainingTexts)
+        self.layer_probes = BackgroundReader(self.computer, LayerProbes)
         for model in models:
-            if model.task is not None:
-                self.training_texts.of(model)
+            for ability, reader in (("nearest", self.training_texts), ("probe", self.layer_probes)):
+                if ability in model.abilities:
+                    reader.start(model)
         self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
         self.streams = 0
 
@@ -111,6 +127,7 @@ class Server:
         """Finish what has begun."""
         self.generating.shutdown(cancel_futures=True)
         self.training_texts.close()
+        self.layer_probes.close()
         self.computer.stop()
 
 
@@ -145,6 +162,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    @app.exception_handler(NotReadyError)
+    async def later(_: Request, error: NotReadyError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 503, {"retry-after": "1"})
 
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> JSONResponse:
@@ -200,9 +221,7 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         inputs = model.check_inputs(body.inputs)
         threshold = None if body.target_error is None else model.threshold(body.target_error, body.confidence_level)
         key = (body.top, body.target_error, body.confidence_level)
-        found = await server.compute(
-            "predict", model, inputs, lambda all_: served_predictions(model, all_, body.top, threshold), *key
-        )
+        found = await server.compute("predict", model, inputs, lambda all_: predictions_for(model, all_, body.top, threshold), *key)
         return {
             "model": model.name,
             "predictions": found,
@@ -214,11 +233,6 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
     async def nearest(body: NearestBody) -> dict[str, Any]:
         model = server.model(body.model, "nearest")
         inputs, texts = model.check_inputs(body.inputs), server.training_texts.of(model)
-        if texts.error is not None:
-            raise ModelError(f"the training texts of '{model.name}' could not be read: {texts.error}")
-        if not texts.ready:
-            progress = f"the training texts are being read, {texts.read:,} of {len(texts.train):,}; try again soon"
-            raise HTTPException(503, progress, {"retry-after": "1"})
         found = await server.compute("nearest", model, inputs, lambda all_: texts.nearest(all_, body.count), body.count)
         return {"model": model.name, "nearest": found, "random_pairs": round(texts.random_pairs, 4)}
 
@@ -240,6 +254,13 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
 
 
 def _add_insights(app: FastAPI, server: Server) -> None:
+    @app.post("/api/probe")
+    async def probe(body: ProbeBody) -> dict[str, Any]:
+        model = server.model(body.model, "probe")
+        inputs, probes = model.check_inputs(body.inputs), server.layer_probes.of(model)
+        found = await server.compute("probe", model, inputs, probes.read_labels)
+        return {"model": model.name, "probes": found, "cut": cut_of(model, inputs)} | probes.describe()
+
     @app.post("/api/attention")
     async def attention(body: TextBody) -> dict[str, Any]:
         model = server.model(body.model, "attention")

@@ -36,7 +36,7 @@ RANDOM_ORDERS = 5
 """random word orders that an explanation is compared with"""
 
 
-def served_predictions(model: ServedModel, inputs: Sequence[Any], top: int, threshold: Threshold | None) -> list[dict[str, Any]]:
+def predictions_for(model: ServedModel, inputs: Sequence[Any], top: int, threshold: Threshold | None) -> list[dict[str, Any]]:
     """A prediction for each input, with its confidence, and whether the model abstains below the threshold."""
     lowest = threshold.threshold if threshold else 0.0
     if model.task_type == "answers":

@@ -88,14 +88,15 @@ class ServedModel:
         network = isinstance(self.model, Bundle)
         found = {
             "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
-            "attention": self._attends(), "nearest": self.task is not None, "map": network, "tokens": network, "card": True,
+            "attention": self._attends(), "nearest": self.task is not None,
+            "probe": self.task is not None and self.task.single_label, "map": network, "tokens": network, "card": True,
             "race": self.race_file is not None,
         }  # fmt: skip
         return tuple(name for name, able in found.items() if able)
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
-        if ability == "nearest" and self.task is None and self.reads_texts:
+        if ability in ("nearest", "probe") and self.task is None and self.reads_texts:
             raise ModelError(
                 f"'{self.name}' knows no training texts; start the server with --texts TASK, the task that it was adapted to"
             )
