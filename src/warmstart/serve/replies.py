@@ -141,10 +141,11 @@ def tokens_of(model: ServedModel, texts: Sequence[str]) -> list[list[dict[str, A
 
 def attention_of(model: ServedModel, text: str) -> dict[str, Any]:
     """The tokens of a text, and how much each attends to each, by layer and head (L, H, T, T). Raises for a long text."""
+    count = len(model.bundle.tokenizer.encode([text])[0]) + 2  # before anything is computed, and with the tokens that frame it
+    if min(count, model.bundle.model.backbone.config.max_length) > MOST_TOKENS:
+        raise ModelError(f"attention is shown for at most {MOST_TOKENS} tokens, but the text has {count}; give a part of it")
     weights, encoded = text_attention(model.bundle, text)
     names = [model.bundle.tokenizer.token(int(id)) for id in encoded.rows[0]]
-    if len(names) > MOST_TOKENS:
-        raise ModelError(f"attention is shown for at most {MOST_TOKENS} tokens, but the text has {len(names)}; give a part of it")
     return {"tokens": names, "weights": weights.astype(float).round(3).tolist()}
 
 
