@@ -26,9 +26,11 @@ test: setup
 test-all: setup
 	$(BIN)/pytest -n auto --durations=20
 
-# kills, full disks and read errors, twenty times as many as in test-all: about an hour of a core
+# kills, full disks and read errors, twenty times as many as in test-all: about an hour of a core; then a server under load
+MINUTES ?= 30
 soak: setup
 	CHAOS=20 $(BIN)/pytest -n auto -m chaos
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 # inputs guided by coverage, on Linux; SECONDS of one core
 SECONDS ?= 600

@@ -14,7 +14,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,7 +82,13 @@ def running(name: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
     try:
         for line in process.stderr:
             if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                yield int(found[1]), psutil.Process(process.pid)
+                rest = threading.Thread(target=deque, args=(process.stderr, 0), daemon=True)
+                rest.start()  # a full pipe would stop the server
+                try:
+                    yield int(found[1]), psutil.Process(process.pid)
+                finally:
+                    process.terminate()
+                    rest.join()
                 break
         else:
             raise RuntimeError(f"{name} ended with {process.wait()}")

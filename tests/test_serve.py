@@ -25,13 +25,17 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
+from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.inspection.activations import layer_names, text_states
 from warmstart.inspection.attention import text_attention
 from warmstart.inspection.lexicon import lexicon_from_text, static_embeddings
+from warmstart.inspection.linear_probes import fit_linear_probe
 from warmstart.inspection.occurrences import find_occurrences, mean_states
+from warmstart.inspection.probes import standardize
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.embed import embed
 from warmstart.model.files import save
@@ -44,10 +48,12 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
+from warmstart.serve import replies  # noqa: E402
 from warmstart.serve.app import Server, make_app  # noqa: E402
 from warmstart.serve.computing import BusyError, Computer, Turns  # noqa: E402
 from warmstart.serve.corpus import Corpus  # noqa: E402
 from warmstart.serve.guard import AccessRules, App, Guard  # noqa: E402
+from warmstart.serve.layer_probes import parts_of  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels, open_models  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
@@ -232,6 +238,49 @@ def test_nearest_training_texts_are_those_of_scikit_learn(name: str, models: dic
     assert "nearest" in described["abilities"]
 
 
+@pytest.mark.parametrize(("name", "validation"), [("labels", 24), ("lora", 0)])
+def test_layer_probes_are_those_of_the_library(name: str, validation: int, models: dict[str, Bundle | Stack]) -> None:
+    """Fitted on training texts, judged on texts that they have not seen; the test split is not read."""
+    bundle, task = models[name], cups_task()
+    assert isinstance(bundle, Bundle)
+    held = tuple(f"{SENTENCES[i % 4]} {i + 50}" for i in range(validation))
+    unread = Split((None,) * 3, np.zeros(3, dtype=np.int64))
+    task = replace(task, validation=Split(held, np.arange(validation) % 3), test=unread)
+    server = Server(ServedModels([ServedModel.of(bundle, name, tasks=[task])]), 1024, 0.005, 64)
+    texts = ["She rubs a river", "a cat"]
+    while (answer := asked(server, "/api/probe", {"inputs": texts})).status_code == 503:
+        assert "try again soon" in answer.json()["error"]
+    server.close()
+    found, ((train, choosing, held_out), source) = answer.json(), parts_of(task)
+    assert (found["held_out_of"], source) == (("validation",) * 2 if validation else ("training",) * 2)
+    assert not {*train.texts} & {*choosing.texts} | {*train.texts} & {*held_out.texts} | {*choosing.texts} & {*held_out.texts}
+    states = [torch.from_numpy(text_states(bundle, one)).transpose(0, 1) for one in (train.texts, choosing.texts, texts)]
+    states = standardize(states[0], states[1:])
+    labels = [torch.from_numpy(one.labels) for one in (train, choosing)]
+    assert [one["layer"] for one in found["layers"]] == layer_names(bundle)
+    for layer in range(len(found["layers"])):
+        one, two, given = (part[layer : layer + 1] for part in states)
+        shares = fit_linear_probe((one, labels[0]), (two, labels[1]), 3).logits(given).softmax(dim=1)
+        for row, share in zip(found["probes"], shares, strict=True):
+            assert row[layer]["label"] == LABELS[int(share.argmax())]
+            assert row[layer]["probability"] == pytest.approx(float(share.max()), abs=2e-2)
+    assert found["layers"][0]["converged"]
+
+
+def test_layer_probes_of_too_few_texts_are_refused_alone(models: dict[str, Bundle | Stack]) -> None:
+    """The server says what they need, and answers everything else."""
+    labels, task = models["labels"], cups_task()
+    assert isinstance(labels, Bundle)
+    few = replace(task, train=task.train.take(np.array([0, 3])))
+    server = Server(ServedModels([ServedModel.of(labels, "cups", tasks=[few])]), 1024, 0.005, 64)
+    while (answer := asked(server, "/api/probe", {"inputs": ["a cat"]})).status_code == 503:
+        pass
+    predicted = asked(server, "/api/predict", {"inputs": ["a cat"]})
+    server.close()
+    assert (answer.status_code, predicted.status_code) == (422, 200)
+    assert "'cups'" in answer.json()["error"]
+
+
 def test_without_training_texts_the_server_says_how_to_give_them(server: Server) -> None:
     """A model that has no vector of a text cannot have any."""
     refused = asked(server, "/api/nearest", {"model": "labels", "inputs": ["a"]})
@@ -279,6 +328,28 @@ def test_what_followed_in_a_corpus_stands_beside_what_is_probable(tmp_path: Path
     labels = save(replace(models["labels"]), tmp_path / "labels")  # type: ignore[arg-type, type-var]
     with pytest.raises(ConfigError, match="--corpus is for models that generate text, but none of labels does"):
         open_models([str(labels)], corpus=corpus)
+
+
+def test_a_token_costs_one_look_at_the_corpus(models: dict[str, Bundle | Stack], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context is looked up once, and the vocabulary is sorted once, for each token that is written."""
+    causal, looked, ordered = models["causal"], list[int](), list[int]()
+    assert isinstance(causal, Bundle)
+    counts = NgramCounts(causal.tokenizer, SENTENCES)
+
+    def longest(ids: Sequence[int], look: Any = counts.longest) -> Any:
+        looked.append(len(ids))
+        return look(ids)
+
+    def order(*given: Any, most: Any = replies.most_probable) -> Any:
+        ordered.append(1)
+        return most(*given)
+
+    monkeypatch.setattr(counts, "longest", longest)
+    monkeypatch.setattr(replies, "most_probable", order)
+    model, told = replace(ServedModel.of(causal, "causal"), counts=counts), list[dict[str, Any]]()
+    replies.write_on(model, "She holds", GenerateConfig(max_new_tokens=5, seed=3), 4, told.append)
+    assert len(looked) == len(ordered) == len(told)
+    assert all(one["corpus"]["count"] for one in told)
 
 
 def test_attention_is_that_of_the_library(server: Server, models: dict[str, Bundle | Stack]) -> None:

@@ -60,7 +60,8 @@ def _sockets() -> Iterator[None]:
 def cups_task() -> Task:
     """Training texts for the model that labels cups."""
     train = Split(("I want tea", "<b>milk</b>", "a glass of water", "She holds the cat", "עולם", "tea for two"), np.arange(6) % 3)
-    return Task("cups", LABELS, train, train.take(np.arange(0)), train)
+    validation = Split(tuple(f"{SENTENCES[i % 4]} {i}" for i in range(24)), np.arange(24) % 3)
+    return Task("cups", LABELS, train, validation, train)
 
 
 @contextmanager
@@ -271,6 +272,24 @@ def test_attention_is_shown_by_layer_and_head(page: Any) -> None:
         assert sum(map(float, row)) == pytest.approx(1, abs=0.05)
 
 
+def test_what_each_layer_knows_is_shown(page: Any) -> None:
+    """A label, its probability and the held-out accuracy for every layer; a model without training texts says how to get it."""
+    page.fill("#look-text", "She holds the cat")
+    page.get_by_role("button", name="What each layer knows").press("Enter")
+    page.wait_for_selector("#look-probes tbody tr")
+    layers = page.locator("#look-probes tbody th").all_inner_texts()
+    assert layers[:2] == ["embedding", "block 1"]
+    rows = [row.split("\t") for row in page.locator("#look-probes tbody tr").all_inner_texts()]
+    assert all(row[1] in LABELS and row[2].endswith("%") and " to " in row[-1] for row in rows)
+    about = page.locator("#look-probes-about").inner_text()
+    assert "fitted on 6 training texts" in about
+    assert "of 12 others" in about
+    assert "the most frequent label: 33.3%" in about
+    page.select_option("#look-model", "number")
+    assert page.locator("#look-probes").is_hidden()
+    assert page.locator("#look-probe").is_hidden()
+
+
 def test_words_are_drawn_on_a_map(page: Any) -> None:
     """By the embedding or in context; no label lies on another one, and a table says the same."""
     page.fill("#map-text", " ".join(SENTENCES) + " <i>dogs</i>")
@@ -387,7 +406,7 @@ def test_the_page_is_used_by_keyboard_alone(page: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("width", [390, 1000])
 def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: str, tmp_path: Path) -> None:
     """axe finds no serious violation; nothing is wider than the screen."""
     axe = importlib.import_module("axe_playwright_python.sync_playwright")
@@ -408,6 +427,8 @@ def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: st
     page.fill("#look-text", "She holds the cat")
     submit(page, "look")
     page.wait_for_selector("#look-weights tbody tr")
+    page.click("#look-probe")
+    page.wait_for_selector("#look-probes tbody tr")
     page.fill("#compare-texts", "tea")
     submit(page, "compare")
     page.wait_for_selector("#compare-results tbody tr")

@@ -58,7 +58,10 @@ class NgramCounts:
 
     def after(self, ids: Sequence[int], log_probabilities: Tensor, k: int) -> NextTokenCounts:
         """The ``k`` most common tokens after ``ids``, compared with a model's ``log_probabilities`` (V,)."""
-        context, counts = self.longest(ids)
+        return self.compared(*self.longest(ids), log_probabilities, k)
+
+    def compared(self, context: Sequence[int], counts: Counter[int], log_probabilities: Tensor, k: int) -> NextTokenCounts:
+        """The ``k`` most common of the tokens that followed a ``context``, as ``longest`` gives them, compared with a model."""
         total = sum(counts.values())
         relative = torch.tensor(list(counts.values()), dtype=torch.float64) / total
         model = log_probabilities[torch.tensor(list(counts))].double()

@@ -72,7 +72,7 @@ def trace(
     read = [[tokenizer.specials.begin, *ids] for ids in tokenizer.encode(prompts)]
 
     def note(row: int, log_probabilities: Tensor, chosen: int) -> None:
-        step = step_of(tokenizer, log_probabilities, chosen, config, k)
+        step = step_of(tokenizer, log_probabilities, chosen, config, most_probable(log_probabilities, k))
         steps[row].append(replace(step, corpus=counts.after(read[row], log_probabilities, k)) if counts else step)
         read[row].append(chosen)
 
@@ -82,15 +82,15 @@ def trace(
     ]
 
 
-def step_of(tokenizer: Tokenizer, log_probabilities: Tensor, chosen: int, config: GenerateConfig, k: int = 6) -> Step:
-    """The step at which the token ``chosen`` was generated, from the model's ``log_probabilities`` (V,)."""
+def step_of(tokenizer: Tokenizer, log_probabilities: Tensor, chosen: int, config: GenerateConfig, candidates: Tensor) -> Step:
+    """The step at which ``chosen`` was generated, from ``log_probabilities`` (V,) and the most probable tokens, (k,)."""
     probabilities = log_probabilities.double().exp()
     return Step(
         token=tokenizer.token(chosen),
         probability=float(probabilities[chosen]),
         sampling_probability=1.0 if config.greedy else float(sampling_probabilities(log_probabilities, config)[chosen]),
         entropy=float(-(probabilities * log_probabilities.double()).nan_to_num(0.0).sum()),
-        candidates=tuple((tokenizer.token(int(i)), float(probabilities[i])) for i in most_probable(log_probabilities, k)),
+        candidates=tuple((tokenizer.token(i), float(probabilities[i])) for i in candidates.tolist()),
     )
 
 

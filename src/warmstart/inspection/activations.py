@@ -51,10 +51,11 @@ def with_random_weights(bundle: Bundle, seed: int) -> Bundle:
     return replace(bundle, model=model, labels=(), calibration=None)
 
 
-def text_states(bundle: Bundle, texts: Sequence[str], pooling: str = "mean") -> np.ndarray:
-    """(N, L + 1, D) float32: the hidden states of each text, pooled over its tokens as heads pool them."""
+def text_states(bundle: Bundle, texts: Sequence[str | tuple[str, str]], pooling: str = "mean") -> np.ndarray:
+    """(N, L + 1, D) float32: the hidden states of each text or pair, pooled over its tokens as heads pool them."""
     config, pool = bundle.model.backbone.config, POOLINGS[pooling]
-    encoded = encode(bundle.tokenizer, texts, config.max_length)
+    typed = config.token_types > 1
+    encoded = encode(bundle.tokenizer, texts, config.max_length, appended=pooling == "appended", typed=typed)
     out = np.empty((len(encoded), config.depth + 1, config.width), dtype=np.float32)
 
     def pooled(batch: Batch, _: np.ndarray) -> Tensor:

@@ -40,11 +40,16 @@ class LinearProbe:
     """(D, C)"""
     bias: Tensor
     """(C,)"""
+    converged: bool = True
+    """whether L-BFGS came to its end before it ran out of steps"""
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(N, C) of states (R, N, D)."""
+        return torch.tensordot(self.mix.softmax(dim=0), states, dims=1) @ self.weight + self.bias
 
     def losses(self, states: Tensor, labels: Tensor) -> Tensor:
         """(N,) cross-entropy in nats of labels (N,) given states (R, N, D)."""
-        mixed = torch.tensordot(self.mix.softmax(dim=0), states, dims=1)
-        return torch.nn.functional.cross_entropy(mixed @ self.weight + self.bias, labels, reduction="none")
+        return torch.nn.functional.cross_entropy(self.logits(states), labels, reduction="none")
 
 
 def fit_linear_probe(train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor], classes: int) -> LinearProbe:
@@ -92,7 +97,7 @@ class _Problem:
             if converged:
                 break
             gram = self._gram(mix.softmax(dim=0))
-        return end, LinearProbe(mix, weight.T.contiguous(), bias - weight @ (mix.softmax(dim=0) @ self.mean))
+        return end, LinearProbe(mix, weight.T.contiguous(), bias - weight @ (mix.softmax(dim=0) @ self.mean), converged)
 
     def _descend(self, point: np.ndarray, gram: Tensor, steps: int) -> tuple[np.ndarray, bool]:
         """At most ``steps`` of L-BFGS from ``point``, in coordinates that make ``gram`` round: the end, and if it converged."""

@@ -143,8 +143,13 @@ def standardize(train: Tensor, others: Sequence[Tensor]) -> list[Tensor]:
 
     Returns them in this order, each (R, N, D) with its own N.
     """
-    mean, deviation = train.mean(dim=1, keepdim=True), train.std(dim=1, keepdim=True).clamp(min=1e-5)
+    mean, deviation = scaling(train)
     return [(states - mean) / deviation for states in (train, *others)]
+
+
+def scaling(train: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation over the items of ``train`` (R, N, D), each (R, 1, D)."""
+    return train.mean(dim=1, keepdim=True), train.std(dim=1, keepdim=True).clamp(min=1e-5)
 
 
 def control_labels(types: Sequence[Sequence[str]], labels: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:

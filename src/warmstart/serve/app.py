@@ -11,6 +11,7 @@
     GET  /api/checks        what ``warmstart doctor`` finds
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
     POST /api/nearest       the training texts that are nearest to texts
+    POST /api/probe         what a linear probe on each layer makes of texts
     POST /api/generate      a continuation with the probable tokens at every step; whole, or as server-sent events
     POST /api/embed         vectors
     POST /api/explain       the importance of each word
@@ -30,6 +31,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -38,14 +40,38 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from warmstart import __version__
-from warmstart.errors import ModelError, WarmstartError
+from warmstart.errors import WarmstartError
 from warmstart.serve.answers import add_errors
-from warmstart.serve.bodies import Body, ExplainBody, GenerateBody, MapBody, NearestBody, PredictBody, TextBody, TextsBody
+from warmstart.serve.bodies import (
+    Body,
+    ExplainBody,
+    GenerateBody,
+    MapBody,
+    NearestBody,
+    PredictBody,
+    ProbeBody,
+    TextBody,
+    TextsBody,
+)
 from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.guard import AccessRules, App, Guard
+from warmstart.serve.layer_probes import LayerProbes
 from warmstart.serve.metrics import Metered, Metrics
-from warmstart.serve.nearest import TextsReader
+from warmstart.serve.nearest import TrainingTexts
 from warmstart.serve.pages import add_page
+from warmstart.serve.race import read_race
+from warmstart.serve.reading import BackgroundReader, NotReadyError
+from warmstart.serve.replies import (
+    attention_of,
+    checks_of,
+    cut_of,
+    explanation_of,
+    guarantees_of,
+    predictions_for,
+    tokens_of,
+    vectors_of,
+    write_on,
+)
 from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.serve.word_map import word_map
 
@@ -65,10 +91,12 @@ class Server:
     def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
         self.models, self.metrics = models, Metrics()
         self.computer = Computer(batch_tokens, wait_seconds, queue, self.metrics.observe_batch)
-        self.training_texts = TextsReader(self.computer)
+        self.training_texts = BackgroundReader(self.computer, TrainingTexts)
+        self.layer_probes = BackgroundReader(self.computer, LayerProbes)
         for model in models:
-            if model.task is not None:
-                self.training_texts.of(model)
+            for ability, reader in (("nearest", self.training_texts), ("probe", self.layer_probes)):
+                if ability in model.abilities:
+                    reader.start(model)
         self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
         self.streams = 0
 
@@ -98,6 +126,7 @@ class Server:
         """Finish what has begun."""
         self.generating.shutdown(cancel_futures=True)
         self.training_texts.close()
+        self.layer_probes.close()
         self.computer.stop()
 
 
@@ -122,6 +151,10 @@ def make_app(server: Server, rules: AccessRules) -> App:
 
 
 def _add_busy(app: FastAPI) -> None:
+    @app.exception_handler(NotReadyError)
+    async def later(_: Request, error: NotReadyError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 503, {"retry-after": "1"})
+
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> JSONResponse:
         return JSONResponse({"error": "too many requests wait; try again soon"}, 429, {"retry-after": "1"})
@@ -148,17 +181,19 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     @app.get("/api/guarantees")
     async def guarantees(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "predict")
-        return {"model": served.name, "guarantees": served.guarantees()}
+        return {"model": served.name, "guarantees": guarantees_of(served)}
 
     @app.get("/api/checks")
     async def checks(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "card")
-        return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: served.checks())}
+        return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: checks_of(served))}
 
     @app.get("/api/race")
     async def race(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "race")
-        return {"model": served.name} | await server.alone("race", served, "", lambda _: served.race())
+        file = served.race_file
+        assert file is not None
+        return {"model": served.name} | await server.alone("race", served, "", lambda _: read_race(file, served.model))
 
     @app.post("/api/reload")
     async def reload(body: Body) -> dict[str, Any]:
@@ -174,48 +209,50 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         inputs = model.check_inputs(body.inputs)
         threshold = None if body.target_error is None else model.threshold(body.target_error, body.confidence_level)
         key = (body.top, body.target_error, body.confidence_level)
-        found = await server.compute("predict", model, inputs, lambda all_: model.predict(all_, body.top, threshold), *key)
+        found = await server.compute("predict", model, inputs, lambda all_: predictions_for(model, all_, body.top, threshold), *key)
         return {
             "model": model.name,
             "predictions": found,
             "guarantee": threshold.sentence() if threshold else None,
-            "cut": model.cut(inputs),
+            "cut": cut_of(model, inputs),
         }
 
     @app.post("/api/nearest")
     async def nearest(body: NearestBody) -> dict[str, Any]:
         model = server.model(body.model, "nearest")
         inputs, texts = model.check_inputs(body.inputs), server.training_texts.of(model)
-        if texts.error is not None:
-            raise ModelError(f"the training texts of '{model.name}' could not be read: {texts.error}")
-        if not texts.ready:
-            progress = f"the training texts are being read, {texts.read:,} of {len(texts.train):,}; try again soon"
-            raise HTTPException(503, progress, {"retry-after": "1"})
         found = await server.compute("nearest", model, inputs, lambda all_: texts.nearest(all_, body.count), body.count)
         return {"model": model.name, "nearest": found, "random_pairs": round(texts.random_pairs, 4)}
 
     @app.post("/api/embed")
     async def embed(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "embed")
-        return {"model": model.name, "vectors": await server.compute("embed", model, body.texts, model.embed)}
+        return {"model": model.name, "vectors": await server.compute("embed", model, body.texts, partial(vectors_of, model))}
 
     @app.post("/api/tokens")
     async def tokens(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "tokens")
-        return {"model": model.name, "tokens": await server.compute("tokens", model, body.texts, model.tokens)}
+        return {"model": model.name, "tokens": await server.compute("tokens", model, body.texts, partial(tokens_of, model))}
 
     @app.post("/api/explain")
     async def explain(body: ExplainBody) -> dict[str, Any]:
         model = server.model(body.model, "explain")
-        found = await server.alone("explain", model, body.text, lambda text: model.explain(text, body.target), body.target)
+        found = await server.alone("explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target)
         return {"model": model.name} | found
 
 
 def _add_insights(app: FastAPI, server: Server) -> None:
+    @app.post("/api/probe")
+    async def probe(body: ProbeBody) -> dict[str, Any]:
+        model = server.model(body.model, "probe")
+        inputs, probes = model.check_inputs(body.inputs), server.layer_probes.of(model)
+        found = await server.compute("probe", model, inputs, probes.read_labels)
+        return {"model": model.name, "probes": found, "cut": cut_of(model, inputs)} | probes.describe()
+
     @app.post("/api/attention")
     async def attention(body: TextBody) -> dict[str, Any]:
         model = server.model(body.model, "attention")
-        return {"model": model.name} | await server.alone("attention", model, body.text, model.attention)
+        return {"model": model.name} | await server.alone("attention", model, body.text, partial(attention_of, model))
 
     @app.post("/api/map")
     async def words(body: MapBody) -> dict[str, Any]:
@@ -283,7 +320,7 @@ class _Generation:
         try:
             with self.server.computer.turns:
                 body = self.body
-                text, ended = self.model.generate(body.prompt, body.settings(), body.candidates, self._on_token)
+                text, ended = write_on(self.model, body.prompt, body.settings(), body.candidates, self._on_token)
             self._tell("done", {"text": text, "ended": ended})
         except _LeftError:
             pass

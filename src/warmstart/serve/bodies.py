@@ -53,6 +53,13 @@ class NearestBody(Body):
     """number of training texts for each"""
 
 
+class ProbeBody(Body):
+    """``POST /api/probe``."""
+
+    inputs: Inputs
+    """texts, or lists of two for tasks about pairs"""
+
+
 class GenerateBody(Body):
     """``POST /api/generate``."""
 

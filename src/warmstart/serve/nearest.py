@@ -14,24 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warmstart.data.task import Task, subsample
+from warmstart.data.task import subsample
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.pooled import PooledHead
 from warmstart.inspection.neighbours import random_pair_cosines
 from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed
 from warmstart.model.model import swap_head
-from warmstart.serve.computing import BusyError, Computer
 
 if TYPE_CHECKING:
     from warmstart.serve.served import ServedModel
 
 MOST_TRAINING_TEXTS = 100_000
 """training texts that are embedded; of a larger task a sample"""
-_AT_ONCE = 32
-"""texts that are embedded between two requests"""
-_WAIT = 0.1
-"""seconds until another attempt if too many requests wait"""
 _ROWS = 64
 """texts that are compared with all training texts at once"""
 
@@ -49,9 +44,13 @@ def text_reader(bundle: Bundle) -> Bundle:
 class TrainingTexts:
     """The training texts of a task as one model sees them."""
 
-    def __init__(self, bundle: Bundle, task: Task) -> None:
-        whole = task.train
+    reading: str = "the training texts are being read"
+
+    def __init__(self, model: ServedModel) -> None:
+        assert model.task is not None
+        bundle, task, whole = model.bundle, model.task, model.task.train
         self.train = whole if len(whole) <= MOST_TRAINING_TEXTS else subsample(task, MOST_TRAINING_TEXTS, 0).train
+        self.texts: Sequence[Any] = self.train.texts
         self.labels = [task.named(label) for label in self.train.labels.tolist()]
         self.reader = text_reader(bundle)
         self.vectors = np.empty((len(self.train), bundle.model.backbone.config.width), dtype=np.float32)
@@ -59,21 +58,18 @@ class TrainingTexts:
         self.read = 0
         self.random_pairs = 0.0
         """mean cosine of random pairs, with which every cosine should be compared; known once all are read"""
-        self.error: BaseException | None = None
-        """why they could not be read"""
-
-    @property
-    def ready(self) -> bool:
-        """Whether all are read."""
-        return self.read == len(self.train)
+        self.ready = False
 
     def read_on(self, texts: Sequence[Any]) -> list[None]:
         """Embed the next texts; an answer for each."""
         self.vectors[self.read : self.read + len(texts)] = embed(self.reader, texts).numpy()
-        if self.read + len(texts) == len(self.train):
-            self.random_pairs = float(random_pair_cosines(self.vectors, 0).mean()) if len(self.train) > 1 else 1.0
         self.read += len(texts)
         return [None] * len(texts)
+
+    def finish(self, closed: threading.Event) -> None:
+        """Measure what random pairs have in common."""
+        self.random_pairs = float(random_pair_cosines(self.vectors, 0).mean()) if len(self.train) > 1 else 1.0
+        self.ready = True
 
     def nearest(self, texts: Sequence[Any], count: int) -> list[list[dict[str, Any]]]:
         """The ``count`` nearest training texts to each of M texts, nearest first: ``text``, ``label`` and ``cosine``."""
@@ -86,36 +82,3 @@ class TrainingTexts:
 
     def _described(self, index: int, cosine: float) -> dict[str, Any]:
         return {"text": self.train.texts[index], "label": self.labels[index], "cosine": round(float(cosine), 4)}
-
-
-class TextsReader:
-    """Reads training texts for the models of a server, each in a thread that asks the computer for a few at a time."""
-
-    def __init__(self, computer: Computer) -> None:
-        self._computer, self._closed, self._lock = computer, threading.Event(), threading.Lock()
-        self._of: dict[str, tuple[ServedModel, TrainingTexts]] = {}
-
-    def of(self, model: ServedModel) -> TrainingTexts:
-        """The training texts of a model that has some; the first call, and the first after it was loaded again, starts reading."""
-        assert model.task is not None
-        with self._lock:
-            known = self._of.get(model.name)
-            if known is None or known[0] is not model:
-                known = self._of[model.name] = (model, TrainingTexts(model.bundle, model.task))
-                threading.Thread(target=self._read, args=known, name="training texts", daemon=True).start()
-        return known[1]
-
-    def close(self) -> None:
-        """Read no further."""
-        self._closed.set()
-
-    def _read(self, model: ServedModel, texts: TrainingTexts) -> None:
-        try:
-            while not texts.ready and not self._closed.is_set():
-                part = texts.train.texts[texts.read : texts.read + _AT_ONCE]
-                try:
-                    self._computer.submit((id(texts), "training texts"), part, model.count_tokens(part), texts.read_on).result()
-                except BusyError:
-                    self._closed.wait(_WAIT)
-        except BaseException as error:
-            texts.error = error

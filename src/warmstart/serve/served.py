@@ -1,63 +1,42 @@
-"""A model as the server uses it: what it can do, inputs checked, answers as plain values.
+"""Models as the server opens and describes them: what each can do, what it reads, and the inputs of requests checked for it.
 
-Everything that computes is called by one thread at a time (``computing.py``). Inputs come from a request: texts, or lists of texts
-where a task needs more than one.
+Inputs come from a request: texts, or lists of texts where a task needs more than one. What is computed for them: ``replies.py``.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from warmstart.console import console
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
-from warmstart.finetuning.calibration import confidences_of, threshold_for
-from warmstart.generation.generate import continue_prompts
+from warmstart.finetuning.calibration import threshold_for
 from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import GenerateConfig
-from warmstart.generation.trace import most_probable, step_of
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import TaskHead
 from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
-from warmstart.inspection.attention import text_attention
-from warmstart.inspection.explanations import check_explainable, explain_text, prepare_text
+from warmstart.inspection.explanations import check_explainable
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
-from warmstart.model.embed import embed
 from warmstart.model.inference_weights import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.serve.corpus import Corpus
-from warmstart.serve.race import race_file, read_race
+from warmstart.serve.race import race_file
 from warmstart.stack.card import stack_card
-from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.formatting import model_name
 from warmstart.tasks import task_type_for
-from warmstart.tasks.answers import answer_questions, answer_threshold
-from warmstart.tasks.predict import cut_texts, predict
+from warmstart.tasks.answers import answer_threshold
 
-MOST_WORDS = 100
-"""of a text to be explained: the time grows with their square"""
-TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-"""error rates whose guarantees are shown"""
 LEVEL = 0.95
-"""with which they hold"""
-MOST_TOKENS = 64
-"""of a text whose attention is shown: the numbers grow with their square"""
-RANDOM_ORDERS = 5
-"""random word orders that an explanation is compared with"""
+"""confidence with which the guarantees that are shown hold"""
 Input = str | list[str]
 """of a request"""
 
@@ -109,14 +88,15 @@ class ServedModel:
         network = isinstance(self.model, Bundle)
         found = {
             "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
-            "attention": self._attends(), "nearest": self.task is not None, "map": network, "tokens": network, "card": True,
-            "race": self._race_file is not None,
+            "attention": self._attends(), "nearest": self.task is not None,
+            "probe": self.task is not None and self.task.single_label, "map": network, "tokens": network, "card": True,
+            "race": self.race_file is not None,
         }  # fmt: skip
         return tuple(name for name, able in found.items() if able)
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
-        if ability == "nearest" and self.task is None and self.reads_texts:
+        if ability in ("nearest", "probe") and self.task is None and self.reads_texts:
             raise ModelError(
                 f"'{self.name}' knows no training texts; start the server with --texts TASK, the task that it was adapted to"
             )
@@ -128,7 +108,7 @@ class ServedModel:
         return {
             "name": self.name,
             "kind": "stack" if isinstance(self.model, Stack) else self.model.model.head.config.kind,
-            "task": self._task,
+            "task": self.task_type,
             "labels": list(self.model.labels),
             "abilities": list(self.abilities),
             "calibrated": self.model.calibration is not None,
@@ -145,7 +125,7 @@ class ServedModel:
     # ------------------------------------------------------------------------------------------------ predictions
 
     @cached_property
-    def _task(self) -> str | None:
+    def task_type(self) -> str | None:
         """The task type; "answers" of a model that answers questions, None of one that predicts nothing."""
         if isinstance(self.model, Bundle) and self.model.answers_record:
             return "answers"
@@ -159,15 +139,15 @@ class ServedModel:
     @property
     def reads_texts(self) -> bool:
         """Whether it predicts from one vector of each text or pair, so that training texts can be compared by theirs."""
-        return isinstance(self.model, Bundle) and _FORMS.get(str(self._task)) is _TEXT
+        return isinstance(self.model, Bundle) and _FORMS.get(str(self.task_type)) is _TEXT
 
     def fits(self, task: Task) -> bool:
         """Whether the model predicts what the texts of a task are labelled with."""
-        return self.reads_texts and self._task == task.type and set(self.model.labels) == set(task.labels)
+        return self.reads_texts and self.task_type == task.type and set(self.model.labels) == set(task.labels)
 
     def check_inputs(self, inputs: Sequence[Input]) -> list[Any]:
         """The inputs in the form that the task takes. Raises ``DataError`` that names the first one of another form."""
-        wanted, fits, make = _FORMS[str(self._task)]
+        wanted, fits, make = _FORMS[str(self.task_type)]
         for number, one in enumerate(inputs):
             if not fits(one):
                 raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(one, ensure_ascii=False)[:80]}")
@@ -176,27 +156,10 @@ class ServedModel:
             raise DataError(f"each question must have {head.alternatives} alternatives, but one has {min(wrong)}")
         return [make(one) for one in inputs]
 
-    def predict(self, inputs: Sequence[Any], top: int, threshold: Threshold | None) -> list[dict[str, Any]]:
-        """A prediction for each input, with its confidence, and whether the model abstains below the threshold."""
-        lowest = threshold.threshold if threshold else 0.0
-        if self._task == "answers":
-            answers = answer_questions(self.bundle, inputs)
-            return [
-                {"answer": one.text if one.confidence >= lowest else None} | _confidence(one.confidence, lowest) for one in answers
-            ]
-        found = predict(self.model, inputs, top=top)
-        if found.probabilities is None:
-            return list(found)
-        confidences = confidences_of(found.probabilities)
-        return [
-            row | ({"label": None} if confidence < lowest and "label" in row else {}) | _confidence(float(confidence), lowest)
-            for row, confidence in zip(found, confidences, strict=True)
-        ]
-
     @lru_cache(maxsize=64)  # noqa: B019  # of one model, and as long as it is served
     def threshold(self, target_error: float, confidence_level: float) -> Threshold:
         """The threshold for a guarantee. Raises ``ModelError`` if this model can give none."""
-        if self._task == "answers":
+        if self.task_type == "answers":
             return answer_threshold(self.bundle, target_error, confidence_level)
         if not task_type_for(self.model).one_label:
             raise ModelError("target_error is for models that answer questions or give one label per text; leave it out")
@@ -209,112 +172,19 @@ class ServedModel:
         except WarmstartError:
             return False
 
-    def guarantees(self) -> list[dict[str, Any]]:
-        """For error rates that can be guaranteed: the threshold, and the share of held-out examples that reach it."""
-        found = [self.threshold(target, LEVEL) for target in TARGETS]
-        return [
-            {"target_error": one.target, "threshold": one.threshold, "answered": one.answered / one.examples}
-            for one in found
-            if math.isfinite(one.threshold)
-        ]
-
     @cached_property
-    def _race_file(self) -> Path | None:
+    def race_file(self) -> Path | None:
+        """What the race wrote that saved the model; None if none did."""
         return race_file(self.path)
-
-    def race(self) -> dict[str, Any]:
-        """What the methods scored in the race that the model came from."""
-        assert self._race_file is not None
-        return read_race(self._race_file, self.model)
-
-    def checks(self) -> list[dict[str, Any]]:
-        """What ``warmstart doctor`` finds."""
-        return [one.to_dict() for one in examine(self.whole, self.path)]
-
-    def cut(self, inputs: Sequence[Any]) -> str | None:
-        """How much of the inputs does not fit into the model, as a sentence; None if all of it does."""
-        return None if self._task == "answers" else cut_texts(self.model, inputs) or None
-
-    # ------------------------------------------------------------------------------------------------ text and vectors
 
     def _generates(self) -> bool:
         return isinstance(self.model, Bundle) and self.model.generates
 
-    def generate(
-        self, prompt: str, config: GenerateConfig, top: int, on_token: Callable[[dict[str, Any]], None]
-    ) -> tuple[str, bool]:
-        """The continuation of a prompt, and whether it ended by itself; ``on_token`` gets every token as it comes.
-
-        A token says the text that it adds, its probability and entropy, and the ``top`` most probable ones.
-        """
-        bundle, ids, told = self.bundle, list[int](), 0
-        begin = [bundle.tokenizer.specials.begin, *bundle.tokenizer.encode([prompt])[0]]
-
-        def note(row: int, log_probabilities: Tensor, chosen: int) -> None:
-            nonlocal told
-            step = step_of(bundle.tokenizer, log_probabilities, chosen, config, top)
-            corpus = self._corpus([*begin, *ids], log_probabilities, top)
-            ids.append(chosen)
-            text = bundle.tokenizer.decode(ids)
-            whole = len(text.rstrip("\N{REPLACEMENT CHARACTER}"))  # of a character of which bytes are still missing, nothing
-            added, told = text[told:whole], max(told, whole)
-            on_token(
-                {
-                    "text": added,
-                    "token": step.token,
-                    "probability": step.probability,
-                    "entropy": step.entropy,
-                    "candidates": [{"token": token, "probability": probability} for token, probability in step.candidates],
-                    "corpus": corpus,
-                }
-            )
-
-        (decoded,) = continue_prompts(bundle, [prompt], config, note)
-        return bundle.tokenizer.decode(decoded.ids), decoded.stopped
-
-    def _corpus(self, before: Sequence[int], log_probabilities: Tensor, top: int) -> dict[str, Any] | None:
-        """What followed in the corpus, and how often each of the ``top`` most probable tokens did; None without a corpus."""
-        if self.counts is None:
-            return None
-        found = self.counts.after(before, log_probabilities, top)
-        _, followers = self.counts.longest(before)
-        return {
-            "context": list(found.context),
-            "count": found.count,
-            "followed": [{"token": token, "count": count} for token, count in found.most_common],
-            "candidates": [followers[int(token)] for token in most_probable(log_probabilities, top)],
-            "kl_divergence": found.kl_divergence,
-        }
-
     def _embeds(self) -> bool:
         return isinstance(self.model, Bundle) and isinstance(self.model.model.head, EmbeddingHead)
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """(N, D) vectors."""
-        vectors: list[list[float]] = embed(self.bundle, list(texts)).tolist()
-        return vectors
-
-    def tokens(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
-        """The tokens of each text: id, name, and whether a word begins with it."""
-        tokenizer = self.bundle.tokenizer
-        starts = tokenizer.vocabulary().word_starts
-        return [
-            [{"id": id, "token": tokenizer.token(id), "starts_word": bool(starts[id])} for id in row]
-            for row in tokenizer.encode(list(texts))
-        ]
-
     def _attends(self) -> bool:
         return isinstance(self.model, Bundle) and self.model.model.backbone.config.depth > 0
-
-    def attention(self, text: str) -> dict[str, Any]:
-        """The tokens of a text, and how much each attends to each, by layer and head (L, H, T, T). Raises for a long text."""
-        weights, encoded = text_attention(self.bundle, text)
-        names = [self.bundle.tokenizer.token(int(id)) for id in encoded.rows[0]]
-        if len(names) > MOST_TOKENS:
-            raise ModelError(
-                f"attention is shown for at most {MOST_TOKENS} tokens, but the text has {len(names)}; give a part of it"
-            )
-        return {"tokens": names, "weights": weights.astype(float).round(3).tolist()}
 
     @cached_property
     def _characters_per_token(self) -> float:
@@ -327,35 +197,12 @@ class ServedModel:
         characters = sum(len(one) if isinstance(one, str) else sum(map(len, one)) for one in inputs)
         return 2 * len(inputs) + int(characters / self._characters_per_token)
 
-    # ------------------------------------------------------------------------------------------------ explanations
-
     def _explains(self) -> bool:
         try:
             check_explainable(self.bundle)
         except WarmstartError:
             return False
         return True
-
-    def explain(self, text: str, target: str | None) -> dict[str, Any]:
-        """The importance of each word by three methods, and how faithful each is. Raises ``ModelError`` for too many words."""
-        assert isinstance(self.whole, Bundle)
-        prepared = prepare_text(self.whole, text, target)
-        if (words := len(prepared.words)) > MOST_WORDS:
-            raise ModelError(f"a text to be explained must have at most {MOST_WORDS} words, but has {words}; give a part of it")
-        with torch.enable_grad():
-            found = explain_text(prepared, RANDOM_ORDERS, seed=0)
-        return {
-            "target": found.target,
-            "probability": found.probability,
-            "words": list(found.words),
-            "importance": {name: [float(one) for one in values] for name, values in found.values.items()},
-            "faithfulness": found.faithfulness,
-            "faithfulness_of_random_orders": float(np.mean(found.random_faithfulness)),
-        }
-
-
-def _confidence(confidence: float, lowest: float) -> dict[str, Any]:
-    return {"confidence": round(confidence, 6), "abstained": confidence < lowest}
 
 
 def _reordered(bundle: Bundle) -> Bundle:

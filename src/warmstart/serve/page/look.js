@@ -1,12 +1,14 @@
-// Look: how much each token attends to each, by layer and head.
+// Look: how much each token attends to each, by layer and head, and what a linear probe on each layer makes of the text.
 
-import { post } from "./api.js";
-import { make, run } from "./elements.js";
+import { inputOf, post, postWhenReady } from "./api.js";
+import { bar, make, percent, run } from "./elements.js";
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
   const choice = panel.querySelector("#look-choice");
   const [layer, head] = ["#look-layer", "#look-head"].map((one) => panel.querySelector(one));
+  const probing = panel.querySelector("#look-probe");
+  const probes = panel.querySelector("#look-probes");
   const region = panel.querySelector("#look-weights");
   let found = null;
 
@@ -53,5 +55,49 @@ export function setUp(panel) {
       say(`${found.tokens.length} tokens`);
     });
   });
+  // The button, or how to get it, as the chosen model allows.
+  function offer() {
+    const able = form.elements.model.selectedOptions[0].dataset.probe;
+    probing.hidden = able !== "yes";
+    panel.querySelector("#look-hint").hidden = able !== "lacks";
+    probes.hidden = true;
+  }
+
+  probing.addEventListener("click", () => {
+    if (!form.reportValidity()) return;
+    run(panel, async (signal, say) => {
+      say("fitting probes …");
+      const option = form.elements.model.selectedOptions[0];
+      const body = { model: option.value, inputs: [inputOf(form.elements.text.value, option.dataset.task)] };
+      const answer = await (await postWhenReady("/api/probe", body, say)).json();
+      panel.querySelector("#look-probes-about").textContent = aboutProbes(answer);
+      probes.querySelector("tbody").replaceChildren(...answer.layers.map((one, i) => probeRow(one, answer.probes[0][i])));
+      probes.hidden = false;
+      say("");
+    });
+  });
+
+  form.elements.model.addEventListener("change", offer);
+  offer();
   for (const select of [layer, head]) select.addEventListener("change", draw);
+}
+
+function aboutProbes(answer) {
+  const number = (count) => count.toLocaleString("en");
+  const spared = answer.held_out_of === "training" ? " The task has few validation texts, so these are training texts: if the model has learned them, its last layers know their labels." : "";
+  return (
+    `A linear probe on the pooled state of each layer, fitted on ${number(answer.train)} training texts, and how many of ${number(answer.held_out)} others it labels rightly, with 95% intervals. ` +
+    `Always ${answer.majority.label}, the most frequent label: ${percent(answer.majority.accuracy)}.${spared}${answer.cut ? ` ${answer.cut}` : ""}`
+  );
+}
+
+function probeRow(layer, found) {
+  const cell = (text, className = "") => make("td", { className, textContent: text });
+  const range = `${(100 * layer.low).toFixed(1)} to ${(100 * layer.high).toFixed(1)}${layer.converged ? "" : " (the fit did not converge)"}`;
+  return make(
+    "tr", {},
+    make("th", { scope: "row", textContent: layer.layer === "embedding" ? "embedding" : `block ${layer.layer}` }),
+    cell(found.label), cell(percent(found.probability), "number"), make("td", { className: "drawn" }, bar(found.probability)),
+    cell(percent(layer.accuracy), "number"), cell(range, "range"),
+  );
 }

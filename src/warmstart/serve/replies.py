@@ -1,0 +1,167 @@
+"""What a served model computes for a request, as plain values; one thread at a time calls all of it (``computing.py``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warmstart.errors import ModelError
+from warmstart.finetuning.calibration import confidences_of
+from warmstart.generation.generate import continue_prompts
+from warmstart.generation.ngram_counts import NgramCounts
+from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.trace import most_probable, step_of
+from warmstart.inspection.attention import text_attention
+from warmstart.inspection.explanations import explain_text, prepare_text
+from warmstart.model.bundle import Bundle
+from warmstart.model.embed import embed
+from warmstart.serve.served import LEVEL, ServedModel
+from warmstart.stack.checks import examine
+from warmstart.stats.abstention import Threshold
+from warmstart.tasks.answers import answer_questions
+from warmstart.tasks.predict import cut_texts, predict
+
+MOST_WORDS = 100
+"""of a text to be explained: the time grows with their square"""
+TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+"""error rates whose guarantees are shown"""
+MOST_TOKENS = 64
+"""of a text whose attention is shown: the numbers grow with their square"""
+RANDOM_ORDERS = 5
+"""random word orders that an explanation is compared with"""
+
+
+def predictions_for(model: ServedModel, inputs: Sequence[Any], top: int, threshold: Threshold | None) -> list[dict[str, Any]]:
+    """A prediction for each input, with its confidence, and whether the model abstains below the threshold."""
+    lowest = threshold.threshold if threshold else 0.0
+    if model.task_type == "answers":
+        answers = answer_questions(model.bundle, inputs)
+        return [{"answer": one.text if one.confidence >= lowest else None} | _confidence(one.confidence, lowest) for one in answers]
+    found = predict(model.model, inputs, top=top)
+    if found.probabilities is None:
+        return list(found)
+    confidences = confidences_of(found.probabilities)
+    return [
+        row | ({"label": None} if confidence < lowest and "label" in row else {}) | _confidence(float(confidence), lowest)
+        for row, confidence in zip(found, confidences, strict=True)
+    ]
+
+
+def _confidence(confidence: float, lowest: float) -> dict[str, Any]:
+    return {"confidence": round(confidence, 6), "abstained": confidence < lowest}
+
+
+def cut_of(model: ServedModel, inputs: Sequence[Any]) -> str | None:
+    """How much of the inputs does not fit into the model, as a sentence; None if all of it does."""
+    return None if model.task_type == "answers" else cut_texts(model.model, inputs) or None
+
+
+def guarantees_of(model: ServedModel) -> list[dict[str, Any]]:
+    """For error rates that can be guaranteed: the threshold, and the share of held-out examples that reach it."""
+    found = [model.threshold(target, LEVEL) for target in TARGETS]
+    return [
+        {"target_error": one.target, "threshold": one.threshold, "answered": one.answered / one.examples}
+        for one in found
+        if math.isfinite(one.threshold)
+    ]
+
+
+def checks_of(model: ServedModel) -> list[dict[str, Any]]:
+    """What ``warmstart doctor`` finds."""
+    return [one.to_dict() for one in examine(model.whole, model.path)]
+
+
+def write_on(
+    model: ServedModel, prompt: str, config: GenerateConfig, top: int, on_token: Callable[[dict[str, Any]], None]
+) -> tuple[str, bool]:
+    """The continuation of a prompt, and whether it ended by itself; ``on_token`` gets every token as it comes.
+
+    A token says the text that it adds, its probability and entropy, and the ``top`` most probable ones.
+    """
+    bundle, ids, told = model.bundle, list[int](), 0
+    begin = [bundle.tokenizer.specials.begin, *bundle.tokenizer.encode([prompt])[0]]
+
+    def note(row: int, log_probabilities: Tensor, chosen: int) -> None:
+        nonlocal told
+        probable = most_probable(log_probabilities, top)
+        step = step_of(bundle.tokenizer, log_probabilities, chosen, config, probable)
+        corpus = _followed(model.counts, [*begin, *ids], log_probabilities, probable) if model.counts else None
+        ids.append(chosen)
+        text = bundle.tokenizer.decode(ids)
+        whole = len(text.rstrip("\N{REPLACEMENT CHARACTER}"))  # of a character of which bytes are still missing, nothing
+        added, told = text[told:whole], max(told, whole)
+        on_token(
+            {
+                "text": added,
+                "token": step.token,
+                "probability": step.probability,
+                "entropy": step.entropy,
+                "candidates": [{"token": token, "probability": probability} for token, probability in step.candidates],
+                "corpus": corpus,
+            }
+        )
+
+    (decoded,) = continue_prompts(bundle, [prompt], config, note)
+    return bundle.tokenizer.decode(decoded.ids), decoded.stopped
+
+
+def _followed(counts: NgramCounts, before: Sequence[int], log_probabilities: Tensor, probable: Tensor) -> dict[str, Any]:
+    """What followed the tokens ``before`` in the corpus, and how often each of the ``probable`` tokens (k,) did."""
+    context, followers = counts.longest(before)
+    found = counts.compared(context, followers, log_probabilities, len(probable))
+    return {
+        "context": list(found.context),
+        "count": found.count,
+        "followed": [{"token": token, "count": count} for token, count in found.most_common],
+        "candidates": [followers[token] for token in probable.tolist()],
+        "kl_divergence": found.kl_divergence,
+    }
+
+
+def vectors_of(model: ServedModel, texts: Sequence[str]) -> list[list[float]]:
+    """(N, D) vectors of N texts, of width D."""
+    vectors: list[list[float]] = embed(model.bundle, list(texts)).tolist()
+    return vectors
+
+
+def tokens_of(model: ServedModel, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """The tokens of each text: id, name, and whether a word begins with it."""
+    tokenizer = model.bundle.tokenizer
+    starts = tokenizer.vocabulary().word_starts
+    return [
+        [{"id": id, "token": tokenizer.token(id), "starts_word": bool(starts[id])} for id in row]
+        for row in tokenizer.encode(list(texts))
+    ]
+
+
+def attention_of(model: ServedModel, text: str) -> dict[str, Any]:
+    """The tokens of a text, and how much each attends to each, by layer and head (L, H, T, T). Raises for a long text."""
+    count = len(model.bundle.tokenizer.encode([text])[0]) + 2  # before anything is computed, and with the tokens that frame it
+    if min(count, model.bundle.model.backbone.config.max_length) > MOST_TOKENS:
+        raise ModelError(f"attention is shown for at most {MOST_TOKENS} tokens, but the text has {count}; give a part of it")
+    weights, encoded = text_attention(model.bundle, text)
+    names = [model.bundle.tokenizer.token(int(id)) for id in encoded.rows[0]]
+    return {"tokens": names, "weights": weights.astype(float).round(3).tolist()}
+
+
+def explanation_of(model: ServedModel, text: str, target: str | None) -> dict[str, Any]:
+    """The importance of each word by three methods, and how faithful each is. Raises ``ModelError`` for too many words."""
+    assert isinstance(model.whole, Bundle)
+    prepared = prepare_text(model.whole, text, target)
+    if (words := len(prepared.words)) > MOST_WORDS:
+        raise ModelError(f"a text to be explained must have at most {MOST_WORDS} words, but has {words}; give a part of it")
+    with torch.enable_grad():
+        found = explain_text(prepared, RANDOM_ORDERS, seed=0)
+    return {
+        "target": found.target,
+        "probability": found.probability,
+        "words": list(found.words),
+        "importance": {name: [float(one) for one in values] for name, values in found.values.items()},
+        "faithfulness": found.faithfulness,
+        "faithfulness_of_random_orders": float(np.mean(found.random_faithfulness)),
+    }
