@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import re
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +18,7 @@ from warmstart.cli import main
 from warmstart.labelling.exporting import LEAST_TEST
 from warmstart.labelling.project import MOST_TEXT_BYTES, Project
 from warmstart.locks import LOCK
+from warmstart.processes import isolated_children
 from warmstart.tasks.load import load_task
 
 
@@ -188,3 +195,51 @@ def test_a_missing_extra_is_named(
     assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p")]) == 2
     assert "is not installed; pip install 'warmstart[serve]'" in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
+
+
+@contextmanager
+def serving(*words: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The command as a process of its own, which is killed at the end if it lives, and the port where it listens."""
+    command = [sys.executable, "-m", "warmstart", "label", "--port", "0", *map(str, words)]
+    with isolated_children():
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        ports = (re.search(r"http://127\.0\.0\.1:(\d+)", line) for line in iter(process.stderr.readline, ""))
+        found = next(filter(None, ports), None)
+        assert found is not None, f"the server ended with {process.wait()}"
+        yield process, int(found[1])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(port: int, path: str, **body: object) -> Any:
+    """The answer to a request that must succeed."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+    response = connection.getresponse()
+    content = json.loads(response.read())
+    connection.close()
+    assert response.status == 200, content
+    return content
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_a_killed_server_goes_on_where_it_was(pool: Path, tmp_path: Path) -> None:
+    """It loses no answer, shows the text that was open again, and ends in peace when it is asked to."""
+    pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
+    place = tmp_path / "p"
+    with serving(pool, "--labels", "a", "b", "--out", place) as (_, port):
+        item = ask(port, "/api/join", person="anna")["item"]
+        for _ in range(4):
+            item = ask(port, "/api/answer", person="anna", draw=item["draw"], value=1, seconds=1.5, comment="")["item"]
+    with serving("--out", place) as (process, port):
+        again = ask(port, "/api/join", person="anna")
+        assert (again["answered"], again["item"]) == (4, item)
+        ask(port, "/api/answer", person="anna", draw=item["draw"], value=2, seconds=1.5, comment="")
+        process.terminate()
+        assert process.wait() == 143  # as every command that SIGTERM ends
+    with Project.open(place) as project:
+        assert [answer.value for answer in project.answers()] == [1, 1, 1, 1, 2]
+        assert project.notice == ""

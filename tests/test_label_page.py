@@ -304,6 +304,9 @@ def test_words_are_tagged_by_keys(browser: Any, tmp_path: Path) -> None:
             page.keyboard.press(key)
         assert page.get_by_role("option", name="Paris, PLACE").count() == 1
         assert page.get_by_role("option", name="Karenina, PERSON").count() == 1
+        page.keyboard.press("?")
+        assert page.locator("#keys-rows kbd").all_inner_texts().count("0") == 1
+        page.keyboard.press("Escape")
         anna.answer("Enter")
         assert session.project.labelled() == {0: (1, 1, 0, 0, 2)}
         page.keyboard.press("ArrowLeft")  # the next word, from right to left

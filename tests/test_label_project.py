@@ -222,6 +222,16 @@ def test_a_copy_is_made_every_fifty_answers(tmp_path: Path) -> None:
         copy.close()
 
 
+def test_a_copy_is_made_at_the_end(tmp_path: Path) -> None:
+    """Of changes that are no answers, too."""
+    new(tmp_path).close()
+    with Project.open(tmp_path) as project:
+        project.rename_label(1, "other", "anna")
+    damage(tmp_path / DATABASE)
+    with Project.open(tmp_path) as project:
+        assert project.labels()[0].name == "other"
+
+
 def test_other_formats_and_other_databases_are_refused(tmp_path: Path) -> None:
     """A newer version, and a database of another program."""
     new(tmp_path).close()

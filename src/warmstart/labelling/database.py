@@ -64,6 +64,7 @@ class Database:
         self._since_copy, self._closed = 0, False
         self.texts, self.events = _contents(connection)
         self._last, self._checksum = self._end()
+        self._copied = self._last
 
     @classmethod
     def create(cls, folder: Path, entries: Iterable[tuple[str, Mapping[str, Any]]], texts: Sequence[str]) -> Database:
@@ -158,16 +159,16 @@ class Database:
         with self.lock, atomic_file(self.folder / BACKUP) as aside, _storing(self.folder), closing(_connect(aside)) as target:
             self._connection.backup(target)
             target.execute("pragma journal_mode=delete")
-            self._since_copy = 0
+            self._since_copy, self._copied = 0, self._last
 
     def close(self) -> None:
-        """Make a copy if an answer was added since the last one, and unlock the folder; again does nothing."""
+        """Make a copy if anything was added since the last one, and unlock the folder; again does nothing."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
             try:
-                if self._since_copy:
+                if self._last != self._copied:
                     self.copy()
             finally:
                 self._connection.close()

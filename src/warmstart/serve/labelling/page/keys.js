@@ -21,7 +21,7 @@ export function setUpKeys(act) {
 
 export function showKeys(labels, tagging) {
   const rows = [
-    ...labels.filter((one) => one.key).map((one) => [one.key, one.name]),
+    ...labels.filter((one) => one.key && !(tagging && one.id === 0)).map((one) => [one.key, one.name]),
     ...(tagging
       ? [["← →", "the word before or after"], ["Shift + ← →", "choose several words"], ["0", "no label"], ["Enter", "save the tags"]]
       : []),
