@@ -282,9 +282,14 @@ class LabelSession:
         return found
 
     def _agreement(self) -> dict[str, Any] | None:
-        """Krippendorff's alpha on the texts that were drawn for a second answer."""
-        texts = {draw.text for draw in self.project.draws() if draw.queue == "overlap"}
-        votes: list[list[Value]] = [[*self.project.votes(text).values()] for text in texts]
+        """Krippendorff's alpha on the texts that were drawn for a second answer; not what people say who know both."""
+        draws = {draw.id: draw for draw in self.project.draws()}
+        texts = {draw.text for draw in draws.values() if draw.queue == "overlap"}
+        by_text = dict[int, dict[str, Value]]()
+        for answer in self.project.answers():
+            if answer.text in texts and answer.value is not None and draws[answer.draw].queue not in ("disagreement", "doubtful"):
+                by_text.setdefault(answer.text, {})[answer.person] = answer.value
+        votes: list[list[Value]] = [[*found.values()] for found in by_text.values()]
         if self.project.type == "tagging":
             votes = [list(word) for text in votes if len(text) > 1 for word in zip(*text, strict=True)]
         several = [text for text in votes if len(text) > 1]
