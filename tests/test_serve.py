@@ -42,6 +42,7 @@ from warmstart.model.files import save
 from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.stack.stack import Member, Stack
+from warmstart.stats.proportions import paired_proportions, sign_test, wilson_interval
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -200,6 +201,52 @@ def test_vectors_and_tokens_are_those_of_the_library(server: Server, models: dic
     torch.testing.assert_close(torch.tensor(found), embed(vectors, texts), atol=1e-5, rtol=1e-5)
     tokens = asked(server, "/api/tokens", {"model": "labels", "texts": texts}).json()["tokens"]
     assert [[one["id"] for one in row] for row in tokens] == vectors.tokenizer.encode(texts)
+
+
+def test_errors_of_two_models_are_counted_by_class_and_length(server: Server, models: dict[str, Bundle | Stack]) -> None:
+    """As by hand from what the library predicts; a text without a label is predicted only."""
+    texts = [" ".join(["tea", *SENTENCES[i % 4].split()][: 1 + i % 5]) + f" {i}" for i in range(24)]
+    labels = [None if i == 3 else LABELS[i % 2] for i in range(24)]
+    body = {"model": "labels", "other": "lora", "inputs": texts, "labels": labels}
+    found = asked(server, "/api/compare", body).json()
+    predicted = [[one["label"] for one in predict(models[name], texts)] for name in ("labels", "lora")]
+    assert [[one["label"] for one in rows] for rows in found["predictions"]] == predicted
+    groups = found["errors"]["groups"]
+    assert [one["kind"] for one in groups] == ["all", "class", "class", "length", "length", "length"]
+    kept = [i for i in range(24) if i != 3]
+    members = {"all": kept} | {label: [i for i in kept if labels[i] == label] for label in LABELS[:2]}
+    for one in groups:
+        lengths = range(one.get("least", 0), one.get("most", 0) + 1)
+        of = [i for i in kept if len(texts[i].split()) in lengths] if one["kind"] == "length" else members[one.get("label", "all")]
+        right = np.array([[rows[i] == labels[i] for i in of] for rows in predicted], float)
+        gap = paired_proportions([right[0]], [right[1]])
+        assert one["count"] == len(of)
+        assert [share["right"] for share in one["accuracies"]] == right.sum(axis=1).tolist()
+        assert [share["low"] for share in one["accuracies"]] == [wilson_interval(row.mean(), len(of)).low for row in right]
+        assert one["difference"] == {"value": gap.mean, "low": gap.low, "high": gap.high}
+    assert sum(one["count"] for one in groups if one["kind"] == "length") == len(kept)
+    whole = np.array([[rows[i] == labels[i] for i in kept] for rows in predicted])
+    better, worse = int((whole[0] & ~whole[1]).sum()), int((whole[1] & ~whole[0]).sum())
+    assert (found["errors"]["better"], found["errors"]["worse"]) == (better, worse)
+    assert found["errors"]["p"] == sign_test(better, worse)
+    few = asked(server, "/api/compare", body | {"inputs": texts[:20], "labels": labels[:20]}).json()["errors"]
+    assert (few["groups"][0]["count"], few["p"]) == (19, None)
+    assert asked(server, "/api/compare", body | {"labels": [None] * 24}).json()["errors"] is None
+
+
+def test_unknown_labels_are_named(server: Server) -> None:
+    """With the model that lacks them and the labels that it knows; a model without one label per text is named, too."""
+
+    def refusal(other: str, labels: list[str | None]) -> str:
+        body = {"model": "labels", "other": other, "inputs": ["a"] * 3, "labels": labels}
+        answer = asked(server, "/api/compare", body)
+        assert answer.status_code == 422
+        return str(answer.json()["error"])
+
+    assert "'nonsense', 'other'" in (error := refusal("lora", ["other", "nonsense", None]))
+    assert f"'labels' ({', '.join(LABELS)})" in error
+    assert "'number' does not" in refusal("number", [LABELS[0], None, None])
+    assert "2 for 3 inputs" in refusal("lora", [None, None])
 
 
 def cups_task(labels: tuple[str, ...] = LABELS) -> Task:
@@ -447,6 +494,11 @@ WRONG: list[tuple[str, Any, int]] = [
     ("/api/predict", {"inputs": [["a", "b", "c", "d"]], "model": "choice"}, 422),
     ("/api/predict", {"inputs": ["a" * 100_001], "model": "labels"}, 422),
     ("/api/predict", {"inputs": ["a"], "model": "labels", "target_error": 1.5}, 422),
+    ("/api/compare", {"model": "labels", "inputs": ["a"], "labels": [None]}, 422),
+    ("/api/compare", {"model": "labels", "other": "nobody", "inputs": ["a"], "labels": [None]}, 404),
+    ("/api/compare", {"model": "labels", "other": "lora", "inputs": ["a"] * 1001, "labels": [None] * 1001}, 422),
+    ("/api/compare", {"model": "labels", "other": "lora", "inputs": [["a", "b", "c"]], "labels": [None]}, 422),
+    ("/api/compare", {"model": "labels", "other": "lora", "inputs": ["a"], "labels": [3]}, 422),
     ("/api/generate", {"model": "masked", "prompt": "a"}, 422),
     ("/api/generate", {"model": "causal", "temperature": 0}, 422),
     ("/api/generate", {"model": "causal", "max_new_tokens": 10**9}, 422),

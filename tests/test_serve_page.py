@@ -258,6 +258,39 @@ def test_two_models_are_compared(page: Any) -> None:
     page.wait_for_selector("#compare-results caption:has-text('They agree on 0 of 3')")
 
 
+def test_errors_of_two_models_are_shown(page: Any) -> None:
+    """Of lines that begin with a label: by class and by length; an unknown label is named; without labels all is as before."""
+    page.select_option("#compare-other", "cups")
+    texts = [f"{LABELS[i % 2]}\t{SENTENCES[i % 4]} {i}" for i in range(24)]
+    page.fill("#compare-texts", "\n".join([*texts, "no label"]))
+    submit(page, "compare")
+    page.wait_for_selector("#compare-errors tbody tr")
+    names = page.locator("#compare-errors tbody th").all_inner_texts()
+    assert names[:3] == ["All", *sorted(LABELS[:2])]
+    assert all(re.fullmatch(r"\d+( to \d+)? words?", name) for name in names[3:])
+    cells = page.locator("#compare-errors tbody tr").first.inner_text().split()
+    assert cells[:2] == ["All", "24"]
+    about = page.locator("#compare-about").inner_text()
+    assert re.match(r"Of 24 labelled texts, cups is right on \d+ \(", about)
+    assert "Only the first is right on 0, only the second on 0: p = 1.000 by a sign test." in about
+    assert page.locator("#compare-results caption").inner_text() == "They agree on 25 of 25 (100%)."
+    assert page.locator("#compare-results tbody td:last-child").first.inner_text() == LABELS[0]
+    page.fill("#compare-texts", f"{LABELS[0]}\ttea\nnonsense\tmilk")
+    submit(page, "compare")
+    page.wait_for_selector("#compare .error:not([hidden])")
+    assert "'nonsense'" in page.locator("#compare .error").inner_text()
+    page.fill("#compare-texts", "tea\nmilk")
+    submit(page, "compare")
+    page.wait_for_selector("#compare-results:not([hidden])")
+    assert page.locator("#compare-errors").is_hidden()
+    page.fill("#compare-texts", "tea\tmilk")  # a pair
+    page.uncheck("#compare-labelled")
+    submit(page, "compare")
+    page.wait_for_selector("#compare-results td:has-text('milk')")
+    page.select_option("#compare-other", "number")
+    assert page.locator("#compare-choice").is_hidden()
+
+
 def test_attention_is_shown_by_layer_and_head(page: Any) -> None:
     """The weights of a row add up to 1, whichever head is chosen."""
     page.fill("#look-text", "She holds the cat")
@@ -429,9 +462,10 @@ def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: st
     page.wait_for_selector("#look-weights tbody tr")
     page.click("#look-probe")
     page.wait_for_selector("#look-probes tbody tr")
-    page.fill("#compare-texts", "tea")
+    page.select_option("#compare-other", "cups")
+    page.fill("#compare-texts", "\n".join(f"{LABELS[i % 3]}\t{SENTENCES[i % 4]} {i}" for i in range(24)))
     submit(page, "compare")
-    page.wait_for_selector("#compare-results tbody tr")
+    page.wait_for_selector("#compare-errors tbody tr")
     page.select_option("#learn-experiment", "two heads")
     page.fill("#map-text", " ".join(SENTENCES))
     submit(page, "map")

@@ -8,6 +8,7 @@ Letters: N texts of the pool, n of them labelled, D width, C classes, M members.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,7 +107,9 @@ def _probabilities(
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=strength, max_iter=1000, tol=1e-3).fit(vectors, labels, sample_weight=weights)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater")  # few labels, many classes: no mistake
+        model = LogisticRegression(C=strength, max_iter=1000, tol=1e-3).fit(vectors, labels, sample_weight=weights)
     return model.classes_, model.predict_proba(of)
 
 

@@ -10,6 +10,7 @@
     GET  /api/race          what the methods scored in the race that a model came from
     GET  /api/checks        what ``warmstart doctor`` finds
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
+    POST /api/compare       what two models predict, and how often each is right on labelled texts, by class and by length
     POST /api/nearest       the training texts that are nearest to texts
     POST /api/probe         what a linear probe on each layer makes of texts
     POST /api/generate      a continuation with the probable tokens at every step; whole, or as server-sent events
@@ -44,6 +45,7 @@ from warmstart.errors import WarmstartError
 from warmstart.serve.answers import add_errors
 from warmstart.serve.bodies import (
     Body,
+    CompareBody,
     ExplainBody,
     GenerateBody,
     MapBody,
@@ -54,6 +56,7 @@ from warmstart.serve.bodies import (
     TextsBody,
 )
 from warmstart.serve.computing import BusyError, Computer
+from warmstart.serve.errors_by_class import check_true_labels, compare_errors
 from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.layer_probes import LayerProbes
 from warmstart.serve.metrics import Metered, Metrics
@@ -215,6 +218,24 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "predictions": found,
             "guarantee": threshold.sentence() if threshold else None,
             "cut": cut_of(model, inputs),
+        }
+
+    @app.post("/api/compare")
+    async def compare(body: CompareBody) -> dict[str, Any]:
+        models = [server.model(name, "predict") for name in (body.model, body.other)]
+        check_true_labels(body.labels, len(body.inputs), models)
+        inputs = models[0].check_inputs(body.inputs)
+        one, other = [
+            await server.compute("compare", model, inputs, partial(predictions_for, model, top=1, threshold=None))
+            for model in models
+        ]
+        labels = [[row["label"] for row in rows] for rows in (one, other)]
+        return {
+            "model": models[0].name,
+            "other": models[1].name,
+            "predictions": [one, other],
+            "errors": compare_errors(inputs, body.labels, *labels),
+            "cut": [cut_of(model, inputs) for model in models],
         }
 
     @app.post("/api/nearest")

@@ -44,6 +44,17 @@ class PredictBody(Body):
     """probability with which that error rate is guaranteed"""
 
 
+class CompareBody(Body):
+    """``POST /api/compare``."""
+
+    other: Name
+    """name of the model to compare with"""
+    inputs: Inputs
+    """texts, or lists of two for tasks about pairs"""
+    labels: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS)]
+    """the true label of each input; null where it is not known"""
+
+
 class NearestBody(Body):
     """``POST /api/nearest``."""
 

@@ -1,6 +1,6 @@
-// Compare: what two models make of the same texts, those first on which they disagree.
+// Compare: what two models make of the same texts, those first on which they disagree; of labelled texts, where each is wrong.
 
-import { predict } from "./api.js";
+import { inputOf, post, predict } from "./api.js";
 import { nameOf } from "./classify.js";
 import { linesOf, make, percent, run } from "./elements.js";
 
@@ -8,7 +8,14 @@ const SHOWN = 200; // rows that are drawn
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
+  const { model, other, labelled } = form.elements;
   const results = panel.querySelector("#compare-results");
+  const errors = panel.querySelector("#compare-errors");
+  const choice = panel.querySelector("#compare-choice");
+
+  function offer() {
+    choice.hidden = [model, other].some((select) => select.selectedOptions[0].dataset.task !== "classification");
+  }
 
   async function predictions(select, texts, signal) {
     const found = [];
@@ -16,33 +23,94 @@ export function setUp(panel) {
     return found;
   }
 
+  // {predictions: of both models, errors: null if no text has a label}
+  async function compared(texts, labels, signal) {
+    if (labels.every((label) => label === null)) {
+      return { predictions: await Promise.all([model, other].map((select) => predictions(select, texts, signal))), errors: null };
+    }
+    const inputs = texts.map((text) => inputOf(text, "classification"));
+    return (await post("/api/compare", { model: model.value, other: other.value, inputs, labels }, signal)).json();
+  }
+
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     run(panel, async (signal, say) => {
-      const texts = linesOf(form.elements.texts);
-      results.hidden = true;
+      const lines = linesOf(form.elements.texts).map(!choice.hidden && labelled.checked ? parted : (text) => ({ text, label: null }));
+      results.hidden = errors.hidden = true;
       say("predicting …");
-      const [one, other] = await Promise.all([
-        predictions(form.elements.model, texts, signal), predictions(form.elements.other, texts, signal),
-      ]);
-      const rows = texts.map((text, i) => ({ text, one: one[i], other: other[i], equal: nameOf(one[i]) === nameOf(other[i]) }));
+      const found = await compared(lines.map((line) => line.text), lines.map((line) => line.label), signal);
+      const [one, another] = found.predictions;
+      const rows = lines.map((line, i) => ({ ...line, one: one[i], other: another[i], equal: nameOf(one[i]) === nameOf(another[i]) }));
       const equal = rows.filter((row) => row.equal).length;
-      const headers = results.querySelectorAll("th");
-      headers[1].textContent = form.elements.model.value;
-      headers[2].textContent = form.elements.other.value;
+      for (const table of [results, errors]) {
+        const headers = table.querySelectorAll("th");
+        const first = table === results ? 1 : 2;
+        headers[first].textContent = model.value;
+        headers[first + 1].textContent = other.value;
+      }
+      results.querySelectorAll("th")[3].hidden = !found.errors;
       results.querySelector("caption").textContent = `They agree on ${equal} of ${rows.length} (${percent(equal / rows.length, 0)}).`;
       rows.sort((a, b) => a.equal - b.equal);
-      results.querySelector("tbody").replaceChildren(...rows.slice(0, SHOWN).map(drawn));
+      results.querySelector("tbody").replaceChildren(...rows.slice(0, SHOWN).map((row) => drawn(row, found.errors)));
+      if (found.errors) showErrors(found.errors);
       results.hidden = false;
       say(rows.length > SHOWN ? `the first ${SHOWN} are shown` : "");
     });
   });
+
+  function showErrors({ groups, p, better, worse }) {
+    const all = groups[0];
+    const told = all.accuracies.map((one, i) => `${[model, other][i].value} is right on ${count(one.right)} (${percent(one.value)})`);
+    const test = p === null ? "too few texts for a p-value" : `p ${p < 0.001 ? "< 0.001" : `= ${p.toFixed(3)}`} by a sign test`;
+    panel.querySelector("#compare-about").textContent =
+      `Of ${count(all.count)} labelled text${all.count === 1 ? "" : "s"}, ${told.join(", and ")}. Only the first is right on ${count(better)}, ` +
+      `only the second on ${count(worse)}: ${test}.`;
+    panel.querySelector("#compare-notes").textContent =
+      "Below each share is its 95% interval (Wilson), and below each difference (points; the first less the second on the same texts) that of the pairs. " +
+      "Each interval is for its row alone: among many rows, some miss by chance. Lengths are thirds of these texts, in words between spaces.";
+    errors.querySelector("tbody").replaceChildren(...groups.map(group));
+    errors.hidden = false;
+  }
+
+  for (const select of [model, other]) select.addEventListener("change", offer);
+  offer();
 }
 
-function drawn(row) {
+const count = (number) => number.toLocaleString("en");
+
+// "label<TAB>text" as its parts; without a tab, or with nothing before it, there is no label.
+function parted(line) {
+  const tab = line.indexOf("\t");
+  if (tab < 0) return { text: line, label: null };
+  const [label, text] = [line.slice(0, tab).trim(), line.slice(tab + 1)];
+  if (!text.trim()) throw new Error(`after a label and a tab there must be a text, but there is none after '${label}'`);
+  return { text, label: label || null };
+}
+
+function nameOfGroup(one) {
+  if (one.kind === "all") return "All";
+  if (one.kind === "class") return one.label;
+  return one.least === one.most ? `${count(one.most)} word${one.most === 1 ? "" : "s"}` : `${count(one.least)} to ${count(one.most)} words`;
+}
+
+function group(one) {
+  const signed = (value) => `${value < 0 ? "−" : value > 0 ? "+" : ""}${Math.abs(100 * value).toFixed(1)}`;
+  const cell = (figure, range) => make("td", {}, figure, make("div", { className: "range quiet", textContent: range }));
+  const { value, low, high } = one.difference;
+  return make(
+    "tr", { className: one.kind },
+    make("th", { scope: "row", dir: "auto", textContent: nameOfGroup(one) }),
+    make("td", { className: "number", textContent: count(one.count) }),
+    ...one.accuracies.map((share) => cell(percent(share.value), `${(100 * share.low).toFixed(1)} to ${(100 * share.high).toFixed(1)}`)),
+    cell(signed(value), `${signed(low)} to ${signed(high)}`),
+  );
+}
+
+function drawn(row, errors) {
   const cell = (one) => {
     const sure = one.confidence === undefined ? "" : ` (${percent(one.confidence, 0)})`;
     return make("td", { className: row.equal ? "" : "differs", textContent: nameOf(one) + sure });
   };
-  return make("tr", {}, make("td", { className: "text", dir: "auto", textContent: row.text }), cell(row.one), cell(row.other));
+  const truth = errors ? [make("td", { textContent: row.label ?? "" })] : [];
+  return make("tr", {}, make("td", { className: "text", dir: "auto", textContent: row.text }), cell(row.one), cell(row.other), ...truth);
 }
