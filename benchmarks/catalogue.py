@@ -22,7 +22,7 @@ from benchmarks.table import Table
 
 BENCHMARKS, PERFORMANCE = "docs/benchmarks.md", "docs/performance.md"
 ADAPTATION, REPRODUCTIONS, STUDIES = "docs/adaptation-results.md", "docs/reproductions.md", "docs/study-results.md"
-COMPARISON = "docs/comparison.md"
+COMPARISON, LABELLING = "docs/comparison.md", "docs/labelling.md"
 TREC = "warmstart race recipes/tasks/trec.yaml --backbones runs/wikitext-2 --drop-leaks"
 FEW = "full lp-ft discriminative lp-ft+discriminative gradual lora houlsby bitfit lm-loss l2-sp"
 MINILM = "warmstart race recipes/tasks/trec.yaml --backbones runs/minilm --batch 16 --drop-leaks"
@@ -123,6 +123,7 @@ TABLES = (
     ),
     Table("windows", (ADAPTATION,), ("python -m benchmarks.windows",), timing, needs=("minilm",), minutes=10),
     Table("domain", (ADAPTATION,), ("python -m benchmarks.domain",), timing, needs=("wikitext-2",), minutes=60),
+    Table("labelling", (LABELLING,), ("python -m benchmarks.labelling",), timing, needs=("minilm",), minutes=20),
     Table(
         "distillation", (ADAPTATION,), ("python -m benchmarks.distillation",), timing, needs=("minilm", "wikitext-2"), minutes=25
     ),

@@ -160,6 +160,7 @@ def test_second_answers_give_agreement_and_disagreements_are_decided(tmp_path: P
     queues = set()
     for number in range(120):
         person = ("Ada", "Bob")[number % 2]
+        session.learner.wait()
         item = session.next(person)
         if item is None:
             break
