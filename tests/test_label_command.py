@@ -243,3 +243,22 @@ def test_a_killed_server_goes_on_where_it_was(pool: Path, tmp_path: Path) -> Non
     with Project.open(place) as project:
         assert [answer.value for answer in project.answers()] == [1, 1, 1, 1, 2]
         assert project.notice == ""
+
+
+def test_a_mixture_that_cannot_be_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The project is made once the settings are right."""
+    (tmp_path / "pool.txt").write_text("one\ntwo\n")
+    words = [
+        "label",
+        str(tmp_path / "pool.txt"),
+        "--labels",
+        "a",
+        "b",
+        "--out",
+        str(tmp_path / "project"),
+        "--mixture",
+        "uncertain=1",
+    ]
+    assert main(words) == 2
+    assert "at least 10% of the texts must be drawn at random" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "project").exists()

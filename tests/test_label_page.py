@@ -19,6 +19,7 @@ import pytest
 
 from helpers.labelling import TextsInOrder, news
 from warmstart.labelling.project import Project
+from warmstart.labelling.selection import Mixture
 from warmstart.labelling.session import LabelSession
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -203,7 +204,7 @@ def test_a_session_learns_while_people_label(browser: Any, tmp_path: Path) -> No
     """With the model in the background: its version and the accuracy appear; no prediction reaches the page."""
     words = ("the striker scored a goal in the match", "the minister lost the vote on the law", "the telescope saw a distant star")
     texts = [f"{words[i % 3]} {i}" for i in range(150)]
-    session = LabelSession.open(news(tmp_path / "news", texts), {"random": 1.0}, None, 0.5)
+    session = LabelSession.open(news(tmp_path / "news", texts), Mixture(1.0, 0.0, 0.0), None, 0.5)
     with ExitStack() as stack:
         address = stack.enter_context(serving(session))
         people = [stack.enter_context(Person(browser, address, name)) for name in ("Anna", "Ben")]

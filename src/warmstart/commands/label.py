@@ -66,7 +66,9 @@ class LabelConfig(AccessSettings):
 
 def label(config: LabelConfig) -> None:
     """The ``label`` command: open or make the project, read labels into it, and write them or serve the page until it is ended."""
-    mixture, rules = _shares(config.mixture), config.rules()
+    from warmstart.labelling.selection import Mixture
+
+    mixture, rules = Mixture.of(_shares(config.mixture)), config.rules()
     if config.export is None:
         try:
             from warmstart.labelling.session import LabelSession

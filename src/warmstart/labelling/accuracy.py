@@ -38,6 +38,9 @@ _FAR = 20
 """times the texts so far: what would need more of them is not predicted"""
 
 
+NOTHING_COMPARED = "Not proven yet: no model has predicted a text before it was labelled."
+
+
 @dataclass(frozen=True)
 class Outcomes:
     """What was drawn while there was a model, in the order of the draws."""

@@ -11,7 +11,7 @@ is computed in the background (``learning.py``).
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.errors import ConfigError
-from warmstart.labelling.accuracy import Outcomes, running_accuracy
+from warmstart.labelling.accuracy import NOTHING_COMPARED, Outcomes, RunningAccuracy, running_accuracy
 from warmstart.labelling.learning import BackgroundLearner
 from warmstart.labelling.outlook import outlook
 from warmstart.labelling.project import Project
@@ -56,13 +56,13 @@ class LabelSession:
 
     @classmethod
     def open(
-        cls, project: Project, mixture: Mapping[str, float], vectors: str | None, target: float | None = None, seed: int = 0
+        cls, project: Project, mixture: Mixture, vectors: str | None, target: float | None = None, seed: int = 0
     ) -> LabelSession:
         """A session on a project; ``vectors`` is a model whose frozen vectors the learner reads, None: those of the pool's words.
 
-        Raises ``ConfigError`` for a mixture or a target that cannot be, ``ModelError`` for a model that cannot be loaded.
+        Raises ``ConfigError`` for a target that cannot be, ``ModelError`` for a model that cannot be loaded.
         """
-        return cls(project, pool_vectors(project.texts, vectors, project.folder), Mixture.of(mixture), target, seed)
+        return cls(project, pool_vectors(project.texts, vectors, project.folder), mixture, target, seed)
 
     def close(self) -> None:
         """End the background work, and close the project."""
@@ -239,12 +239,17 @@ class LabelSession:
                 "estimate": accuracy.value, "low": accuracy.low, "high": accuracy.high, "labels": accuracy.compared,
                 "sentence": accuracy.sentence(),
             },
-            "target": accuracy
-            and self.target
-            and {"target": self.target, "proven": accuracy.proves(self.target), "sentence": accuracy.target_sentence(self.target)},
+            "target": self._target_state(accuracy),
             "outlook": ahead and {"sentence": ahead.sentence(), "points": [list(point) for point in ahead.points]},
             "price": {"sentence": price} if price else None,
         }  # fmt: skip
+
+    def _target_state(self, accuracy: RunningAccuracy | None) -> dict[str, Any] | None:
+        if self.target is None:
+            return None
+        proven = accuracy is not None and accuracy.proves(self.target)
+        sentence = accuracy.target_sentence(self.target) if accuracy else NOTHING_COMPARED
+        return {"target": self.target, "proven": proven, "sentence": sentence}
 
     def outcomes(self) -> tuple[Outcomes | None, int]:
         """What the models predicted of new texts before these had a label, up to the first that is open; None without any.
