@@ -4,37 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
+from helpers.curves import SHAPE, curve_of, ranked
 from helpers.tasks import cats
 from warmstart.commands.curve.page import interval_header, interval_rows
 from warmstart.commands.curve.result import CurveResult
 from warmstart.data.audit import audit
 from warmstart.sweep.ranking import RankedMethod
-from warmstart.sweep.trial import Method, TrialResult
-
-SHAPE = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
-OTHER = np.array([0.5, -1.0, 0.0, 1.0, -0.5])
-
-
-def ranked(name: str, family: str, mean: float, spread: np.ndarray) -> RankedMethod:
-    """Five seeds around a mean; the uncertainty over test texts is small."""
-    chance = np.random.default_rng(0).normal(0, 0.002 if family == "adapted" else 0.001, 100)
-    runs = tuple(
-        TrialResult(float(score), tuple(score + chance), 1.0, float(score), tuple(score + chance)) for score in mean + spread
-    )
-    return RankedMethod(Method(name=name, family=family), runs, tuple(range(5)))  # type: ignore[arg-type]
-
-
-def curve_of(*rows: tuple[int, float, float], names: tuple[str, ...] = ("",)) -> CurveResult:
-    """A curve of (labels, lead in score, spread of seeds) of ``lp-ft`` over ``from scratch``, for each backbone named."""
-    rankings = {}
-    for labels, lead, spread in rows:
-        found = [ranked(f"lp-ft{name}", "adapted", 0.9, spread * SHAPE) for name in names]
-        found += [ranked(f"from scratch{name}", "scratch", 0.9 - lead, spread * OTHER) for name in names]
-        rankings[labels] = tuple(found)
-    return CurveResult(cats(), rankings, (), {}, None, audit(cats()))
 
 
 @pytest.mark.parametrize("names", [("",), (" · a", " · b")])

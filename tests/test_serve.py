@@ -18,9 +18,11 @@ import torch
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
+from helpers.curves import curve_of
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS, bases
 from helpers.races import race_result
+from helpers.restarts import adapt_record, comparison_of
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
@@ -467,6 +469,71 @@ def test_a_model_knows_the_race_that_it_came_from(tmp_path: Path, models: dict[s
         (folder / "race.json").write_text(damaged)
         refused = asyncio.run(ask("race"))
         assert (refused.status_code, "run the same race again" in refused.json()["error"]) == (422, True)
+    server.close()
+
+
+def asked_for(server: Server, path: str) -> Any:
+    """The answer to a request without a body."""
+
+    async def ask() -> Any:
+        async with client_of(make_app(server, AccessRules())) as client:
+            return await client.get(path)
+
+    return asyncio.run(ask())
+
+
+def test_a_model_knows_the_learning_curve_around_it(tmp_path: Path, models: dict[str, Bundle | Stack]) -> None:
+    """In the folder of a curve, itself or as a run there: scores and intervals by labels; a damaged file is named."""
+    labels, expected = models["labels"], curve_of((16, 0.1, 0.01), (256, 0.02, 0.01))
+    assert isinstance(labels, Bundle)
+    save(labels, tmp_path / "curve" / "one" / "bundle")
+    save(labels, tmp_path / "curve" / "two")
+    save(labels, tmp_path / "other" / "deep" / "in" / "bundle")
+    file = tmp_path / "curve" / "curve.json"
+    file.write_text(json.dumps(expected.to_dict()))
+    (tmp_path / "other" / "curve.json").write_text(file.read_text())
+    paths = [tmp_path / "curve" / "one", tmp_path / "curve" / "two", tmp_path / "other" / "deep" / "in"]
+    server = Server(open_models([str(path) for path in paths]), 1024, 0.005, 64)
+    found = asked_for(server, "/api/curve?model=one").json()
+    assert asked_for(server, "/api/curve?model=two").json() == found | {"model": "two"}
+    assert (found["task"], found["findings"]) == ("cats", expected.findings)
+    assert [one["method"] for one in found["methods"]] == [method.name for method in expected.methods]
+    for one, method in zip(found["methods"], expected.methods, strict=True):
+        assert [point["labels"] for point in one["points"]] == [16, 256]
+        for point in one["points"]:
+            interval = expected.interval(method, point["labels"])
+            assert (point["score"], point["low"], point["high"]) == (interval.mean, interval.low, interval.high)
+    assert "has no 'curve'" in asked_for(server, "/api/curve?model=in").json()["error"]
+    for damaged in ("{", "[]", '{"task": 3}', "[" * 100_000):
+        file.write_text(damaged)
+        refused = asked_for(server, "/api/curve?model=one")
+        assert (refused.status_code, "run the same curve again" in refused.json()["error"]) == (422, True)
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "score", "seed", "saved", "seeds"),
+    [(True, 0.7, 6, 1, [5, 6, 7]), (False, 0.8, 5, 0, [5, 6, 7]), (True, 0.75, 6, None, None)],
+    ids=["the best on validation", "the first", "an average"],
+)
+def test_a_model_knows_its_restarts(
+    chosen: bool, score: float, seed: int, saved: int | None, seeds: list[int] | None, models: dict[str, Bundle | Stack]
+) -> None:
+    """The scores of each seed from its record, and which was saved; of baselines and of a single run nothing is shown."""
+    labels = models["labels"]
+    assert isinstance(labels, Bundle)
+    record = adapt_record(chosen, score, seed)
+    alone = record.model_copy(update={"comparison": comparison_of({"pretrained": (0.7,)})})
+    bundles = {"many": replace(labels, history=(record,)), "one": replace(labels, history=(alone,))}
+    server = Server(ServedModels([ServedModel.of(bundle, name) for name, bundle in bundles.items()]), 1024, 0.005, 64)
+    assert asked_for(server, "/api/restarts?model=many").json() == {
+        "model": "many", "task": "cups", "metric": "accuracy", "test_texts": 40, "seeds": seeds, "saved": saved,
+        "methods": [
+            {"method": "pretrained", "test": [0.8, 0.7, 0.6], "validation": [0.6, 0.9, 0.7]},
+            {"method": "from scratch", "test": [0.5, 0.4, 0.6], "validation": None},
+        ],
+    }  # fmt: skip
+    assert "has no 'restarts'" in asked_for(server, "/api/restarts?model=one").json()["error"]
     server.close()
 
 

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.curves import curve_of
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.races import race_result
+from helpers.restarts import adapt_record
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
-from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.studies.lab.measure import softmax_weights
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -84,8 +85,7 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
     """One that labels texts, with texts for guarantees, and one that writes."""
     place, found = tmp_path_factory.mktemp("served"), bases(tokenizer)
     held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
-    task = TaskRecord(name="cups", type="classification", labels=LABELS, train=9)
-    raced = AdaptRecord(task=task, seed=0, settings={"method": "full"})
+    raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": "full"})
     wanted: dict[str, Bundle] = {
         "cups": replace(found["labels"], history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)),
         "number": found["number"],
@@ -99,6 +99,8 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
         found_at = {name: save(bundle, place / name / "bundle").parent for name, bundle in wanted.items()}
         scores = {"full": 0.8, "<b>probe</b>": 0.72, "lora": 0.79}
         (place / "cups" / "race.json").write_text(json.dumps(race_result(scores).to_dict()))
+        curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " <i>small</i>"))
+        (place / "cups" / "curve.json").write_text(json.dumps(curve.to_dict()))
         return [ServedModel.open(str(path), name, tasks, corpus) for name, path in found_at.items()]
 
 
@@ -243,6 +245,28 @@ def test_the_race_of_a_model_is_shown(page: Any) -> None:
     assert page.locator("#race-results tr.saved").count() == 1
     assert "60 labels, 3 seeds. This model is full." in page.locator("#race-summary").inner_text()
     assert page.locator("#race-findings li").first.inner_text().startswith("Use ")
+
+
+def test_the_learning_curve_and_the_restarts_of_a_model_are_shown(page: Any) -> None:
+    """Drawn for each method, and as tables with the same figures; the saved restart is marked."""
+    submit(page, "race")
+    page.wait_for_selector("#race-results:not([hidden])")
+    names = ["lp-ft", "lp-ft <i>small</i>", "from scratch", "from scratch <i>small</i>"]
+    rows = page.locator("#race-curve tbody tr")
+    assert sorted(page.locator("#race-curve tbody th").all_inner_texts()) == sorted(names)
+    assert page.locator("#race-curve thead th").all_inner_texts() == ["Method", "16 labels", "64 labels", "256 labels"]
+    scratch = [row.split() for row in rows.all_inner_texts() if row.startswith("from scratch\t")]
+    assert [cell for cell in scratch[0] if cell.endswith("%")] == ["80.0%", "84.0%", "89.0%"]
+    assert page.locator("#race-curve figure").count() == 4
+    assert page.locator("#race-curve figure").first.locator("circle").count() == 3
+    assert page.locator("#race-curve figure").first.locator("line.whisker").count() == 3
+    restarts = [row.split("\t") for row in page.locator("#race-restarts tbody tr").all_inner_texts()]
+    assert restarts[1] == ["pretrained", "6", "90.0%", "70.0%"]
+    assert [row[0] for row in restarts] == ["pretrained"] * 3 + ["from scratch"] * 3
+    assert page.locator("#race-restarts tr.saved").all_inner_texts() == ["\t".join(restarts[1])]
+    assert "that of seed 6, marked" in page.locator("#race-restarts-about").inner_text()
+    assert page.locator("#race-restarts figure").first.locator("circle").count() == 6
+    assert page.locator("#race-restarts circle.saved").count() == 2
 
 
 def test_two_models_are_compared(page: Any) -> None:

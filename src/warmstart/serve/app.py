@@ -8,6 +8,8 @@
     GET  /api/card          a model card, in Markdown
     GET  /api/guarantees    error rates that can be guaranteed, and the share of texts that is then labelled
     GET  /api/race          what the methods scored in the race that a model came from
+    GET  /api/curve         the scores by number of labels in the run of ``curve`` in which a model lies
+    GET  /api/restarts      what each seed scored in the run of ``adapt`` that a model came from
     GET  /api/checks        what ``warmstart doctor`` finds
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
     POST /api/compare       what two models predict, and how often each is right on labelled texts, by class and by length
@@ -59,6 +61,7 @@ from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.errors_by_class import check_true_labels, compare_errors
 from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.layer_probes import LayerProbes
+from warmstart.serve.learning_curve import read_curve
 from warmstart.serve.metrics import Metered, Metrics
 from warmstart.serve.nearest import TrainingTexts
 from warmstart.serve.pages import add_page
@@ -75,6 +78,7 @@ from warmstart.serve.replies import (
     vectors_of,
     write_on,
 )
+from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.serve.word_map import word_map
 
@@ -145,6 +149,7 @@ def make_app(server: Server, rules: AccessRules) -> App:
     add_errors(app)
     _add_busy(app)
     _add_facts(app, server)
+    _add_origins(app, server)
     _add_predictions(app, server)
     _add_insights(app, server)
     _add_generation(app, server)
@@ -191,6 +196,14 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         served = server.model(model, "card")
         return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: checks_of(served))}
 
+    @app.post("/api/reload")
+    async def reload(body: Body) -> dict[str, Any]:
+        name = server.model(body.model, "card").name
+        await asyncio.to_thread(server.models.reload, name)
+        return {"model": name}
+
+
+def _add_origins(app: FastAPI, server: Server) -> None:
     @app.get("/api/race")
     async def race(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "race")
@@ -198,11 +211,17 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         assert file is not None
         return {"model": served.name} | await server.alone("race", served, "", lambda _: read_race(file, served.model))
 
-    @app.post("/api/reload")
-    async def reload(body: Body) -> dict[str, Any]:
-        name = server.model(body.model, "card").name
-        await asyncio.to_thread(server.models.reload, name)
-        return {"model": name}
+    @app.get("/api/curve")
+    async def curve(model: ModelName = None) -> dict[str, Any]:
+        served = server.model(model, "curve")
+        file = served.curve_file
+        assert file is not None
+        return {"model": served.name} | await server.alone("curve", served, "", lambda _: read_curve(file))
+
+    @app.get("/api/restarts")
+    async def restarts(model: ModelName = None) -> dict[str, Any]:
+        served = server.model(model, "restarts")
+        return {"model": served.name} | (restarts_of(served.model) or {})
 
 
 def _add_predictions(app: FastAPI, server: Server) -> None:

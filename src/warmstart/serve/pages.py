@@ -19,7 +19,7 @@ PANELS = {
     "look": ("Look", ("attention",)),
     "map": ("Map", ("map",)),
     "learn": ("Learn", ()),
-    "race": ("Race", ("race",)),
+    "race": ("Race", ("race", "curve", "restarts")),
     "trust": ("Trust", ("card",)),
 }
 """id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""

@@ -27,7 +27,9 @@ from warmstart.model.card import card
 from warmstart.model.inference_weights import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.serve.corpus import Corpus
+from warmstart.serve.learning_curve import curve_file
 from warmstart.serve.race import race_file
+from warmstart.serve.restarts import restarts_of
 from warmstart.stack.card import stack_card
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
@@ -90,7 +92,8 @@ class ServedModel:
             "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
             "attention": self._attends(), "nearest": self.task is not None,
             "probe": self.task is not None and self.task.single_label, "map": network, "tokens": network, "card": True,
-            "race": self.race_file is not None,
+            "race": self.race_file is not None, "curve": self.curve_file is not None,
+            "restarts": restarts_of(self.model) is not None,
         }  # fmt: skip
         return tuple(name for name, able in found.items() if able)
 
@@ -176,6 +179,11 @@ class ServedModel:
     def race_file(self) -> Path | None:
         """What the race wrote that saved the model; None if none did."""
         return race_file(self.path)
+
+    @cached_property
+    def curve_file(self) -> Path | None:
+        """What the curve wrote in whose folder the model lies; None if it lies in none."""
+        return curve_file(self.path)
 
     def _generates(self) -> bool:
         return isinstance(self.model, Bundle) and self.model.generates

@@ -18,7 +18,7 @@ from warmstart.console import console, print_table
 from warmstart.data.budget import SelectionName
 from warmstart.errors import DataError
 from warmstart.stats.formatting import sources_of_interval
-from warmstart.storage import atomic_write
+from warmstart.storage import CURVE_FILE, atomic_write
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
 from warmstart.sweep.store import write_runs_table
@@ -83,7 +83,7 @@ def curve(config: CurveConfig) -> CurveResult | SweepEstimate | None:
     for sentence in result.findings:
         console.print(sentence)
     write_runs_table([(labels, runs[labels]) for labels in complete], sweep.folder)
-    atomic_write(sweep.folder / "curve.json", json.dumps(result.to_dict(), indent=1).encode())
+    atomic_write(sweep.folder / CURVE_FILE, json.dumps(result.to_dict(), indent=1).encode())
     page = write_curve_page(result, config, sweep.folder)
     console.print(f"all runs: {sweep.folder / 'runs.csv'}\nreport: {page}")
     return result

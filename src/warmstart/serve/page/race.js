@@ -1,6 +1,7 @@
-// Race: what the methods scored in the race that a model came from.
+// Race: what the methods scored in the race that a model came from, the learning curve in whose folder it lies, and its restarts.
 
 import { get } from "./api.js";
+import { showCurve, showRestarts } from "./curve.js";
 import { draw, make, percent, run } from "./elements.js";
 
 const BYTES = new Intl.NumberFormat("en", { style: "unit", unit: "byte", unitDisplay: "narrow", notation: "compact" });
@@ -13,7 +14,17 @@ export function setUp(panel) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     run(panel, async (signal, say) => {
-      const found = await (await get(`/api/race?model=${encodeURIComponent(form.elements.model.value)}`)).json();
+      const origins = form.elements.model.selectedOptions[0].dataset.origins.trim().split(" ");
+      const of = `?model=${encodeURIComponent(form.elements.model.value)}`;
+      const has = (one) => origins.includes(one);
+      const parts = { curve: panel.querySelector("#race-curve"), restarts: panel.querySelector("#race-restarts") };
+      for (const one of [findings, results, ...Object.values(parts)]) one.hidden = true;
+      panel.querySelector("#race-summary").textContent = "";
+      if (has("curve")) showCurve(parts.curve, await (await get(`/api/curve${of}`)).json());
+      if (has("restarts")) showRestarts(parts.restarts, await (await get(`/api/restarts${of}`)).json());
+      say("");
+      if (!has("race")) return;
+      const found = await (await get(`/api/race${of}`)).json();
       const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
       findings.replaceChildren(...found.findings.map((words) => make("li", { textContent: words })));
       panel.querySelector("#race-summary").textContent =
