@@ -33,7 +33,7 @@ def folder_of(place: Path) -> Path:
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(0)
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(WORDS))]
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(_word, range(WORDS))]
     tokenizer = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
@@ -50,7 +50,12 @@ def folder_of(place: Path) -> Path:
 def texts() -> list[str]:
     """Random words."""
     draw = rng(0, "texts")
-    return [" ".join(f"w{i}" for i in draw.integers(0, WORDS, max(2, n - 2))) for n in lengths_of(TEXTS)]
+    return [" ".join(map(_word, draw.integers(0, WORDS, max(2, n - 2)))) for n in lengths_of(TEXTS)]
+
+
+def _word(number: int) -> str:
+    """A word of letters for a number, since a map of words leaves out what has digits: "wbca" for 120."""
+    return "w" + str(number).translate(str.maketrans("0123456789", "abcdefghij"))
 
 
 def build(name: str) -> Step:

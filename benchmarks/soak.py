@@ -31,7 +31,6 @@ HOSTILE_PER_SECOND = 10_000 / 600
 GROWTH = 64
 """MiB by which the resident memory of the last tenth of the time may exceed that of the second tenth"""
 STEADY_CLIENTS, KILLED_CLIENTS = 6, 2
-MAPPED = "w1 w2 w3 w4 w5 w1 w2 w3"
 LIFE = 20.0
 """seconds of load after which the other server is killed"""
 
@@ -119,7 +118,7 @@ async def ask_on(port: int, until: float, tally: Tally, seed: int) -> None:
             name, body = draw.choice(
                 [
                     ("predict", {"inputs": [text]}), ("predict", {"inputs": draw.choices(given, k=draw.randrange(1, 40))}),
-                    ("tokens", {"texts": [text]}), ("attention", {"text": short}), ("map", {"text": MAPPED}),
+                    ("tokens", {"texts": [text]}), ("attention", {"text": short}), ("map", {"text": " ".join(given[:3])}),
                 ]
             )  # fmt: skip
             try:

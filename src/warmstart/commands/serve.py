@@ -9,6 +9,7 @@ from warmstart.config import Advanced
 from warmstart.console import console
 from warmstart.errors import ConfigError
 from warmstart.serve.access import AccessSettings, missing_extra
+from warmstart.serve.kernel_caches import bound_kernel_caches
 
 
 class ServeConfig(AccessSettings):
@@ -35,6 +36,7 @@ def serve(config: ServeConfig) -> None:
     if not config.models:
         raise ConfigError("there is nothing to serve; give at least one model")
     rules = config.rules()
+    bound_kernel_caches()
     try:
         from warmstart.serve.app import Server, make_app
         from warmstart.serve.running import run
