@@ -63,9 +63,9 @@ def test_prices_are_those_of_a_point() -> None:
     """In money, hours, both or neither."""
     found = Outlook((), 200, 200, 0.02, 0.01, 0.03)
     assert found.sentence() == "200 more labels would bring about 2.0 points (1.0 to 3.0 in 9 of 10 refits)."
-    assert found.price_sentence(0.1, 18.0) == "They cost 20.00 and 1.0 hours: 10.00 and 0.5 hours for each point."
-    assert found.price_sentence(0.1, None) == "They cost 20.00: 10.00 for each point."
+    assert found.price_sentence(0.1, 18.0) == "200 more labels cost 20.00 and 1.0 hours: 10.00 and 0.5 hours for each point."
+    assert found.price_sentence(0.1, None) == "200 more labels cost 20.00: 10.00 for each point."
     assert found.price_sentence(None, None) == ""
     flat = Outlook((), 200, 200, 0.0, 0.0, 0.02)
-    assert flat.price_sentence(0.1, 18.0) == "These 200 labels cost 20.00 and 1.0 hours, for next to nothing."
+    assert flat.price_sentence(0.1, 18.0) == "200 more labels cost 20.00 and 1.0 hours, for next to nothing."
     assert Outlook((), 200, 0, 0.0, 0.0, 0.0).sentence() == "Every text has been shown."

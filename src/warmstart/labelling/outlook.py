@@ -64,10 +64,10 @@ class Outlook:
         costs += [f"{hours:.1f} hours"] if hours is not None else []
         points = 100 * self.gain
         if points < 0.1:
-            return f"These {self.more:,} labels cost {' and '.join(costs)}, for next to nothing."
+            return f"{self.more:,} more labels cost {' and '.join(costs)}, for next to nothing."
         each = [f"{self.more * price / points:,.2f}"] if price is not None else []
         each += [f"{hours / points:.1f} hours"] if hours is not None else []
-        return f"They cost {' and '.join(costs)}: {' and '.join(each)} for each point."
+        return f"{self.more:,} more labels cost {' and '.join(costs)}: {' and '.join(each)} for each point."
 
 
 def outlook(outcomes: Outcomes, labels_before: int, left: int, seed: int = 0) -> Outlook | None:
