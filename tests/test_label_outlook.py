@@ -26,7 +26,16 @@ def gain(error: float, scale: float, exponent: float, now: int, more: int) -> fl
     return scale * (now**-exponent - (now + more) ** -exponent)
 
 
-LAWS = [(0.05, 1.0, 0.5), (0.1, 0.6, 0.3), (0.0, 0.9, 0.25), (0.2, 1.5, 0.8), (0.05, 2.0, 1.0)]
+LAWS = [
+    (0.05, 1.0, 0.5),
+    (0.1, 0.6, 0.3),
+    (0.0, 0.9, 0.25),
+    (0.2, 1.5, 0.8),
+    (0.05, 2.0, 1.0),
+    (0.01, 0.4, 0.5),
+    (0.01, 0.8, 0.5),
+    (0.02, 0.6, 0.4),
+]
 STILL_PAYS = [
     (*law, labels) for law in LAWS for labels in (100, 400, 1600) if gain(*law, labels + 10, labels + 10) >= SMALLEST_GAIN
 ]
@@ -39,7 +48,9 @@ def test_labels_that_still_pay_are_seldom_called_useless(error: float, scale: fl
     true = gain(error, scale, exponent, labels + 10, labels + 10)
     useless = 0
     for seed in range(200):
-        found = outlook(drawn(np.random.default_rng(seed), error, scale, exponent, labels), 10, 10 * labels, seed)
+        found = outlook(
+            drawn(np.random.default_rng(seed), error, scale, exponent, labels), 11 + np.arange(labels), 10 * labels, seed
+        )
         assert found is not None
         useless += not found.pays
     print(f"{labels} labels, as many again gain {100 * true:.1f} points: called useless in {useless / 200:.1%}")
@@ -47,7 +58,7 @@ def test_labels_that_still_pay_are_seldom_called_useless(error: float, scale: fl
 
 
 def test_a_flat_curve_says_that_labels_hardly_pay() -> None:
-    found = outlook(drawn(np.random.default_rng(0), 0.1, 0.0, 1.0, 3000), 10, 5000)
+    found = outlook(drawn(np.random.default_rng(0), 0.03, 0.0, 1.0, 3000), 11 + np.arange(3000), 5000)
     assert found is not None
     assert not found.pays
     assert found.sentence().startswith("More labels hardly pay: 3,010 more would bring at most ")
@@ -56,7 +67,7 @@ def test_a_flat_curve_says_that_labels_hardly_pay() -> None:
 def test_few_outcomes_have_no_outlook() -> None:
     """The law has three unknowns."""
     for labels in (0, 5, 30):
-        assert outlook(drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, labels), 10, 5000) is None
+        assert outlook(drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, labels), 11 + np.arange(labels), 5000) is None
 
 
 def test_prices_are_those_of_a_point() -> None:

@@ -111,23 +111,25 @@ class RunningAccuracy:
     def sentence(self) -> str:
         """The estimate, its interval and what it is about."""
         return (
-            f"The models of texts {self.first:,} to {self.last:,} label {percent(self.value)} of the rest of the pool correctly "
-            f"({percent(self.low)} to {percent(self.high)} with 95% confidence, however often one looks)."
+            f"The models that stood while texts {self.first:,} to {self.last:,} were drawn label {percent(self.value)} of the rest "
+            f"of the pool correctly ({percent(self.low)} to {percent(self.high)} with 95% confidence, however often one looks)."
         )
 
     def proves(self, target: float) -> bool:
         """Whether the accuracy is at least the target, with 95% confidence."""
         return self.low >= target
 
-    def target_sentence(self, target: float) -> str:
-        """Whether a target is proven, or about how many more texts that takes."""
+    def target_sentence(self, target: float, left: float = math.inf) -> str:
+        """Whether a target is proven, or about how many more texts that takes, of which ``left`` have not been drawn."""
         goal = percent(target, trim=True)
         if self.proves(target):
-            return f"Proven: at least {goal} are right."
+            return f"Proven: models since text {self.first:,} label at least {goal} of the rest of the pool correctly."
         more = self.needed.get(target, math.inf)
         if math.isinf(more):
             return f"Not proven: with today's accuracy, more checks would not prove {goal} soon; better models may."
-        return f"Not proven yet: if the accuracy stays as it is, about {round_labels(more)} more labels will prove {goal}."
+        if more > left:
+            return f"Not proven: if the accuracy stays as it is, the {left:,} texts that are left are too few to prove {goal}."
+        return f"Not proven yet: if the accuracy stays as it is, about {round_labels(more)} more labels would prove {goal}."
 
 
 def running_accuracy(outcomes: Outcomes, target: float | None = None) -> RunningAccuracy | None:

@@ -16,6 +16,8 @@ from warmstart.labelling.learner import LEARNER_STRENGTHS, Beliefs, best_strengt
 
 FEWEST_FOR_DOUBTS = 50
 """labels; with fewer, a model knows less than the person"""
+_PATIENCE = 5.0
+"""seconds"""
 _GROWTH = 1.1
 """labels are doubted, and the strength is chosen, anew when there are so many times as many"""
 
@@ -31,6 +33,7 @@ class BackgroundLearner:
         self._labelled, self._version, self._seed = labelled, version, seed
         self._doubted_at, self._strength = 0, LEARNER_STRENGTHS[0]
         self._news, self._idle, self._ended = threading.Event(), threading.Event(), False
+        self._told = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
         self._thread.start()
 
@@ -41,18 +44,19 @@ class BackgroundLearner:
 
     def wake(self) -> None:
         """There are other labels."""
-        self._idle.clear()
-        self._news.set()
+        with self._told:
+            self._idle.clear()
+            self._news.set()
 
     def wait(self) -> None:
         """Until all labels are learned; for programs, not for people."""
         self._idle.wait()
 
     def close(self) -> None:
-        """End the thread after its present fit."""
+        """End the thread; a fit that takes longer than a few seconds ends with the process."""
         self._ended = True
         self._news.set()
-        self._thread.join()
+        self._thread.join(_PATIENCE)
 
     def _work(self) -> None:
         while True:
@@ -64,8 +68,9 @@ class BackgroundLearner:
                 self.learn()
             except Exception as error:  # people go on labelling by the beliefs that there are
                 console.print(f"the model could not be fitted: {error}")
-            if not self._news.is_set():
-                self._idle.set()
+            with self._told:
+                if not self._news.is_set():
+                    self._idle.set()
 
     def learn(self) -> None:
         """Fit the next version."""

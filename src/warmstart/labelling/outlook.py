@@ -20,6 +20,10 @@ from warmstart.stats.intervals import percentiles, t_quantile
 
 SMALLEST_GAIN = 0.01
 """what is worth as many labels again: less is not worth the work"""
+_CAUTION = 0.5
+"""share of the smallest gain that refits must stay below: they know the noise, not whether the law is right"""
+_ENOUGH = 400
+"""labels after which it may be said that more of them hardly pay: with fewer, a lucky start looks like a flat curve"""
 _FIRST = 12
 _QUANTILES = (0.05, 0.95)
 
@@ -40,8 +44,8 @@ class Outlook:
 
     @property
     def pays(self) -> bool:
-        """Whether more labels may still gain a point."""
-        return self.high >= SMALLEST_GAIN
+        """Whether more labels may still gain a point; with few labels nothing else is claimed."""
+        return self.high >= SMALLEST_GAIN * _CAUTION or self.labels < _ENOUGH
 
     def sentence(self) -> str:
         """What more labels bring."""
@@ -49,7 +53,7 @@ class Outlook:
             return "Every text has been shown."
         if not self.pays:
             most = percent_value(self.high)
-            return f"More labels hardly pay: {self.more:,} more would bring at most {most} points (9 of 10 refits)."
+            return f"More labels hardly pay: {self.more:,} more would bring at most {most} points in 9 of 10 refits."
         return (
             f"{self.more:,} more labels would bring about {percent_value(self.gain)} points ({percent_value(self.low)} to "
             f"{percent_value(self.high)} in 9 of 10 refits)."
@@ -70,13 +74,12 @@ class Outlook:
         return f"{self.more:,} more labels cost {' and '.join(costs)}: {' and '.join(each)} for each point."
 
 
-def outlook(outcomes: Outcomes, labels_before: int, left: int, seed: int = 0) -> Outlook | None:
-    """The outlook after the outcomes, of which the first came after ``labels_before`` labels; None while there are too few.
+def outlook(outcomes: Outcomes, labels: np.ndarray, left: int, seed: int = 0) -> Outlook | None:
+    """The outlook after the outcomes; None while there are too few.
 
-    ``left`` texts of the pool have not been drawn. Simulation: tests/test_label_outlook.py:
-    ``test_labels_that_still_pay_are_seldom_called_useless``.
+    ``labels`` (n,) ascending is the number of labels with each outcome; ``left`` texts of the pool have not been drawn. Simulation:
+    tests/test_label_outlook.py: ``test_labels_that_still_pay_are_seldom_called_useless``.
     """
-    labels = labels_before + 1 + np.arange(len(outcomes.right))
     if not len(labels) or labels[-1] < _FIRST:
         return None
     values, means, errors = outcomes.values, dict[int, float](), dict[int, float]()
@@ -86,7 +89,7 @@ def outlook(outcomes: Outcomes, labels_before: int, left: int, seed: int = 0) ->
         if inside.sum() >= _FIRST:
             middle = round(float(np.exp(np.log(labels[inside]).mean())))
             means[middle] = float(values[inside].mean())
-            errors[middle] = float(values[inside].std(ddof=1)) / math.sqrt(inside.sum())
+            errors[middle] = _standard_error(values[inside], outcomes.ratio[inside])
         edge *= 2
     if len(means) < LEAST_SIZES:
         return None
@@ -100,6 +103,14 @@ def outlook(outcomes: Outcomes, labels_before: int, left: int, seed: int = 0) ->
     )
     gain = curve.law.score(now + more) - curve.law.score(now)
     return Outlook(points, now, more, gain, float(low), float(high))  # type: ignore[arg-type]
+
+
+def _standard_error(values: np.ndarray, ratios: np.ndarray) -> float:
+    """Of a mean; not below that of right answers at a rate with one more of each kind, for a few that agree by luck say little."""
+    count = len(values)
+    rate = (float(np.clip(values.mean(), 0, 1)) * count + 1) / (count + 2)
+    variance = max(float(values.var(ddof=1)), rate * (1 - rate) * float((ratios**2).mean()))
+    return math.sqrt(variance / count)
 
 
 def _gains(curve: Extrapolation, now: int, more: int) -> np.ndarray:

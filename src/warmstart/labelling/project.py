@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.database import Database, Event
@@ -22,8 +22,10 @@ from warmstart.labelling.records import (
     IMPORTED,
     OUTSIDE,
     OUTSIDE_NAME,
+    AboutProject,
     Draw,
     GivenAnswer,
+    KnownOfDraw,
     LabelChange,
     LabelName,
     ProjectType,
@@ -54,9 +56,7 @@ class Project:
         type: ProjectType,
         labels: Sequence[str],
         texts: Sequence[str],
-        guidelines: str = "",
-        price: float | None = None,
-        task: str = "",
+        **about: Unpack[AboutProject],
     ) -> Project:
         """A new project in a folder that has none; ``task`` is the manifest that it belongs to.
 
@@ -65,9 +65,9 @@ class Project:
         """
         if type not in ("classification", "tagging"):
             raise ConfigError(f"the type of a project must be classification or tagging, but is '{type}'")
-        _check_price(price)
+        _check_price(about.get("price"))
         entries: list[tuple[str, Mapping[str, Any]]] = [
-            ("project", {"name": name, "type": type, "guidelines": guidelines, "price": price, "task": task})
+            ("project", {"name": name, "type": type, "guidelines": "", "price": None, "task": "", **about})
         ]
         state = ProjectState(type=type, labels=first_labels(type))
         for one in labels:
@@ -204,17 +204,10 @@ class Project:
         text: int,
         person: str,
         queue: str,
-        component: str = "",
-        probability: float | None = None,
-        remaining: int = 0,
-        predicted: int | None = None,
-        confidence: float | None = None,
-        mean_confidence: float | None = None,
-        version: int = 0,
-        random_share: float | None = None,
+        **known: Unpack[KnownOfDraw],
     ) -> Draw:
         """A text is shown to a person, who joins if need be. Raises ``DataError`` for a text that is not there."""
-        body = {key: value for key, value in locals().items() if key != "self"}
+        body = {"text": text, "person": person, "queue": queue, **known}
         with self._database.lock, self.at_once():
             self._check_text(text)
             self.join(person)

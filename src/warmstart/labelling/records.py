@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 Value = int | tuple[int, ...]
 """a label id, or one for each word"""
@@ -41,6 +41,28 @@ class Draw:
     """of the model; 0: none"""
     random_share: float | None = None
     """of the draws among new texts that were random; None for other queues than new"""
+
+
+class KnownOfDraw(TypedDict, total=False):
+    """What a draw may hold beside text, person and queue; as in ``Draw``."""
+
+    component: str
+    probability: float | None
+    remaining: int
+    predicted: int | None
+    confidence: float | None
+    mean_confidence: float | None
+    version: int
+    random_share: float | None
+
+
+class AboutProject(TypedDict, total=False):
+    """What a project may hold beside its name, type, labels and texts."""
+
+    guidelines: str
+    price: float | None
+    task: str
+    """the manifest that it belongs to"""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ LEAST_RANDOM = 0.1
 _MOST_UNCERTAIN = 0.05
 """share of the texts among which an uncertain one is drawn"""
 _FEWEST = 10
+_BLOCK = 128
+"""texts whose distances are computed at once"""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,9 @@ class Distances:
         self.squared = np.full(len(vectors), np.inf)
         """(N,) infinite as long as nothing is labelled"""
 
-    def add(self, text: int) -> None:
-        """A text has a label now."""
-        found = self._norms - 2 * (self.vectors @ self.vectors[text]) + self._norms[text]
-        np.minimum(self.squared, np.maximum(found, 0), out=self.squared)
+    def add(self, *texts: int) -> None:
+        """Texts have a label now."""
+        for start in range(0, len(texts), _BLOCK):
+            block = list(texts[start : start + _BLOCK])
+            found = self._norms[:, None] - 2 * (self.vectors @ self.vectors[block].T) + self._norms[block]
+            np.minimum(self.squared, np.maximum(found.min(axis=1), 0), out=self.squared)

@@ -23,7 +23,7 @@ from warmstart.labelling.accuracy import NOTHING_COMPARED, Outcomes, RunningAccu
 from warmstart.labelling.learning import BackgroundLearner
 from warmstart.labelling.outlook import outlook
 from warmstart.labelling.project import Project
-from warmstart.labelling.records import Draw, Value
+from warmstart.labelling.records import IMPORTED, Draw, Value
 from warmstart.labelling.selection import Distances, Mixture, draw_text
 from warmstart.labelling.vectors import pool_vectors
 from warmstart.seeding import rng
@@ -47,9 +47,11 @@ class LabelSession:
         self._lock, self._distances = threading.RLock(), Distances(vectors)
         draws = project.draws()
         self._shown = np.zeros(len(project.texts), dtype=bool)
-        for text in {draw.text for draw in draws}:
-            self._note(text)
+        self._note(*{draw.text for draw in draws})
+        self._seen = dict[int, datetime]()
+        """draw -> when it was last shown, since this session began"""
         self._status: tuple[object, dict[str, Any]] | None = None
+        self._status_lock = threading.Lock()
         version = max((draw.version for draw in draws), default=0)
         self.learner = BackgroundLearner(vectors, self._labels_to_learn, version, seed)
         self.learner.wake()
@@ -81,7 +83,7 @@ class LabelSession:
         """The text for a person: the one that is open, else by the mixture; None if nothing is left."""
         person = person.strip()
         with self._lock:
-            own = [draw for draw in self.project.open_draws() if draw.person == person]
+            own = [draw for draw in self.project.open_draws() if draw.person == person and not self._went_on(draw)]
             draw = own[-1] if own else self._look_again(person) or self._taken_over(person) or self._new(person)
             draw = draw or self._look_again(person, surely=True)
             return None if draw is None else self._item(draw)
@@ -102,6 +104,7 @@ class LabelSession:
             return self._item(draw) | {"answered": before[draw.id]}
 
     def _item(self, draw: Draw) -> dict[str, Any]:
+        self._seen[draw.id] = datetime.now(UTC)
         text = self.project.texts[draw.text]
         item: dict[str, Any] = {"draw": draw.id, "text_id": draw.text, "text": text, "queue": draw.queue, "answered": None}
         if self.project.type == "tagging":
@@ -134,17 +137,18 @@ class LabelSession:
 
     def _look_again(self, person: str, *, surely: bool = False) -> Draw | None:
         """By chance, or surely, a disagreement, a doubtful label, or a text for a second answer."""
-        open_ = {draw.text for draw in self.project.open_draws()}
-        several = len(self.project.people()) > 1
+        open_ = {draw.text for draw in self.project.open_draws() if not self._is_stale(draw)}
+        drawn = [(draw.queue, draw.text) for draw in self.project.draws() if draw.person == person]
+        several = len({draw.person for draw in self.project.draws() if draw.queue != IMPORTED} | {person}) > 1
         for queue, share, texts in (
             ("disagreement", _DISAGREEMENTS, self.project.disagreements),
             ("doubtful", self.mixture.doubtful, self._doubtful),
             ("overlap", self.mixture.overlap if several else 0.0, lambda: self._for_second_answer(person)),
         ):
             chance = self._chance(queue)
-            if not (chance.random() < share or (surely and share)):
+            if not (chance.random() < share or (surely and share and queue != "overlap")):
                 continue
-            waiting = [text for text in texts() if text not in open_]
+            waiting = [text for text in texts() if text not in open_ and (queue, text) not in drawn]
             if waiting:
                 text = waiting[int(chance.integers(len(waiting)))] if queue == "overlap" else waiting[0]
                 return self.project.draw(text=text, person=person, queue=queue)
@@ -156,27 +160,36 @@ class LabelSession:
         return [text for text in self.learner.doubtful if text not in looked]
 
     def _for_second_answer(self, person: str) -> list[int]:
-        """Texts that one other person has answered."""
-        labelled = self.project.labelled()
-        return [text for text in labelled if len(votes := self.project.votes(text)) == 1 and person not in votes]
+        """Texts that one other person has answered on the page, and that this one has not seen."""
+        draws = [draw for draw in self.project.draws() if draw.queue != IMPORTED]
+        seen, shown = {draw.text for draw in draws if draw.person == person}, {draw.text for draw in draws}
+        return [text for text in self.project.labelled() if text in shown - seen and len(self.project.votes(text)) == 1]
 
     def _taken_over(self, person: str) -> Draw | None:
         """A text that somebody else left open for long, with what was known when it was drawn."""
-        now, answered = datetime.now(UTC), {answer.text for answer in self.project.answers()}
+        answered = {answer.text for answer in self.project.answers()}
         latest = {draw.text: draw for draw in self.project.draws() if draw.queue == "new"}
         for draw in latest.values():
-            if draw.text not in answered and draw.person != person and now - datetime.fromisoformat(draw.at) > _STALE:
+            if draw.text not in answered and draw.person != person and self._is_stale(draw):
                 known = {name: value for name, value in vars(draw).items() if name not in ("id", "at", "person")}
                 return self.project.draw(**known, person=person)
         return None
 
+    def _is_stale(self, draw: Draw) -> bool:
+        """Whether an open draw has been left for long."""
+        return datetime.now(UTC) - self._seen.get(draw.id, datetime.fromisoformat(draw.at)) > _STALE
+
+    def _went_on(self, draw: Draw) -> bool:
+        """Whether somebody else has answered a new text that this draw left open."""
+        return draw.queue == "new" and any(answer.text == draw.text for answer in self.project.answers())
+
     def _chance(self, what: str) -> np.random.Generator:
         return rng(self.seed, "label", what, len(self.project.draws()))
 
-    def _note(self, text: int) -> None:
-        """A text is new to nobody any more."""
-        self._shown[text] = True
-        self._distances.add(text)
+    def _note(self, *texts: int) -> None:
+        """Texts are new to nobody any more."""
+        self._shown[list(texts)] = True
+        self._distances.add(*texts)
 
     def _labels_to_learn(self) -> dict[int, int]:
         return {text: label for text, label in self.project.labelled().items() if isinstance(label, int)}
@@ -210,7 +223,7 @@ class LabelSession:
         """How far the session is: progress, agreement, accuracy, whether the target is proven, what more labels bring and cost."""
         answers, beliefs = self.project.answers(), self.learner.beliefs
         key = (answers[-1] if answers else None, len(answers), len(self.project.history()), beliefs and beliefs.version)
-        with self._lock:
+        with self._status_lock:  # not that of the turns: nobody's next text waits for figures
             if self._status is None or self._status[0] != key:
                 self._status = key, self._new_status()
             found = dict(self._status[1])
@@ -221,10 +234,10 @@ class LabelSession:
         return found
 
     def _new_status(self) -> dict[str, Any]:
-        answers, labelled = self.project.answers(), self.project.labelled()
-        outcomes, before = self.outcomes()
+        answers, labelled, left = self.project.answers(), self.project.labelled(), int((~self._shown).sum())
+        outcomes, counts = self.outcomes()
         accuracy = running_accuracy(outcomes, self.target) if outcomes else None
-        ahead = outlook(outcomes, before, int((~self._shown).sum()), self.seed) if outcomes else None
+        ahead = outlook(outcomes, counts, left, self.seed) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
         return {
@@ -239,52 +252,61 @@ class LabelSession:
                 "estimate": accuracy.value, "low": accuracy.low, "high": accuracy.high, "labels": accuracy.compared,
                 "sentence": accuracy.sentence(),
             },
-            "target": self._target_state(accuracy),
+            "target": self._target_state(accuracy, left),
             "outlook": ahead and {"sentence": ahead.sentence(), "points": [list(point) for point in ahead.points]},
             "price": {"sentence": price} if price else None,
         }  # fmt: skip
 
-    def _target_state(self, accuracy: RunningAccuracy | None) -> dict[str, Any] | None:
+    def _target_state(self, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any] | None:
         if self.target is None:
             return None
         proven = accuracy is not None and accuracy.proves(self.target)
-        sentence = accuracy.target_sentence(self.target) if accuracy else NOTHING_COMPARED
+        sentence = accuracy.target_sentence(self.target, left) if accuracy else NOTHING_COMPARED
         return {"target": self.target, "proven": proven, "sentence": sentence}
 
-    def outcomes(self) -> tuple[Outcomes | None, int]:
+    def outcomes(self) -> tuple[Outcomes | None, np.ndarray]:
         """What the models predicted of new texts before these had a label, up to the first that is open; None without any.
 
-        Also the number of texts that had a label before. A text that was skipped, or whose label is in dispute, counts as wrong.
+        Also the number of labels (n,) with each. What a text is compared with is the answer to the draw itself: second looks are
+        drawn where the model disagrees, so they would flatter it. A skipped text counts as wrong. Draws by another share of
+        random ones, in an earlier session, are left out: the estimate begins anew.
         """
-        drawn = dict[int, Draw]()
+        drawn, answers = dict[int, Draw](), {answer.text: answer for answer in reversed(self.project.answers())}
+        given = {answer.draw: answer.value for answer in self.project.answers()}
+        taken = dict[int, Value | None]()
         for draw in self.project.draws():
             if draw.queue == "new":
                 drawn.setdefault(draw.text, draw)  # when it was taken over, its first draw counts
-        answered, labelled = {answer.text for answer in self.project.answers()}, self.project.labelled()
-        rows, before = list[tuple[bool, float, float, float, float]](), 0
+                if draw.id in given:
+                    taken.setdefault(draw.text, given[draw.id])
+        begun = np.sort([answer.draw for answer in answers.values()])
+        rows, counts, share = list[tuple[bool, float, float, float]](), list[int](), 0.0
         for text, draw in drawn.items():
-            if text not in answered:
+            if text not in taken:
                 break
             if draw.predicted is None or draw.probability is None:
-                before += 1
                 continue
             assert draw.confidence is not None
             assert draw.mean_confidence is not None
             assert draw.random_share is not None
+            if draw.random_share != share:
+                rows, counts, share = [], [], draw.random_share
             ratio = 1 / (draw.remaining * draw.probability)
-            rows.append((draw.predicted == labelled.get(text), draw.confidence, draw.mean_confidence, ratio, draw.random_share))
+            rows.append((draw.predicted == taken[text], draw.confidence, draw.mean_confidence, ratio))
+            counts.append(int(np.searchsorted(begun, draw.id)) + 1)
         if not rows:
-            return None, before
-        right, confidence, mean_confidence, ratios, shares = (np.array(column) for column in zip(*rows, strict=True))
-        return Outcomes(right, confidence, mean_confidence, ratios, float(shares.min())), before
+            return None, np.array([])
+        right, confidence, mean_confidence, ratios = (np.array(column) for column in zip(*rows, strict=True))
+        return Outcomes(right, confidence, mean_confidence, ratios, share), np.array(counts)
 
     def _people(self) -> list[dict[str, Any]]:
-        answers = self.project.answers()
-        found = []
-        for person in self.project.people():
-            times = [min(answer.seconds, _LONGEST) for answer in answers if answer.person == person]
-            found.append({"person": person, "answered": len(times), "median_seconds": median(times) if times else None})
-        return found
+        times: dict[str, list[float]] = {person: [] for person in self.project.people()}
+        for answer in self.project.answers():
+            times[answer.person].append(min(answer.seconds, _LONGEST))
+        return [
+            {"person": person, "answered": len(some), "median_seconds": median(some) if some else None}
+            for person, some in times.items()
+        ]
 
     def _agreement(self) -> dict[str, Any] | None:
         """Krippendorff's alpha on the texts that were drawn for a second answer; not what people say who know both."""
@@ -299,4 +321,4 @@ class LabelSession:
             votes = [list(word) for text in votes if len(text) > 1 for word in zip(*text, strict=True)]
         several = [text for text in votes if len(text) > 1]
         alpha = krippendorff_alpha(several)
-        return {"alpha": alpha, "texts": len(texts)} if np.isfinite(alpha) else None
+        return {"alpha": alpha, "texts": len(by_text)} if np.isfinite(alpha) else None
