@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, random_texts
-from warmstart.labelling.importing import import_files
+from warmstart.labelling.importing import ImportedRow, import_files, take_rows
 from warmstart.labelling.project import Project
 from warmstart.tasks.load import load_task
 
@@ -334,3 +334,30 @@ def test_files_that_cannot_be_read_are_refused(name: str, content: str, message:
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
         import_files(project, [tmp_path / name])
+
+
+def test_former_names_of_labels_are_known(tmp_path: Path) -> None:
+    """The same rows again, after a label was renamed and another one merged, change nothing."""
+    with Project.create(
+        tmp_path / "p", name="p", type="classification", labels=["a", "b", "c"], texts=["t1", "t2", "t3"]
+    ) as project:
+        rows = [ImportedRow(f"row {text}", text, "old", label) for text, label in (("t1", "a"), ("t2", "b"), ("t3", "c"))]
+        take_rows(project, rows)
+        project.rename_label(1, "A1", "Ada")
+        project.merge_labels(2, 3, "Ada")
+        before = project.labelled()
+        assert take_rows(project, rows).known == 3
+        assert project.labelled() == before == {0: 1, 1: 3, 2: 3}
+        assert [label.name for label in project.labels()] == ["A1", "c"]
+        draw = project.draw(text=0, person="Ada", queue="new", predicted=2)
+        assert draw.predicted == 3
+
+
+def test_texts_that_score_models_are_not_imported(tmp_path: Path) -> None:
+    """Nor what is nearly the same; the rest is."""
+    (tmp_path / "old.csv").write_text("text,label\nthe film was a great pleasure to watch today,a\nsomething else,b\n")
+    about: dict[str, Any] = {"name": "p", "type": "classification", "labels": ["a", "b"], "texts": ["one"]}
+    with Project.create(tmp_path / "p", **about) as project:
+        summary = import_files(project, [tmp_path / "old.csv"], ["The film was a great pleasure to watch today!"])
+        assert (summary.left_out, summary.answers) == (1, 1)
+        assert project.texts == ("one", "something else")

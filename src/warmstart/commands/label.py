@@ -80,7 +80,7 @@ def label(config: LabelConfig) -> None:
         if config.imports:
             from warmstart.labelling.importing import import_files
 
-            console.print(import_sentence(import_files(project, config.imports)))
+            console.print(import_sentence(import_files(project, config.imports, _held_out(project))))
         console.print(project_sentence(project))
         if config.export is not None:
             _export(project, config)
@@ -154,6 +154,16 @@ def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Proje
     )
 
 
+def _held_out(project: Project) -> list[str]:
+    """The test and validation texts of the project's task, which nobody may label here."""
+    from warmstart.data.task import plain_text
+    from warmstart.tasks.load import load_task
+
+    if not project.task:
+        return []
+    return [plain_text(text) for split in load_task(project.task).held_out().values() for text in split.texts]
+
+
 def _check_settings(project: Project, config: LabelConfig, task: Task | None) -> None:
     """Take in new labels. Raises ``ConfigError`` for settings that a project cannot change."""
     if config.type not in (None, project.type):
@@ -163,7 +173,7 @@ def _check_settings(project: Project, config: LabelConfig, task: Task | None) ->
         raise ConfigError(
             f"the task of a project stays, and this one has {project.task or 'none'}; leave --task out, or choose another --out"
         )
-    known = {one.name for one in project.labels()}
+    known = project.label_ids()
     for name in dict.fromkeys(config.labels):
         if name.strip() not in known:
             project.add_label(name, "")
@@ -252,6 +262,7 @@ def import_sentence(summary: ImportSummary) -> str:
         f"{summary.new_texts:,} texts are new" if summary.new_texts else "",
         f"new labels: {', '.join(summary.new_labels)}" if summary.new_labels else "",
         f"{summary.unlabelled:,} rows have no label" if summary.unlabelled else "",
+        f"{summary.left_out:,} rows are left out, for their texts are like test or validation texts" if summary.left_out else "",
         f"{summary.known:,} rows had been imported before" if summary.known else "",
     ]
     return "; ".join(part for part in parts if part) + "."

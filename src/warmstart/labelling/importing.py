@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.data.files import open_text
+from warmstart.data.pool import pool_unlike
 from warmstart.data.read import source_format
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
@@ -58,6 +59,8 @@ class ImportSummary:
     """rows without an answer, or with one that only says what a text is not"""
     known: int = 0
     """rows that had been imported before"""
+    left_out: int = 0
+    """rows whose texts are like those that score models"""
     new_texts: int = 0
     new_labels: list[str] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
@@ -71,8 +74,11 @@ class _Unlabelled(Exception):  # noqa: N818  # no error: the row has no answer
     """A row says nothing of its text."""
 
 
-def import_files(project: Project, files: Sequence[str | Path]) -> ImportSummary:
-    """Read labels from files into a project. Raises ``DataError`` that names the first rows that cannot be read; then none is."""
+def import_files(project: Project, files: Sequence[str | Path], held_out: Sequence[str] = ()) -> ImportSummary:
+    """Read labels from files into a project, without texts that are like those ``held_out`` to score models.
+
+    Raises ``DataError`` that names the first rows that cannot be read; then none is.
+    """
     summary, rows, wrong = ImportSummary(), list[ImportedRow](), list[str]()
     for file in map(Path, files):
         for where, read in _readers(file, project.type == "tagging"):
@@ -89,6 +95,10 @@ def import_files(project: Project, files: Sequence[str | Path]) -> ImportSummary
     if wrong:
         more = f"; and {len(wrong) - LISTED} more" if len(wrong) > LISTED else ""
         raise DataError(f"all rows must be labels of texts, but {len(wrong)} are not: {'; '.join(wrong[:LISTED])}{more}")
+    if held_out:
+        allowed = {*pool_unlike(tuple(row.text for row in rows), tuple(held_out)).texts}
+        summary.left_out = sum(row.text not in allowed for row in rows)
+        rows = [row for row in rows if row.text in allowed]
     take_rows(project, rows, summary)
     return summary
 
@@ -100,7 +110,7 @@ def take_rows(project: Project, rows: Sequence[ImportedRow], summary: ImportSumm
         places = _places(project, rows)
         summary.new_texts = project.add_texts([row.text for row, place in zip(rows, places, strict=True) if place is None])
         at = {text: number for number, text in enumerate(project.texts)}
-        labels = {label.name: label.id for label in project.labels()}
+        labels = project.label_ids()
         done = {(draw.text, draw.person) for draw in project.draws() if draw.queue == IMPORTED}
         said = {(answer.text, answer.person, answer.value) for answer in project.answers()} if done else set()
         for row, place in zip(rows, places, strict=True):

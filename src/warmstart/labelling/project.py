@@ -155,6 +155,12 @@ class Project:
         with self._database.lock:
             return [*self._state.labels.values()]
 
+    def label_ids(self) -> dict[str, int]:
+        """Label names, also former ones, and the id of the label that stands for each; a name that is in use now goes first."""
+        with self._database.lock:
+            former = {name: standing_label(self._state, label) for name, label in self._state.named.items()}
+            return former | {label.name: label.id for label in self._state.labels.values()}
+
     def add_label(self, name: str, person: str) -> LabelName:
         """A new label. Raises ``ConfigError`` if its name is empty or in use."""
         with self._database.lock:

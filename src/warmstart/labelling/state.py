@@ -37,6 +37,8 @@ class ProjectState:
     """that stand, in order"""
     merged: dict[int, int] = field(default_factory=dict)
     """label id -> the one that it was merged into"""
+    named: dict[str, int] = field(default_factory=dict)
+    """every name that a label ever had -> its id"""
     next_label: int = OUTSIDE + 1
     history: list[LabelChange] = field(default_factory=list)
     people: dict[str, None] = field(default_factory=dict)
@@ -70,7 +72,8 @@ def apply_event(state: ProjectState, event: Event) -> None:
         case "join":
             state.people[body["person"]] = None
         case "draw":
-            state.draws[event.id] = Draw(event.id, at=event.at, **body)
+            predicted = _value(state, body.get("predicted"))  # by a model from before a merge, perhaps
+            state.draws[event.id] = Draw(event.id, at=event.at, **{**body, "predicted": predicted})
         case "answer":
             _answer(state, event)
         case "undo":
@@ -96,6 +99,7 @@ def _apply_setting(state: ProjectState, event: Event) -> None:
         case "rename":
             old = state.labels[body["label"]]
             state.labels[old.id] = replace(old, name=body["name"])
+            state.named[body["name"]] = old.id
             state.history.append(LabelChange(event.at, body["person"], f"'{old.name}' renamed '{body['name']}'"))
         case "merge":
             _merge(state, event)
@@ -106,6 +110,7 @@ def apply_new_label(state: ProjectState, body: Mapping[str, Any]) -> None:
     used = {label.key for label in state.labels.values()}
     key = next((key for key in KEYS if key not in used), "")
     state.labels[body["id"]] = LabelName(body["id"], body["name"], key)
+    state.named[body["name"]] = body["id"]
     state.next_label = body["id"] + 1
 
 
