@@ -202,13 +202,14 @@ function join(name) {
   return run(part.join, async () => {
     const [found, joined] = [await get("/api/labels"), await sender.send("/api/join", { person: name })];
     if (!joined) return;
+    const known = (await found.json()).labels; // nothing below waits: the page is shown whole
     person = joined.person;
     localStorage.setItem(STORED, person);
     part["me-name"].textContent = person;
     part.join.hidden = true;
     part.work.hidden = part.me.hidden = false;
     item = joined.item;
-    showLabels((await found.json()).labels);
+    showLabels(known);
     showItem(joined.item);
     part.text.focus({ preventScroll: true });
     if (tags) tags.choose(0, 0);
