@@ -283,6 +283,7 @@ def test_labels_are_added_renamed_and_merged(browser: Any, tmp_path: Path) -> No
         page.get_by_role("button", name="Really merge politics into games").click()
         page.wait_for_selector("#names-rows tr:nth-child(4)", state="detached")
         page.click("#names summary")
+        page.wait_for_selector("#names-history li:last-child:has-text('politics')")
         assert re.search("Anna: .*politics.*games", page.locator("#names-history li").last.inner_text())
         page.fill("#names-new", "games")
         page.keyboard.press("Enter")
