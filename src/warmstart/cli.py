@@ -49,7 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _check_processes(world, _command(words)[0])
             run, settings = read_command(words)
             run(settings)
-        return 1 if unchecked else 0
+        code = 1 if unchecked else 0
+        if world is not None:
+            world.finish(code)
+        return code
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads our output any more
         return 0

@@ -205,6 +205,15 @@ class World:
 
     # ------------------------------------------------------------------------------------------------ the end
 
+    def finish(self, code: int) -> NoReturn:
+        """End this process, whose work is done, without taking the interpreter apart.
+
+        torch keeps the threads that exchange tensors once a ``DistributedDataParallel`` was there. One that lets go of a tensor while
+        the interpreter ends would abort the process, and a launcher would call the run a failure.
+        """
+        self._flush()
+        os._exit(code)
+
     def leave(self, error: BaseException, code: int, sentence: str | None, say: Callable[[str], None]) -> NoReturn:
         """End this process by an error: ``say`` the ``sentence`` unless another process does; without one, show the traceback.
 
@@ -218,9 +227,14 @@ class World:
             traceback.print_exception(error)
         else:
             self._last_words(error, None if lost or isinstance(error, KeyboardInterrupt) else sentence, sentence, say)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        self._flush()
         os._exit(code)
+
+    @staticmethod
+    def _flush() -> None:
+        with suppress(BrokenPipeError):  # nobody reads our output any more
+            sys.stdout.flush()
+            sys.stderr.flush()
 
     def _last_words(self, error: BaseException, own: str | None, sentence: str | None, say: Callable[[str], None]) -> None:
         """Say why this process ends; ``own`` is a reason of its own, None: it was terminated or has lost a connection."""
