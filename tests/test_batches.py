@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from helpers.models import SENTENCES, make_language_model
 from warmstart.data import pretraining_rows
-from warmstart.data.batches import labelled_batches, sorted_batches
+from warmstart.data.batches import BATCH_COST, labelled_batches, sorted_batches
 from warmstart.data.encode import Encoded, collate, encode, encode_pieces
 from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
 from warmstart.data.source import Source
@@ -70,6 +72,17 @@ def test_reading_in_order_of_length_misses_nothing(lengths: list[int], tokens: i
         assert [int(ids[0]) - 5 for ids in batch.ids] == places.tolist()
         seen += places.tolist()
     assert sorted(seen) == list(range(len(lengths)))
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.integers(60, 300))
+@settings(deadline=None, max_examples=40)
+def test_reading_in_order_of_length_pads_as_little_as_pays(lengths: list[int], tokens: int) -> None:
+    """No other way to cut the sorted texts into batches has fewer tokens with padding, a batch counting as so many more."""
+    ranked, inner = sorted(lengths), range(1, len(lengths))
+    ways = [[0, *cuts, len(lengths)] for size in range(len(lengths)) for cuts in combinations(inner, size)]
+    sizes = [[(end - start) * ranked[end - 1] for start, end in pairwise(way)] for way in ways]
+    found = [batch.ids.numel() for _, batch in sorted_batches(texts_of(lengths), tokens, 0, causal=False)]
+    assert sum(found) + BATCH_COST * len(found) == min(sum(way) + BATCH_COST * len(way) for way in sizes if max(way) <= tokens)
 
 
 def test_collate_pads_on_the_right() -> None:

@@ -18,6 +18,8 @@ from warmstart.types import Batch
 
 BUCKET = 50
 """number of batches that are shuffled together and then sorted by length"""
+BATCH_COST = 40
+"""as many tokens are read in the time that a batch takes besides, for a BERT of 22 million parameters on one core"""
 
 
 def labelled_batches(
@@ -110,14 +112,24 @@ def class_pairs(labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:
 
 def sorted_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) -> Iterator[tuple[np.ndarray, Batch]]:
     """Every example once, shortest first, in batches of at most ``tokens`` tokens with padding: (indices, batch)."""
-    lengths, rows = encoded.lengths, encoded.rows_per_example
-    ranked = np.argsort(lengths, kind="stable")
+    ranked = np.argsort(encoded.lengths, kind="stable")
     start = 0
-    while start < len(ranked):
-        end, filled = start + 1, rows[ranked[start]]
-        while end < len(ranked) and (filled + rows[ranked[end]]) * lengths[ranked[end]] <= tokens:
-            filled += rows[ranked[end]]
-            end += 1
+    for end in _cheapest_cuts(encoded.lengths[ranked], encoded.rows_per_example[ranked], tokens):
         indices = ranked[start:end]
         yield indices, encoded.batch(indices, None, pad_id, causal=causal)
         start = end
+
+
+def _cheapest_cuts(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> list[int]:
+    """Where batches of examples end, sorted by length, that hold fewest tokens with padding, each batch as ``BATCH_COST`` more."""
+    before = np.concatenate([[0], np.cumsum(rows)])
+    costs, begins = np.zeros(len(lengths) + 1), np.zeros(len(lengths) + 1, int)
+    for end, longest in enumerate(np.maximum(lengths, 1), 1):
+        first = min(int(np.searchsorted(before, before[end] - tokens // longest)), end - 1)
+        found = costs[first:end] + (before[end] - before[first:end]) * longest
+        best = int(found.argmin())
+        costs[end], begins[end] = found[best] + BATCH_COST, first + best
+    ends = [len(lengths)] if len(lengths) else []
+    while ends and begins[ends[-1]]:
+        ends.append(int(begins[ends[-1]]))
+    return ends[::-1]

@@ -8,7 +8,6 @@ more, but not once every open request is in it: a single client waits for nobody
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
@@ -95,7 +94,7 @@ class Computer:
         finally:
             with self._changed:
                 self._open -= 1
-                self._changed.notify()
+                self._wake()
 
     def submit(self, key: Hashable, inputs: Sequence[Any], tokens: int, compute: Compute) -> Future[Sequence[Any]]:
         """The answers to ``inputs``, later. Requests with an equal ``key`` may be computed together, by the first one's function.
@@ -107,7 +106,7 @@ class Computer:
             if self._stopped or len(self._jobs) >= self._queue:
                 raise BusyError
             self._jobs.append(job)
-            self._changed.notify()
+            self._wake()
         return job.answers
 
     def stop(self) -> None:
@@ -146,13 +145,18 @@ class Computer:
         """The requests to compute next; none once the computer has stopped and nothing waits."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._stopped)
-            deadline = time.monotonic() + self._wait_seconds
-            while not self._stopped and not self._is_full() and len(self._jobs) < self._open:
-                if (left := deadline - time.monotonic()) <= 0 or not self._changed.wait(left):
-                    break
+            self._changed.wait_for(self._is_full, self._wait_seconds)
             return self._take()
 
+    def _wake(self) -> None:
+        """Let the thread look again, if what has changed lets it begin: each look takes time from those who ask."""
+        if self._jobs and (len(self._jobs) == 1 or self._is_full()):
+            self._changed.notify()
+
     def _is_full(self) -> bool:
+        """Whether waiting longer would not make the next batch larger."""
+        if self._stopped or len(self._jobs) >= self._open:
+            return True
         first = self._jobs[0].key
         return sum(job.tokens for job in self._jobs if job.key == first) >= self._batch_tokens
 
