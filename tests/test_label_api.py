@@ -62,10 +62,23 @@ def test_skipping_undoing_and_asking_again(session: TextsInOrder) -> None:
     for value in (1, 1, None):
         answer = ask(session, ("/api/answer", ANNA | {"draw": answer["item"]["draw"], "value": value, "seconds": 0}))[0].json()
     following, last, before = ask(session, ("/api/next", ANNA), ("/api/undo", ANNA), ("/api/undo", ANNA))
-    assert answer == following.json() == {"item": None}
+    assert answer == following.json() == {"item": None, "last": last.json()["item"]["draw"]}
     assert (last.json()["item"]["text"], last.json()["item"]["answered"]) == ("three", None)
     assert (before.json()["item"]["text"], before.json()["item"]["answered"]) == ("two", 1)
-    assert ask(session, ("/api/undo", {"person": "Ben"}))[0].json() == {"item": None}
+    assert ask(session, ("/api/undo", {"person": "Ben"}))[0].json() == {"item": None, "last": None}
+
+
+def test_an_undo_that_comes_twice_takes_back_one_answer(session: TextsInOrder) -> None:
+    """It names the answer that ``last`` told of; the comment comes back with the text."""
+    draw = ask(session, ("/api/join", ANNA))[0].json()["item"]["draw"]
+    for comment in ("first", "second"):
+        answered = ask(session, ("/api/answer", ANNA | {"draw": draw, "value": 1, "seconds": 0, "comment": comment}))[0].json()
+        draw = answered["item"]["draw"]
+    once, again = ask(session, *[("/api/undo", ANNA | {"draw": answered["last"]})] * 2)
+    assert once.json()["item"]["comment"] == "second"
+    assert once.json()["last"] == again.json()["last"]
+    assert once.json()["item"]["draw"] == again.json()["item"]["draw"] == answered["last"]
+    assert [one.comment for one in session.project.answers()] == ["first"]
 
 
 def test_an_answer_that_comes_twice_counts_once(session: TextsInOrder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -127,10 +128,11 @@ def test_a_tagging_task_gives_words(tmp_path: Path) -> None:
     assert load_task(tmp_path / "out").type == "tagging"
 
 
-def test_guidelines_come_from_a_file(pool: Path, tmp_path: Path) -> None:
-    """Whose name looks like one."""
-    (tmp_path / "rules.md").write_text("Be fair.\n")
-    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson"), "--guidelines", tmp_path / "rules.md") == 0
+@pytest.mark.parametrize("name", ["rules.md", "our rules.md", "rules"])
+def test_guidelines_come_from_a_file(name: str, pool: Path, tmp_path: Path) -> None:
+    """If there is one of that name."""
+    (tmp_path / name).write_text("Be fair.\n")
+    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson"), "--guidelines", tmp_path / name) == 0
     with Project.open(tmp_path / "p") as project:
         assert project.guidelines == "Be fair.\n"
 
@@ -150,6 +152,8 @@ def test_guidelines_come_from_a_file(pool: Path, tmp_path: Path) -> None:
         ),
         (["POOL", "--labels", "a", "--host", "0.0.0.0"], "with --host 0.0.0.0 others can reach the server, so it needs a token"),
         (["POOL", "--labels", "a", "--guidelines", "none.md"], "cannot read none.md"),
+        (["POOL", "--labels", "a", "--guidelines", "LATIN"], "LATIN must be text in utf-8"),
+        (["--labels", "a", "--add"], "--add takes the new texts of files into a project; name the files"),
         (["missing.txt", "--labels", "a"], "no such file or folder: missing.txt"),
         (["LONG", "--labels", "a"], "line 2 of LONG must have at most 1,048,576 bytes"),
         (["EMPTY", "--labels", "a"], "the pool must have at least one text, but has none"),
@@ -159,11 +163,14 @@ def test_mistakes_end_with_one_message(
     words: list[str], message: str, pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And make no project."""
-    names = {"POOL": pool, "LONG": tmp_path / "long.txt", "EMPTY": tmp_path / "empty.txt"}
+    names = {"POOL": pool, "LONG": tmp_path / "long.txt", "EMPTY": tmp_path / "empty.txt", "LATIN": tmp_path / "latin.md"}
+    names["LATIN"].write_bytes("Träume\n".encode("latin-1"))
     names["LONG"].write_text("short\n" + "x" * (MOST_TEXT_BYTES + 1) + "\nshort\n")
     names["EMPTY"].write_text("\n \n")
     assert run(tmp_path, *(names.get(word, word) for word in words)) == 2
-    assert message.replace("LONG", str(names["LONG"])) in (said := capsys.readouterr().err)
+    for name in ("LONG", "LATIN"):
+        message = message.replace(name, str(names[name]))
+    assert message in (said := capsys.readouterr().err)
     assert "Traceback" not in said
     assert not (tmp_path / "p" / "project.sqlite").exists()
 
@@ -243,6 +250,20 @@ def test_a_killed_server_goes_on_where_it_was(pool: Path, tmp_path: Path) -> Non
     with Project.open(place) as project:
         assert [answer.value for answer in project.answers()] == [1, 1, 1, 1, 2]
         assert project.notice == ""
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_a_taken_port_is_said_before_the_vectors_are_made(
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may take minutes; the project is free afterwards."""
+    session = pytest.importorskip("warmstart.labelling.session", reason="the server needs the extra 'serve'")
+    monkeypatch.setattr(session, "pool_vectors", None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p"), "--port", port]) == 2
+    assert f"cannot listen at 127.0.0.1, port {port}" in capsys.readouterr().err
+    assert not (tmp_path / "p" / LOCK).exists()
 
 
 def test_a_mixture_that_cannot_be_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from warmstart.data.source import Source
+from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, random_texts
 from warmstart.labelling.importing import ImportedRow, import_files, take_rows
@@ -289,6 +291,30 @@ def test_rows_that_are_no_labels_are_named(row: Any, message: str, project: Proj
     with pytest.raises(DataError, match=rf"all rows must be labels of texts, but 1 are not: {file}, line 2 {message}"):
         import_files(project, [file])
     assert project.answers() == []
+
+
+@pytest.mark.parametrize("name", ["x" * 10_000, "a\x00b"])
+def test_a_label_that_cannot_be_is_named(name: str, project: Project, tmp_path: Path) -> None:
+    """With file and line; then nothing is imported."""
+    file = lines(tmp_path, "bo.jsonl", {"text": POOL[0], "label": ["sport"]}, {"text": POOL[1], "label": [name]})
+    with pytest.raises(DataError, match=f"{file}, line 2: .*label"):
+        import_files(project, [file])
+    assert project.answers() == []
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_comments_are_exported(form: Any, tmp_path: Path) -> None:
+    """In a column of their own, with the names of those who wrote them."""
+    with new(tmp_path / "p", [f"text {number}" for number in range(30)]) as project:
+        for text in range(20):
+            say(project, text, 1 + text % 2)
+        for person in ("anna", "bo"):
+            draw = project.draw(text=0, person=person, queue="overlap")
+            project.answer(draw.id, person, 1, 1.0, comment=" half of it ")
+        export(project, tmp_path / "out", form)
+        table = read_table(Source(path=str(tmp_path / "out" / f"train.{form}")), tmp_path / "out" / f"train.{form}", form)
+        assert table["comment"].to_list() == ["anna: half of it\nbo: half of it", *[""] * 19]
+        assert len(load_task(tmp_path / "out").train) == 16
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,9 @@ def test_undo_skip_and_comment(browser: Any, tmp_path: Path) -> None:
         anna.page.keyboard.type("123 unsure")
         anna.page.keyboard.press("Enter")
         anna.answer("1")
+        anna.undo()
+        assert anna.page.locator("#comment").input_value() == "123 unsure"
+        anna.answer("1")
         anna.answer("s")
         first, second = session.project.answers()
         assert (first.value, first.comment, second.value) == (1, "123 unsure", None)
@@ -214,7 +217,7 @@ def test_a_session_learns_while_people_label(browser: Any, tmp_path: Path) -> No
                 with person.page.expect_response("**/api/answer") as response:
                     person.page.keyboard.press(key)
                 item = response.value.json()["item"]
-                assert {*item} <= {"draw", "text_id", "text", "queue", "others", "answered"}
+                assert {*item} <= {"draw", "text_id", "text", "queue", "others", "answered", "comment"}
                 person.idle()
         people[0].page.wait_for_selector("#model:has-text('Model ')")
         people[0].page.wait_for_selector("#accuracy:not(:empty)")

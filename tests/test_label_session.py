@@ -154,6 +154,8 @@ def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -
     assert session.next("Ada")["draw"] == item["draw"]  # type: ignore[index]
     assert session.status()["labelled"] == 0
     assert session.undo("Bob") is None
+    assert session.undo("Ada", item["draw"])["draw"] == item["draw"]  # type: ignore[index]
+    assert session.undo("Bob", item["draw"]) is None
 
 
 def test_second_answers_give_agreement_and_disagreements_are_decided(tmp_path: Path) -> None:

@@ -54,9 +54,10 @@ class TextsInOrder:
                     return self._item(project.draw(text=texts[0], person=person, queue=queue))
             return None
 
-    def _item(self, draw: Draw, answered: Value | None = None) -> dict[str, Any]:
+    def _item(self, draw: Draw, answered: Value | None = None, comment: str = "") -> dict[str, Any]:
         text = self.project.texts[draw.text]
-        item = {"draw": draw.id, "text_id": draw.text, "text": text, "queue": draw.queue, "others": [], "answered": answered}
+        given = {"answered": answered, "comment": comment, "others": []}
+        item: dict[str, Any] = {"draw": draw.id, "text_id": draw.text, "text": text, "queue": draw.queue, **given}
         if draw.queue == "disagreement":
             item["others"] = [{"person": who, "value": value} for who, value in self.project.votes(draw.text).items()]
         return item | ({"words": text.split()} if self.project.type == "tagging" else {})
@@ -65,12 +66,18 @@ class TextsInOrder:
         """Store it."""
         self.project.answer(draw, person, value, seconds, comment)
 
-    def undo(self, person: str) -> dict[str, Any] | None:
+    def undo(self, person: str, draw: int | None = None) -> dict[str, Any] | None:
         """The last answer, taken back."""
         with self.lock:
-            before = {one.draw: one.value for one in self.project.answers()}
-            draw = self.project.undo(person)
-            return draw and self._item(draw, before[draw.id])
+            before = {one.draw: one for one in self.project.answers()}
+            found = self.project.undo(person, draw)
+            given = before.get(found.id) if found else None
+            return found and (self._item(found, given.value, given.comment) if given else self._item(found))
+
+    def last(self, person: str) -> int | None:
+        """What undo takes back."""
+        answer = self.project.last_answer(person)
+        return answer and answer.draw
 
     def labels(self) -> list[dict[str, Any]]:
         """Those that stand."""
@@ -119,9 +126,9 @@ def main(folder: str, port: str) -> None:
     """Serve it."""
     from warmstart.serve.guard import AccessRules
     from warmstart.serve.labelling.app import make_label_app
-    from warmstart.serve.running import run
+    from warmstart.serve.running import listen, run
 
-    run(make_label_app(TextsInOrder(Project.open(folder)), AccessRules()), "127.0.0.1", int(port))
+    run(make_label_app(TextsInOrder(Project.open(folder)), AccessRules()), listen("127.0.0.1", int(port)), "127.0.0.1")
 
 
 if __name__ == "__main__":

@@ -69,11 +69,13 @@ def label(config: LabelConfig) -> None:
     from warmstart.labelling.selection import Mixture
 
     mixture, rules = Mixture.of(_shares(config.mixture)), config.rules()
+    if config.add and not config.pool:
+        raise ConfigError("--add takes the new texts of files into a project; name the files, or leave --add out")
     if config.export is None:
         try:
             from warmstart.labelling.session import LabelSession
             from warmstart.serve.labelling.app import make_label_app
-            from warmstart.serve.running import run
+            from warmstart.serve.running import listen, run
         except ImportError as error:
             raise missing_extra("label", error) from None
     with _project(config) as project:
@@ -85,11 +87,12 @@ def label(config: LabelConfig) -> None:
         if config.export is not None:
             _export(project, config)
             return
-        session = LabelSession.open(project, mixture, config.vectors, config.target, config.seed)
-        try:
-            run(make_label_app(session, rules), config.host, config.port)
-        finally:
-            session.close()
+        with listen(config.host, config.port) as listening:  # an address that is taken is said before the vectors are made
+            session = LabelSession.open(project, mixture, config.vectors, config.target, config.seed)
+            try:
+                run(make_label_app(session, rules), listening, config.host)
+            finally:
+                session.close()
 
 
 def _project(config: LabelConfig) -> Project:
@@ -198,7 +201,10 @@ def _compare_pools(project: Project, texts: Sequence[str], *, add: bool) -> None
 
 def _guidelines(given: str | None) -> str | None:
     """The words of a file, or the words themselves."""
-    if given is None or "\n" in given or len(given) > 255 or not Path(given).suffix or " " in given.strip():
+    if given is None or "\n" in given or len(given) > 255:
+        return given
+    meant = Path(given).suffix and " " not in given.strip()  # a file, even if there is none
+    if not meant and not Path(given).is_file():
         return given
     with open_text(Path(given), "utf-8") as text:
         return text.read(YAML_BYTES)

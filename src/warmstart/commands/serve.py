@@ -39,7 +39,7 @@ def serve(config: ServeConfig) -> None:
     bound_kernel_caches()
     try:
         from warmstart.serve.app import Server, make_app
-        from warmstart.serve.running import run
+        from warmstart.serve.running import listen, run
     except ImportError as error:
         raise missing_extra("serve", error) from None
     import torch
@@ -49,6 +49,7 @@ def serve(config: ServeConfig) -> None:
     from warmstart.serve.served import open_models
     from warmstart.tasks.load import load_task
 
+    listening = listen(config.host, config.port)  # an address that is taken is said before the models are loaded
     torch.set_num_threads(config.threads or free_threads())
     models = open_models(
         config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
@@ -56,4 +57,4 @@ def serve(config: ServeConfig) -> None:
     server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue)
     for one in models:
         console.print(f"{one.name}: {', '.join(one.abilities)}")
-    run(make_app(server, rules), config.host, config.port, models)
+    run(make_app(server, rules), listening, config.host, models)

@@ -3,6 +3,7 @@
     task.yaml  train.csv  [test.csv]  [unlabelled.ndjson]
 
 - Texts and labels are what ``Project.labelled`` counts. Csv has the columns text and label; tags are lists, which need ndjson.
+  If people commented, a column has the comments of each text.
 - Scores need a test split that is like the texts to come. Texts that were chosen because the model was unsure of them, or because
   they were unlike others, are not; those that were drawn at random are. ``test="random"`` writes them as the test split, and all
   others as training texts; otherwise 20% of all labelled texts are held out, and scores are those of the labelled texts only.
@@ -110,6 +111,7 @@ def task_splits(manifest: str) -> dict[str, list[dict[str, Any]]]:
 def _rows(project: Project, texts: Sequence[int]) -> list[dict[str, Any]]:
     """The text and the label of each; lists of both for tagging."""
     names, counted = {label.id: label.name for label in project.labels()}, project.labelled()
+    comments = _comments(project)
     rows = list[dict[str, Any]]()
     for number in texts:
         text, value = project.texts[number], counted[number]
@@ -117,7 +119,18 @@ def _rows(project: Project, texts: Sequence[int]) -> list[dict[str, Any]]:
             rows.append({"text": text, "label": names[value]})
         else:
             rows.append({"text": text.split(), "label": [names[tag] for tag in value]})
+        if comments:
+            rows[-1]["comment"] = comments.get(number, "")
     return rows
+
+
+def _comments(project: Project) -> dict[int, str]:
+    """Text -> what people wrote with their answers, a line for each, who first."""
+    lines: dict[int, list[str]] = {}
+    for answer in project.answers():
+        if answer.comment.strip():
+            lines.setdefault(answer.text, []).append(f"{answer.person}: {answer.comment.strip()}")
+    return {text: "\n".join(found) for text, found in lines.items()}
 
 
 def _file_bytes(rows: Sequence[Mapping[str, Any]], form: LabelForm) -> bytes:
@@ -125,9 +138,10 @@ def _file_bytes(rows: Sequence[Mapping[str, Any]], form: LabelForm) -> bytes:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(("text", "label"))
+    columns = [*rows[0]] if rows else ["text", "label"]
+    writer.writerow(columns)
     for row in rows:
-        writer.writerow(value if isinstance(value, str) else " ".join(value) for value in (row["text"], row["label"]))
+        writer.writerow(row[name] if isinstance(row[name], str) else " ".join(row[name]) for name in columns)
     return file.getvalue().encode()
 
 

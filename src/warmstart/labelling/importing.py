@@ -23,7 +23,7 @@ from warmstart.data.read import source_format
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.data.text_key import text_key
-from warmstart.errors import DataError
+from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project, check_text
 from warmstart.labelling.records import IMPORTED, OUTSIDE_NAME, Value
 
@@ -146,7 +146,10 @@ def _value(project: Project, row: ImportedRow, labels: dict[str, int], summary: 
         return None
     for name in [row.label] if isinstance(row.label, str) else row.label:
         if name not in labels:
-            labels[name] = project.add_label(name, row.person).id
+            try:
+                labels[name] = project.add_label(name, row.person).id
+            except ConfigError as error:
+                raise DataError(f"{row.where}: {error}") from None
             summary.new_labels.append(name)
     return labels[row.label] if isinstance(row.label, str) else tuple(labels[name] for name in row.label)
 

@@ -36,6 +36,7 @@ from warmstart.labelling.state import ProjectState, apply_event, apply_new_label
 MOST_TEXT_BYTES = 1 << 20
 """of a text in UTF-8"""
 MOST_COMMENT = 10_000
+MOST_PEOPLE = 1_000
 """characters of a comment, or of a person's or a label's name (a hundredth of them)"""
 
 
@@ -202,6 +203,10 @@ class Project:
         with self._database.lock:
             person = _person(person)
             if person not in self._state.people:
+                if len(self._state.people) >= MOST_PEOPLE:
+                    raise ConfigError(
+                        f"a project has at most {MOST_PEOPLE:,} people, and these have joined; use a name that is known"
+                    )
                 self._record("join", {"person": person})
 
     def draw(
@@ -240,16 +245,25 @@ class Project:
             self._database.copy_if_due()
             return answer
 
-    def undo(self, person: str) -> Draw | None:
-        """Take back the last answer of this person that was not imported; its draw, which is open again. None: there is none."""
+    def last_answer(self, person: str) -> GivenAnswer | None:
+        """The last answer of this person that stands and was not imported."""
         with self._database.lock:
-            state = self._state
-            for answer in reversed(state.standing.values()):
-                draw = state.draws[answer.draw]
-                if answer.person == person.strip() and draw.queue != IMPORTED:
-                    self._record("undo", {"answer": answer.id})
-                    return draw
-            return None
+            own = (answer for answer in reversed(self._state.standing.values()) if answer.person == person.strip())
+            return next((answer for answer in own if self._state.draws[answer.draw].queue != IMPORTED), None)
+
+    def undo(self, person: str, draw: int | None = None) -> Draw | None:
+        """Take back the last answer of this person that was not imported; its draw, which is open again. None: there is none.
+
+        Who names the draw of that answer can ask twice: an answer that was taken back already stays so, and no other is.
+        """
+        with self._database.lock:
+            last = self.last_answer(person)
+            if last is None or draw not in (None, last.draw):
+                named = self._state.draws.get(draw or 0)
+                taken_back = named and named.person == person.strip() and named.id not in self._state.answer_of
+                return named if taken_back else None
+            self._record("undo", {"answer": last.id})
+            return self._state.draws[last.draw]
 
     def answers(self, after: int = 0) -> list[GivenAnswer]:
         """The answers that stand, by id; with ``after`` those with a greater id."""

@@ -93,20 +93,33 @@ class LabelSession:
         self.project.answer(draw, person, value, seconds, comment)
         self.learner.wake()
 
-    def undo(self, person: str) -> dict[str, Any] | None:
-        """Take the person's last answer back; its text is shown again. None: there is none."""
+    def undo(self, person: str, draw: int | None = None) -> dict[str, Any] | None:
+        """Take the person's last answer back, that of ``draw`` if it is named; its text is shown again. None: there is none."""
         with self._lock:
-            before = {answer.draw: answer.value for answer in self.project.answers() if answer.person == person.strip()}
-            draw = self.project.undo(person)
-            if draw is None:
+            before = self.project.last_answer(person)
+            found = self.project.undo(person, draw)
+            if found is None:
                 return None
             self.learner.wake()
-            return self._item(draw) | {"answered": before[draw.id]}
+            given = {"answered": before.value, "comment": before.comment} if before and before.draw == found.id else {}
+            return self._item(found) | given
+
+    def last(self, person: str) -> int | None:
+        """The draw whose answer ``undo`` would take back now."""
+        answer = self.project.last_answer(person)
+        return None if answer is None else answer.draw
 
     def _item(self, draw: Draw) -> dict[str, Any]:
         self._seen[draw.id] = datetime.now(UTC)
         text = self.project.texts[draw.text]
-        item: dict[str, Any] = {"draw": draw.id, "text_id": draw.text, "text": text, "queue": draw.queue, "answered": None}
+        item: dict[str, Any] = {
+            "draw": draw.id,
+            "text_id": draw.text,
+            "text": text,
+            "queue": draw.queue,
+            "answered": None,
+            "comment": "",
+        }
         if self.project.type == "tagging":
             item["words"] = text.split()
         if draw.queue in ("disagreement", "doubtful"):

@@ -22,16 +22,12 @@ DRAIN_SECONDS = 30
 """in which answers that have begun must end once the server was asked to"""
 
 
-def run(app: App, host: str, port: int, models: ServedModels | None = None) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; SIGHUP loads the models again, if there are some.
-
-    Raises ``ConfigError`` if the address cannot be had.
-    """
+def run(app: App, listening: socket.socket, host: str, models: ServedModels | None = None) -> None:
+    """Answer requests at a socket (``listen``) until SIGTERM or Ctrl-C; SIGHUP loads the models again, if there are some."""
     settings = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS, ws="none",
         timeout_keep_alive=30, h11_max_incomplete_event_size=64 << 10,
     )  # fmt: skip
-    listening = _listen(host, port)
     if models is not None and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(models,), daemon=True).start())
     address = f"[{host}]" if ":" in host else host
@@ -40,13 +36,18 @@ def run(app: App, host: str, port: int, models: ServedModels | None = None) -> N
         uvicorn.Server(settings).run([listening])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at an address; who connects waits until ``run``. Raises ``ConfigError`` if the address cannot be had."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)  # who reads the address below may connect at once
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)  # who reads the address may connect at once
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         raise ConfigError(
             f"cannot listen at {host}, port {port}: {error.strerror or error}; choose another --port or --host"

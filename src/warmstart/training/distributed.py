@@ -208,8 +208,8 @@ class World:
     def finish(self, code: int) -> NoReturn:
         """End this process, whose work is done, without taking the interpreter apart.
 
-        torch keeps the threads that exchange tensors once a ``DistributedDataParallel`` was there. One that lets go of a tensor while
-        the interpreter ends would abort the process, and a launcher would call the run a failure.
+        torch keeps the threads that exchange tensors once a ``DistributedDataParallel`` was there. One that lets go of a tensor
+        while the interpreter ends would abort the process, and a launcher would call the run a failure.
         """
         self._flush()
         os._exit(code)

@@ -5,7 +5,7 @@
     GET  /openapi.json  a description of all of this
     POST /api/join      a person begins, or comes back: their name, and the first text
     POST /api/answer    an answer to a text; the next text comes back once the answer is on disk
-    POST /api/undo      takes a person's last answer back: its text again
+    POST /api/undo      takes a person's last answer back: its text and comment again
     POST /api/next      the text that a person has before them
     POST /api/labels    adds, renames or merges labels
     GET  /api/labels    the labels that stand now
@@ -52,10 +52,17 @@ MEDIA = {"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
 
 
 class PersonBody(Fields):
-    """``POST /api/join``, ``/api/next`` and ``/api/undo``."""
+    """``POST /api/join`` and ``/api/next``."""
 
     person: Person
     """who asks; a name, no password"""
+
+
+class UndoBody(PersonBody):
+    """``POST /api/undo``."""
+
+    draw: int | None = Field(None, gt=0, lt=2**63)
+    """the showing whose answer is taken back, as ``last`` says; a request that comes twice then does no more than one"""
 
 
 class AnswerBody(PersonBody):
@@ -100,12 +107,15 @@ def make_label_app(session: LabelSession, rules: AccessRules) -> App:
 
 
 def _add_work(app: FastAPI, session: LabelSession) -> None:
-    """What a person does with texts. Each answer holds ``item``, the text to look at now; null: none is left."""
+    """What a person does with texts. Answers hold ``item``, the text to look at now, and ``last``, what undo would take back."""
+
+    def turn(person: str, item: dict[str, Any] | None) -> dict[str, Any]:
+        return {"item": item, "last": session.last(person)}
 
     @app.post("/api/join")
     async def join(body: PersonBody) -> dict[str, Any]:
         def begin() -> dict[str, Any]:
-            return session.join(body.person) | {"item": session.next(body.person)}
+            return session.join(body.person) | turn(body.person, session.next(body.person))
 
         return await asyncio.to_thread(begin)
 
@@ -114,17 +124,17 @@ def _add_work(app: FastAPI, session: LabelSession) -> None:
         def store() -> dict[str, Any]:
             value = tuple(body.value) if isinstance(body.value, list) else body.value
             session.answer(body.person, body.draw, value, body.seconds, body.comment)
-            return {"item": session.next(body.person)}
+            return turn(body.person, session.next(body.person))
 
         return await asyncio.to_thread(store)
 
     @app.post("/api/undo")
-    async def undo(body: PersonBody) -> dict[str, Any]:
-        return {"item": await asyncio.to_thread(session.undo, body.person)}
+    async def undo(body: UndoBody) -> dict[str, Any]:
+        return await asyncio.to_thread(lambda: turn(body.person, session.undo(body.person, body.draw)))
 
     @app.post("/api/next")
     async def following(body: PersonBody) -> dict[str, Any]:
-        return {"item": await asyncio.to_thread(session.next, body.person)}
+        return await asyncio.to_thread(lambda: turn(body.person, session.next(body.person)))
 
 
 def _add_labels(app: FastAPI, session: LabelSession) -> None:

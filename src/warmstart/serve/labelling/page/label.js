@@ -25,6 +25,7 @@ const sender = new Sender((gone) => {
 let person = localStorage.getItem(STORED);
 let labels = [];
 let item = null;
+let last = null; // what undo takes back
 let tags = null;
 
 const nameOf = (id) => labels.find((one) => one.id === id)?.name ?? (tagging && id === 0 ? "no label" : "a label that is gone");
@@ -36,7 +37,7 @@ const wordsOf = (value) => {
 function showItem(next) {
   item = next;
   tags = null;
-  part.comment.value = "";
+  part.comment.value = item?.comment ?? "";
   part["find-label"].value = "";
   filterChoices();
   part.nothing.hidden = Boolean(item);
@@ -130,6 +131,7 @@ async function exchange(path, body, words) {
   part.problem.textContent = "";
   try {
     const answer = await sender.send(path, { person, ...body });
+    last = answer.last;
     if (path === "/api/undo" && !answer.item) {
       part.said.textContent = "There is nothing to undo.";
       return;
@@ -155,7 +157,7 @@ async function loadLabels() {
 
 const submit = () => tags && answer([...tags.tags]);
 const skip = () => answer(null);
-const undo = () => exchange("/api/undo", {}, "Your last answer is taken back.");
+const undo = () => exchange("/api/undo", { draw: last }, "Your last answer is taken back.");
 const act = {
   u: undo, s: skip, c: () => part.comment.focus(), "?": () => showKeys(labels, tagging), "/": () => part.find.hidden || part["find-label"].focus(),
 };
