@@ -49,12 +49,12 @@ def serve(config: ServeConfig) -> None:
     from warmstart.serve.served import open_models
     from warmstart.tasks.load import load_task
 
-    listening = listen(config.host, config.port)  # an address that is taken is said before the models are loaded
     torch.set_num_threads(config.threads or free_threads())
-    models = open_models(
-        config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
-    )
-    server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue)
-    for one in models:
-        console.print(f"{one.name}: {', '.join(one.abilities)}")
-    run(make_app(server, rules), listening, config.host, models)
+    with listen(config.host, config.port) as listening:  # an address that is taken is said before the models are loaded
+        models = open_models(
+            config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
+        )
+        server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue)
+        for one in models:
+            console.print(f"{one.name}: {', '.join(one.abilities)}")
+        run(make_app(server, rules), listening, config.host, models)

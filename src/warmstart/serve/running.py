@@ -32,8 +32,7 @@ def run(app: App, listening: socket.socket, host: str, models: ServedModels | No
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(models,), daemon=True).start())
     address = f"[{host}]" if ":" in host else host
     console.print(f"serving at http://{address}:{listening.getsockname()[1]} (Ctrl-C stops it)")
-    with listening:
-        uvicorn.Server(settings).run([listening])
+    uvicorn.Server(settings).run([listening])
 
 
 def listen(host: str, port: int) -> socket.socket:
