@@ -11,10 +11,11 @@ from tyro.conf import Positional, arg
 
 from warmstart.config import Config
 from warmstart.console import console, print_table
-from warmstart.errors import BundleError
+from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.load import load
 from warmstart.model.checks import faults
 from warmstart.model.checks.check import CheckResult
+from warmstart.serve.one_file.check import check_page, is_page
 from warmstart.stack.checks import examine
 
 
@@ -22,13 +23,20 @@ class DoctorConfig(Config):
     """Check that a model is complete and undamaged, gives the outputs that it gave when it was saved, and reads rows as it must."""
 
     model: Positional[str]
-    """a bundle, the folder of a run, or hf:FOLDER for a model in the Hugging Face format"""
+    """a bundle, the folder of a run, hf:FOLDER for a model in the Hugging Face format, or a page that `export --to page` wrote"""
+    bundle: str | None = None
+    """of a page: the model that it must come from; its weights are compared with those in the page"""
     as_json: Annotated[bool, arg(name="json")] = False
     """write JSON to standard output instead of a table"""
 
 
 def doctor(config: DoctorConfig) -> list[CheckResult]:
     """The ``doctor`` command; raises ``BundleError`` if a file is damaged or a check fails."""
+    if is_page(config.model):
+        _check_page(config)
+        return []
+    if config.bundle is not None:
+        raise ConfigError(f"--bundle is for pages, but {config.model} is none; remove it")
     model = load(config.model)
     results = examine(model, config.model)
     if config.as_json:
@@ -41,6 +49,24 @@ def doctor(config: DoctorConfig) -> list[CheckResult]:
             f"{config.model} fails {len(found)} of {len(results)} checks: {'; '.join(found)}. What to do: {'; or '.join(advice)}"
         )
     return results
+
+
+def _check_page(config: DoctorConfig) -> None:
+    found = check_page(config.model, config.bundle)
+    if config.as_json:
+        sys.stdout.write(json.dumps(found, indent=1) + "\n")
+        return
+    console.print(
+        f"{config.model} is whole: its script, its facts and {found['tensors']} tensors match their hashes. It was made by "
+        f"warmstart {found['warmstart']} from the bundle '{found['name']}' with the digest {found['digest']}."
+    )
+    if found["bundle"] is None:
+        console.print("Its weights were not compared with that bundle; name it with --bundle.")
+    else:
+        console.print(
+            f"Its weights are those of {found['bundle']}, rounded to 8 bits: they differ by {found['steps']:.2f} steps at most, "
+            "and rounding alone by 0.50."
+        )
 
 
 def _print(results: Sequence[CheckResult], path: str) -> None:

@@ -27,8 +27,9 @@ from warmstart.interop.peft import write_lora
 from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
+from warmstart.serve.one_file.document import write_model_page
 from warmstart.stack.stack import Stack
-from warmstart.stats.formatting import file_size, percent
+from warmstart.stats.formatting import file_size, model_name, percent
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.scoring import score_test
@@ -44,15 +45,23 @@ class ExportConfig(Config):
 
     model: Positional[str]
     """a bundle, or a run's folder"""
-    out: str
-    """folder to create"""
-    to: Literal["hf", "peft", "onnx"] = "hf"
+    out: str | None = None
+    """folder to create; of a page the file, by default the model's name and .html"""
+    to: Literal["hf", "peft", "onnx", "page"] = "hf"
     """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; peft: the LoRA weights alone; onnx: one
-    graph from token ids to the head's output, for onnxruntime; of a stack, a graph or numbers for each member, and a script"""
+    graph from token ids to the head's output, for onnxruntime; of a stack, a graph or numbers for each member, and a script; page:
+    one HTML file with the model inside, 8 bits for each weight, that any browser opens without a server or a network"""
     int8: bool = False
     """onnx: also write the graph with 8-bit weights"""
     task: str | None = None
     """onnx: the task's manifest (YAML); reports the score and the speed of each form on its test split"""
+
+    @property
+    def folder(self) -> str:
+        """The folder to create. Raises ``ConfigError`` if none is named."""
+        if self.out is None:
+            raise ConfigError(f"--to {self.to} needs the folder to create; name it with --out")
+        return self.out
 
 
 class Form(NamedTuple):
@@ -74,19 +83,33 @@ def export_model(config: ExportConfig) -> Path:
         raise ConfigError(f"--int8 and --task need --to onnx, but --to is {config.to}; remove them")
     if is_stack(find_bundle(config.model)):
         return _export_stack(config)
+    if config.to == "page":
+        return _export_page(config)
+    place = config.folder
     bundle = load_model(config.model)
     if config.to == "peft":
-        write_lora(bundle, config.out)
-        console.print(f"{config.out}: LoRA weights for PEFT; export the model before LoRA with `--to hf` as their base")
-        return Path(config.out)
+        write_lora(bundle, place)
+        console.print(f"{place}: LoRA weights for PEFT; export the model before LoRA with `--to hf` as their base")
+        return Path(place)
     if config.to == "onnx":
         return export_onnx(bundle, config)
     if any(isinstance(adapter, LoraConfig) for adapter in inserted_adapters(bundle.model)):
         merge_adapters(bundle.model)
-    name = to_huggingface(bundle, config.out)
-    gap = output_difference(bundle, from_huggingface(config.out))
-    console.print(f"{config.out}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}")
-    return Path(config.out)
+    name = to_huggingface(bundle, place)
+    gap = output_difference(bundle, from_huggingface(place))
+    console.print(f"{place}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}")
+    return Path(place)
+
+
+def _export_page(config: ExportConfig) -> Path:
+    bundle, name = load_model(config.model), model_name(config.model)
+    file = Path(config.out or f"{name}.html")
+    gap = write_model_page(bundle, config.model, name, file)
+    console.print(
+        f"{file}: {file_size(file.stat().st_size)}, open it in any browser; read back, its rounded weights change outputs by "
+        f"at most {gap:.2g} of the largest one; `warmstart doctor {file} --bundle {config.model}` compares them again",
+    )
+    return file
 
 
 def _export_stack(config: ExportConfig) -> Path:
@@ -96,16 +119,16 @@ def _export_stack(config: ExportConfig) -> Path:
         raise ConfigError("--int8 and --task need one network; remove them, or export a member of the stack, MODEL/members/1")
     stack = load_predictor(config.model)
     assert isinstance(stack, Stack)
-    gap = stack_to_onnx(stack, config.out)
+    gap = stack_to_onnx(stack, config.folder)
     console.print(
-        f"{config.out}: {stack.names}; read back by its predict.py without warmstart, predictions differ by at most {gap:.2g}",
+        f"{config.folder}: {stack.names}; read back by its predict.py without warmstart, predictions differ by at most {gap:.2g}",
     )
-    return Path(config.out)
+    return Path(config.folder)
 
 
 def export_onnx(bundle: Bundle, config: ExportConfig) -> Path:
     """Write, compare, print. Raises ``DataError`` if the task is not the one that the model was adapted to."""
-    task, folder, int8 = load_task(config.task) if config.task else None, Path(config.out), config.int8
+    task, folder, int8 = load_task(config.task) if config.task else None, Path(config.folder), config.int8
     scoring = ScoringRun.begin([task] if task else [], config)
     if task is not None:
         _check_task(bundle, task)

@@ -1,5 +1,7 @@
 // Requests to the server. Every failure becomes an Error with the server's own words.
 
+import { inputOf } from "./elements.js";
+
 const HEADERS = { "content-type": "application/json" };
 const CHUNK = 100; // texts of a request
 
@@ -34,12 +36,6 @@ export async function postWhenReady(path, body, say) {
       await new Promise((resolve) => setTimeout(resolve, 1000));
     }
   }
-}
-
-// Pairs and questions are parted by tabs, words to tag by spaces.
-export function inputOf(line, task) {
-  if (task === "tagging") return line.trim().split(/\s+/);
-  return line.includes("\t") && task !== "answers" ? line.split("\t") : line;
 }
 
 // Calls tell(answer, texts, done) for the predictions of each part of many texts, in order; option: that of the model.

@@ -1,8 +1,8 @@
 // Classify: bars of probabilities, "I don't know" below a guaranteed error rate, which words a prediction depends on, and similar
 // training texts.
 
-import { get, inputOf, post, postWhenReady, predict } from "./api.js";
-import { bar, linesOf, make, percent, run } from "./elements.js";
+import { get, post, postWhenReady, predict } from "./api.js";
+import { bar, inputOf, linesOf, make, percent, run } from "./elements.js";
 
 const SHOWN = 50; // results that are drawn at once
 
@@ -101,7 +101,7 @@ function item(one, option) {
   if (one.abstained) {
     bars.append(make("strong", { textContent: nameOf(one) }), make("span", { className: "number", textContent: "" }), make("span"));
   }
-  const pairs = Array.isArray(one.probabilities) ? [] : Object.entries(one.probabilities ?? {});
+  const pairs = ranked(one);
   for (const [label, probability] of pairs.slice(0, 5)) {
     bars.append(make("span", { textContent: label }), make("span", { className: "number", textContent: percent(probability) }), bar(probability));
   }
@@ -114,6 +114,11 @@ function item(one, option) {
   }
   if (actions.childElementCount) found.append(actions);
   return found;
+}
+
+// Labels with their probabilities, the most probable first: an object puts labels that are numbers into another order.
+function ranked(one) {
+  return Array.isArray(one.probabilities) ? [] : Object.entries(one.probabilities ?? {}).sort((a, b) => b[1] - a[1]);
 }
 
 function action(words, act) {
@@ -140,7 +145,7 @@ async function fetched(button, words, task) {
 
 async function explain(button, text, one, model) {
   await fetched(button, "reading it without each word …", async (note) => {
-    const target = Object.keys(one.probabilities)[0];
+    const target = ranked(one)[0][0];
     const found = await (await post("/api/explain", { model, text: one.text, target })).json();
     const values = found.importance.erasure;
     const most = Math.max(...values.map(Math.abs), 1e-9);
@@ -151,15 +156,20 @@ async function explain(button, text, one, model) {
         title: `${values[i].toFixed(3)} nats`,
         textContent: word,
       });
-      span.style.setProperty("--strength", (0.75 * Math.abs(values[i]) / most).toFixed(2));
+      span.style.setProperty("--strength", (0.45 * Math.abs(values[i]) / most).toFixed(2));
       heat.append(span, " ");
     });
     text.replaceChildren(heat);
-    const faithful = found.faithfulness.erasure;
     note.textContent =
-      `Blue words speak for “${found.target}”, orange ones against it, by what it loses without them. Faithfulness of this order of words: ` +
-      `${faithful.toFixed(2)}, of random orders ${found.faithfulness_of_random_orders.toFixed(2)} (1 is best).`;
+      `Blue words speak for “${found.target}”, orange ones against it, by what it loses without them.` + faithfulnessOf(found);
   });
+}
+
+// How much better this order of words is than chance; a page without a server does not compute it.
+function faithfulnessOf(found) {
+  if (!found.faithfulness) return "";
+  const random = found.faithfulness_of_random_orders.toFixed(2);
+  return ` Faithfulness of this order of words: ${found.faithfulness.erasure.toFixed(2)}, of random orders ${random} (1 is best).`;
 }
 
 function showNearest(button, item, one, option) {

@@ -1,8 +1,8 @@
 // Compare: what two models make of the same texts, those first on which they disagree; of labelled texts, where each is wrong.
 
-import { inputOf, post, predict } from "./api.js";
+import { post, predict } from "./api.js";
 import { nameOf } from "./classify.js";
-import { linesOf, make, percent, run } from "./elements.js";
+import { inputOf, linesOf, make, percent, run } from "./elements.js";
 
 const SHOWN = 200; // rows that are drawn
 

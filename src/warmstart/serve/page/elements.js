@@ -36,6 +36,12 @@ export function linesOf(area) {
   return lines;
 }
 
+// Pairs and questions are parted by tabs, words to tag by spaces.
+export function inputOf(line, task) {
+  if (task === "tagging") return line.trim().split(/\s+/);
+  return line.includes("\t") && task !== "answers" ? line.split("\t") : line;
+}
+
 // Runs a task for a panel: shows that it runs, lets it be stopped, and shows its error.
 export async function run(panel, task) {
   const form = panel.querySelector("form");

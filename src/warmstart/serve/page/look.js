@@ -1,7 +1,7 @@
 // Look: how much each token attends to each, by layer and head, and what a linear probe on each layer makes of the text.
 
-import { inputOf, post, postWhenReady } from "./api.js";
-import { bar, make, percent, run } from "./elements.js";
+import { post, postWhenReady } from "./api.js";
+import { bar, inputOf, make, percent, run } from "./elements.js";
 
 export function setUp(panel) {
   const form = panel.querySelector("form");

@@ -1,0 +1,96 @@
+"""Classes of characters as the tokenizers library sees them, for the tokenizer in a page.
+
+Browsers and the library know different versions of Unicode. So the library is asked about every character, once, and its answers
+travel with the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+SURROGATES = range(0xD800, 0xE000)
+
+
+@cache
+def every_character() -> tuple[str, ...]:
+    """All characters that a text can have."""
+    return tuple(chr(code) for code in range(0x110000) if code not in SURROGATES)
+
+
+def ranges_of(characters: Iterable[str]) -> list[int]:
+    """Ends of runs, one after another, both included: ``"abcx"`` -> ``[97, 99, 120, 120]``."""
+    codes = sorted(map(ord, characters))
+    runs = [[code for _, code in run] for _, run in groupby(enumerate(codes), lambda pair: pair[1] - pair[0])]
+    return [end for run in runs for end in (run[0], run[-1])]
+
+
+@cache
+def matching_characters(pattern: str) -> tuple[str, ...]:
+    r"""The characters that a class such as ``\p{L}`` matches."""
+    split = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed", invert=True)
+    return tuple(one for run, _ in split.pre_tokenize_str("".join(every_character())) for one in run)
+
+
+@cache
+def white_space() -> tuple[str, ...]:
+    """The characters at which words are split."""
+    kept = {one for run, _ in pre_tokenizers.WhitespaceSplit().pre_tokenize_str("".join(every_character())) for one in run}
+    return tuple(one for one in every_character() if one not in kept)
+
+
+@cache
+def punctuation() -> tuple[str, ...]:
+    """The characters that BERT makes words of their own."""
+    split = pre_tokenizers.Punctuation("removed")
+    kept = {one for run, _ in split.pre_tokenize_str("".join(every_character())) for one in run}
+    return tuple(one for one in every_character() if one not in kept)
+
+
+@cache
+def cleaned_characters() -> dict[str, tuple[str, ...]]:
+    """What BERT's cleaning does: the characters that it removes, makes a space, and puts between spaces (Chinese ones)."""
+    clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)
+    kinds: dict[str, list[str]] = {"removed": [], "spaces": [], "chinese": []}
+    for one, made in _normalised(clean, "|"):
+        if made != one or one == " ":
+            kinds["removed" if not made else "spaces" if made == " " else "chinese"].append(one)
+    return {kind: tuple(members) for kind, members in kinds.items()}
+
+
+@cache
+def marks() -> tuple[str, ...]:
+    """The characters that remain of accents once letters are decomposed, and are removed."""
+    strip = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)
+    return tuple(one for one, made in _normalised(strip) if not made)
+
+
+@cache
+def changed_by(form: str) -> tuple[str, ...]:
+    """The characters that a normal form of Unicode changes, such as ``NFKC``: a newer version of Unicode changes more."""
+    return tuple(one for one, made in _normalised(getattr(normalizers, form)()) if one != made)
+
+
+@cache
+def combining() -> tuple[str, ...]:
+    """The characters that a normal form puts behind U+0334: marks that may change places with others."""
+    others = [one for one in every_character() if one != "|"]
+    found = normalizers.NFD().normalize_str("|".join(f"{one}\u0334" for one in others)).split("|")
+    return tuple(one for one, made in zip(others, found, strict=True) if made.startswith("\u0334") and one != "\u0334")
+
+
+@cache
+def lower_case() -> tuple[str, str]:
+    """The characters that have a lower case, and what that is, in the same order, with U+0000 between them."""
+    changed = [(one, made) for one, made in _normalised(normalizers.Lowercase()) if one != made]
+    return "".join(one for one, _ in changed), "\0".join(made for _, made in changed)
+
+
+def _normalised(normalizer: Any, between: str = "\1") -> Iterator[tuple[str, str]]:
+    """Every character, but one that is put between them, and what is made of it alone."""
+    others = [one for one in every_character() if one != between]
+    yield from zip(others, normalizer.normalize_str(between.join(others)).split(between), strict=True)

@@ -1,0 +1,160 @@
+"""The page as one file: styles, scripts, facts and weights in HTML, with a content security policy; and the same read back.
+
+The scripts are those of the server's page, but for ``api.js``, which asks the model in the page instead of a server. They are
+written as modules, and joined here into one: each file is a function that returns what it exports. The policy allows that one
+script and that one style sheet by their hashes and nothing else: no network, no ``eval``, no script in a label.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from warmstart.errors import BundleError, StorageError
+from warmstart.model.bundle import Bundle
+from warmstart.report.templates import page_template
+from warmstart.serve.one_file.contents import (
+    FORMAT_OF_PAGE,
+    PageContents,
+    page_contents,
+    refuse_unable,
+    rounding_effect,
+    with_page_weights,
+)
+from warmstart.storage import atomic_write, sealed, sha256, unsealed
+
+_SERVED = Path(__file__).parents[1] / "page"
+"""files of the server's page"""
+_OWN = Path(__file__).parent / "page"
+"""files of this page alone; they take the place of those of the same name"""
+_PANELS = {"classify": ("Classify", {"predict"}), "write": ("Write", {"generate"}), "race": ("Race", {"race", "curve", "restarts"}),
+           "trust": ("Trust", {"card"})}  # fmt: skip
+"""id -> title, and the abilities of which a model needs one"""
+_IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(.*?)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_PART = r'<script type="{kind}" id="{id}">(.*?)</script>'
+VALUES = 50_000_000
+"""values in the facts of a page, at most"""
+
+
+def write_model_page(bundle: Bundle, path: str, name: str, file: Path) -> float:
+    """Write the bundle at ``path`` as a page, and read it back.
+
+    Returns how far the rounded weights change the outputs for a few texts, as a fraction of the largest output. Raises
+    ``ModelError`` for a model that cannot run in a page, and ``StorageError`` if the file exists.
+    """
+    refuse_unable(bundle)
+    if file.exists():
+        raise StorageError(f"{file} exists; choose another file, or remove it yourself")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(file, page_html(page_contents(bundle, path, name)), "the page")
+    contents = read_page(file)
+    return rounding_effect(bundle, with_page_weights(bundle, contents.facts["weights"], contents.weights))
+
+
+def page_html(contents: PageContents) -> bytes:
+    """The whole file."""
+    model = contents.facts["model"]
+    abilities = set(model["abilities"])
+    panels = {panel: (title, [model]) for panel, (title, needed) in _PANELS.items() if needed & abilities}
+    script, style = joined_scripts("main.js"), (_SERVED / "page.css").read_text(encoding="utf-8")
+    plain = json.loads(json.dumps(contents.facts, allow_nan=False))  # as they are read back: keys are strings
+    facts = json.dumps(sealed(plain)).replace("<", "\\u003c")
+    template = page_template("one_file.html.jinja", _SERVED)
+    text = template.render(
+        panels=panels, facts=contents.facts, facts_json=facts, script=script, style=style, policy=security_policy(script, style),
+        weights=base64.b64encode(contents.weights).decode(),
+    )  # fmt: skip
+    return text.encode(errors="backslashreplace")
+
+
+def security_policy(script: str, style: str) -> str:
+    """What the browser may do: run this script, apply this style sheet, show images that are in the page."""
+    return (
+        f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _source(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def joined_scripts(name: str) -> str:
+    """A module and all that it imports as one, in the order of need.
+
+    ``export function f`` of ``a.js`` becomes ``f`` of ``const a = (() => { … return { f }; })();``, an import takes it from there.
+    """
+    parts: dict[str, str] = {}
+
+    def add(file: str) -> None:
+        if file in parts:
+            return
+        place = _OWN / file if (_OWN / file).is_file() else _SERVED / file
+        text = place.read_text(encoding="utf-8")
+        for _, needed in _IMPORT.findall(text):
+            add(needed)
+        exported = ", ".join(_EXPORT.findall(text))
+        body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{ {_renamed(found[1])} }} = {_variable(found[2])};", text))
+        parts[file] = f"const {_variable(file)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
+
+    add(name)
+    return "\n" + "\n".join(parts.values())
+
+
+def _renamed(names: str) -> str:
+    """``setUp as classify, run`` -> ``setUp: classify, run``."""
+    return names.replace(" as ", ": ")
+
+
+def _variable(file: str) -> str:
+    return "module_" + file.removesuffix(".js")
+
+
+def read_page(file: Path) -> PageContents:
+    """Facts and weights of a page. Raises ``BundleError`` for a file that is none, or is damaged."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleError(f"cannot read {file}: {error}; give a page that `warmstart export --to page` wrote") from None
+    parts = {
+        id: _part(text, kind, id) for id, kind in (("facts", "application/json"), ("weights", "text/plain"), ("run", "module"))
+    }
+    if missing := [id for id, part in parts.items() if part is None]:
+        raise BundleError(
+            f"{file} must be a page that `warmstart export --to page` wrote, but it has no part '{missing[0]}'; give another file"
+        )
+    facts = _facts(file, str(parts["facts"]))
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="(.*?)"', text)
+    if policy is None or _source(str(parts["run"])) not in html.unescape(policy[1]):
+        raise BundleError(
+            f"the script in {file} is not the one that its policy allows; the file was damaged or changed: export it again"
+        )
+    try:
+        weights = base64.b64decode(str(parts["weights"]), validate=True)
+    except ValueError:
+        weights = b""
+    if sha256(weights) != facts["weights"]["sha256"]:
+        raise BundleError(f"the weights in {file} are damaged: their hash is not the one in the page; copy or export it again")
+    return PageContents(facts, weights)
+
+
+def _part(text: str, kind: str, id: str) -> str | None:
+    found = re.search(_PART.format(kind=kind, id=id), text, re.DOTALL)
+    return found[1] if found else None
+
+
+def _facts(file: Path, text: str) -> dict[str, Any]:
+    try:
+        facts = unsealed(text, values=VALUES)
+        version = int(facts["format"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BundleError(f"{file} is damaged or was edited: {error}; copy or export it again") from None
+    if not 1 <= version <= FORMAT_OF_PAGE:
+        raise BundleError(f"{file} has format {version}, this warmstart reads 1 to {FORMAT_OF_PAGE}; update warmstart")
+    return facts

@@ -1,0 +1,73 @@
+// What the server answers, answered by the model in this page: the panels are those of the server and notice no difference.
+
+import { Backbone } from "./backbone.js";
+import { Generator } from "./generate.js";
+import { Predictor } from "./predict.js";
+import { Tokenizer } from "./tokenizer.js";
+import { inputOf } from "./elements.js";
+import { Weights, inflated } from "./weights.js";
+
+const AT_ONCE = 50; // milliseconds of computing after which the page may show what there is
+
+const textOf = (id) => document.getElementById(id).textContent;
+const pause = () => new Promise((resolve) => setTimeout(resolve, 0));
+const facts = JSON.parse(textOf("facts"));
+
+async function load() {
+  try {
+    const weights = new Weights(facts.weights, await inflated(textOf("weights")));
+    document.getElementById("weights").remove();
+    const { settings } = facts;
+    const tokenizer = new Tokenizer(facts.tokenizer);
+    const backbone = new Backbone(settings.backbone, weights);
+    const made = settings.labels.length ? Predictor : Generator;
+    return new made(settings, tokenizer, backbone, weights);
+  } catch (problem) {
+    throw new Error(`the model in this page cannot be read (${problem.message}); this file is damaged, or this browser is too old`);
+  }
+}
+
+export const ready = load();
+ready.catch(() => {}); // whoever asks the model is told
+
+export async function get(path) {
+  const what = new URL(path, "page:/").pathname.split("/").at(-1);
+  return { json: async () => facts.replies[what], text: async () => facts.replies[what] };
+}
+
+export async function post(path, body) {
+  const predictor = await ready;
+  const found = await predictor.erasure(body.text, body.target, pause);
+  return { json: async () => found };
+}
+
+export const postWhenReady = post;
+
+// Calls tell(answer, texts, done) for the predictions of a few texts at a time, in order.
+export async function predict(option, texts, settings, signal, tell) {
+  const predictor = await ready;
+  const chosen = facts.replies.guarantees?.guarantees.find((one) => one.target_error === settings.target_error);
+  for (let start = 0; start < texts.length; ) {
+    const until = performance.now() + AT_ONCE;
+    const predictions = [];
+    while (start + predictions.length < texts.length && performance.now() < until) {
+      const input = inputOf(texts[start + predictions.length], option.dataset.task);
+      predictions.push(predictor.predict(input, settings.top, chosen?.threshold));
+    }
+    const part = texts.slice(start, start + predictions.length);
+    start += part.length;
+    tell({ predictions, guarantee: chosen?.sentence }, part, start);
+    await pause();
+    signal.throwIfAborted();
+  }
+}
+
+// Calls tell(kind, value) for every token.
+export async function stream(path, body, signal, tell) {
+  const generator = await ready;
+  await generator.write(body.prompt, body, async (kind, value) => {
+    tell(kind, value);
+    await pause();
+    signal.throwIfAborted();
+  });
+}

@@ -1,0 +1,11 @@
+// Sets up the panels of a page that has its model inside.
+
+import { setUp as classify } from "./classify.js";
+import { setUp as race } from "./race.js";
+import { setUp as trust } from "./trust.js";
+import { setUp as write } from "./write.js";
+
+for (const [name, setUp] of Object.entries({ classify, write, race, trust })) {
+  const panel = document.getElementById(name);
+  if (panel) setUp(panel);
+}

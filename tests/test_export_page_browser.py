@@ -1,0 +1,419 @@
+"""An exported page in a browser: it computes what Python computes, shows it to everyone, and runs nothing that the data holds."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.curves import curve_of
+from helpers.models import SENTENCES, make_backbone
+from helpers.mutants import LABELS, bases
+from helpers.one_file import browser_probabilities, in_browser
+from helpers.races import race_result
+from helpers.restarts import adapt_record
+from warmstart.adapters import insert_adapter
+from warmstart.adapters.bottleneck import BottleneckConfig
+from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.trace import trace
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.head import HeadConfig
+from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.multilabel import MultilabelHeadConfig
+from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.inspection.explanations import erase_words, prepare_text
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
+from warmstart.model.history import PretrainRecord
+from warmstart.model.model import Model, fresh_head
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.serve.one_file.contents import page_contents, with_page_weights
+from warmstart.serve.one_file.document import write_model_page
+from warmstart.tasks.predict import predict, raw_predictions
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install Debian's package chromium to run the browser tests"),
+    pytest.mark.usefixtures("socket_enabled", "no_second_process"),
+]
+SAME_ARITHMETIC = 2e-5
+"""of a probability: the page adds in float64 what torch adds in float32, with the same rounded weights"""
+ROUNDING = 0.02
+"""of a probability: what 8 bits may change. A weight moves by at most 1 / 254 of the largest one in its row, at random; through the
+few layers of these models that moves a logit by some hundredths, and a probability by at most a quarter of that"""
+HOSTILE = "<img src=x onerror=window.hacked=1></script><script>window.hacked=1</script>"
+SWITCHES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "bert": {"norm": "post", "positions": "learned", "embedding_norm": True, "token_types": 2, "norm_eps": 1e-12},
+    "roberta": {"norm": "post", "positions": "learned", "position_offset": 2, "embedding_norm": True},
+    "tutorial": {"norm": "post", "positions": "sinusoidal", "activation": "relu", "scale_embeddings": True},
+    "gpt-2": {"positions": "learned", "activation": "gelu-tanh"},
+    "llama": {"norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "rotary_scaling": (8.0, 1.0, 4.0, 16)},
+    "qwen": {"norm_type": "rms", "activation": "swiglu", "bias": False, "qkv_bias": True, "qk_norm": True, "head_width": 12},
+    "modernbert": {"depth": 3, "window": 2, "global_every": 2, "window_rotary_base": 500.0, "activation": "geglu", "bias": False,
+                   "embedding_norm": True, "first_norm": False},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def _sockets() -> Iterator[None]:
+    """Fixtures of the module run before those of a test allow sockets."""
+    import pytest_socket
+
+    pytest_socket.enable_socket()
+    yield
+    pytest_socket.disable_socket()
+
+
+@pytest.fixture(scope="module")
+def browser(_sockets: None) -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page in which nothing may fail, and which may ask nothing of any place but the file itself."""
+    opened, problems = browser.new_page(), list[str]()
+    opened.set_default_timeout(60_000)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    opened.on(
+        "request", lambda one: None if one.url.startswith(("file:", "data:", "blob:", "about:")) else problems.append(one.url)
+    )
+    yield opened
+    opened.close()
+    assert not problems
+
+
+def labelled(
+    tokenizer: Tokenizer, head: HeadConfig | None = None, labels: tuple[str, ...] = LABELS, *, causal: bool = False, **switches: Any
+) -> Bundle:
+    """A model with random weights; those of its head are large, so that it is sure of what it says."""
+    settings = {"width": 48, "heads": 4, "feedforward": 96, **switches}
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **settings)
+    model = Model(backbone, fresh_head(head or ClassificationHeadConfig(classes=len(labels)), backbone, 0), causal=causal)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith("head.") or name.endswith("bias"):
+                parameter.normal_(std=0.5)
+    return Bundle(model.eval(), tokenizer, labels, calibration=Calibration(temperature=1.3))
+
+
+def made_texts(count: int, seed: int = 0) -> list[str]:
+    """Texts of known words in random order, some too long, some odd."""
+    words, draw = " ".join(SENTENCES).split(), random.Random(seed)
+    texts = [" ".join(draw.choices(words, k=draw.randrange(1, 40))) for _ in range(count - 4)]
+    return [*texts, "[MASK] [EOS]", "ﬁ ①\u0301 שלום 字", "x" * 200, "."]
+
+
+def rounded(bundle: Bundle) -> Bundle:
+    """With the weights that a page computes with."""
+    contents = page_contents(bundle, "hf:none", "tested")
+    return with_page_weights(bundle, contents.facts["weights"], contents.weights)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_every_backbone_computes_what_python_computes(name: str, page: Any, tokenizer: Tokenizer) -> None:
+    """With the same rounded weights, to the last digits of float32; from left to right, too."""
+    texts = made_texts(16)
+    for causal in (False, True):
+        bundle = labelled(tokenizer, causal=causal, **SWITCHES[name])
+        found = np.array(browser_probabilities(page, bundle, texts))
+        assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", "last", "appended"])
+@pytest.mark.parametrize("hidden", ["none", "tanh", "relu"])
+def test_every_head_computes_what_python_computes(pooling: str, hidden: str, page: Any, tokenizer: Tokenizer) -> None:
+    """Of texts, and of pairs of texts."""
+    bundle = labelled(tokenizer, ClassificationHeadConfig(classes=3, pooling=pooling, hidden=hidden), **SWITCHES["bert"])  # type: ignore[arg-type]
+    texts: list[Any] = [*made_texts(8), *zip(made_texts(8, 1), made_texts(8, 2), strict=True)]
+    wanted = np.concatenate([raw_predictions(rounded(bundle), part) for part in (texts[:8], texts[8:])])
+    assert np.abs(np.array(browser_probabilities(page, bundle, texts)) - wanted).max() < SAME_ARITHMETIC
+
+
+def test_adapters_compute_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:
+    """Bottlenecks and a scalar mix stay modules of their own; LoRA is merged."""
+    bundle, texts = labelled(tokenizer), made_texts(8)
+    insert_adapter(bundle.model.backbone, BottleneckConfig(width=8, activation="relu"), 0)
+    insert_adapter(bundle.model.backbone, ScalarMixConfig(), 0)
+    with torch.no_grad():
+        for name, parameter in bundle.model.named_parameters():
+            if "adapter" in name or "scalar_mix" in name:
+                parameter.normal_(std=0.3)
+    for one in (bundle, bases(tokenizer)["lora"]):
+        found = np.array(browser_probabilities(page, one, texts))
+        assert np.abs(found - raw_predictions(rounded(one), texts)).max() < SAME_ARITHMETIC
+
+
+def test_two_hundred_texts_get_the_labels_that_python_gives(page: Any, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """In the panel, as people use it: the model before rounding gives the same labels, and nearly the same confidence."""
+    bundle = labelled(tokenizer)
+    texts = [text for text in made_texts(1000) if text != "."]
+    sure = raw_predictions(bundle, texts)
+    ranked = np.sort(sure, axis=1)
+    texts = [text for text, row in zip(texts, ranked, strict=True) if row[-1] - row[-2] > 2 * ROUNDING][:200]
+    assert len(texts) == 200
+    write_model_page(bundle, str(save(bundle, tmp_path / "cups")), "cups", tmp_path / "cups.html")
+    page.goto((tmp_path / "cups.html").as_uri())
+    page.fill("#classify-texts", "\n".join(texts))
+    page.click("#classify [type=submit]")
+    page.wait_for_selector("#classify-save:not([hidden])")
+    with page.expect_download() as download:
+        page.click("#classify-save")
+    with open(download.value.path(), encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    wanted = predict(bundle, texts)
+    assert [row["prediction"] for row in rows] == [one["label"] for one in wanted]
+    assert wanted.probabilities is not None
+    gap = np.abs(np.array([float(row["confidence"]) for row in rows]) - wanted.probabilities.max(axis=1))
+    assert gap.max() < ROUNDING
+    assert np.abs(np.array(browser_probabilities(page, bundle, texts)) - wanted.probabilities).max() < ROUNDING
+
+
+def test_several_labels_and_tags_are_those_of_python(page: Any, tokenizer: Tokenizer) -> None:
+    """A label from 0.5 on; a tag for each word that fits, none for the others."""
+    several = replace(labelled(tokenizer, MultilabelHeadConfig(classes=3)), calibration=None)
+    found = in_browser(page, several, "return given.map((text) => model.predict(text, 3));", texts := made_texts(30))
+    wanted = predict(rounded(several), texts)
+    assert [one["labels"] for one in found] == [one["labels"] for one in wanted]
+    for one, two in zip(found, wanted, strict=True):
+        assert one["probabilities"] == pytest.approx(two["probabilities"], abs=2e-4)
+    tags = replace(labelled(tokenizer, TaggingHeadConfig(classes=3)), calibration=None)
+    words = [tuple(text.split()) for text in made_texts(30)]
+    found = in_browser(page, tags, "return given.map((text) => model.predict(text));", words)
+    assert [one["tags"] for one in found] == [list(one["tags"]) for one in predict(rounded(tags), words)]
+
+
+def test_a_word_matters_as_much_as_python_says(page: Any, tokenizer: Tokenizer) -> None:
+    """By erasure, in nats, with the same words."""
+    bundle = labelled(tokenizer)
+    for text in ("She holds the cat and rubs it", "שלום [MASK] dog"):
+        prepared = prepare_text(rounded(bundle), text)
+        found = in_browser(page, bundle, "return model.erasure(...given, () => {});", [text, prepared.target_name])
+        assert tuple(found["words"]) == prepared.words
+        assert found["importance"]["erasure"] == pytest.approx(erase_words(prepared), abs=1e-4)
+
+
+@pytest.mark.parametrize("head", [LMHeadConfig(), LMHeadConfig(tied=False, bias=True, transform=True)])
+def test_text_is_written_as_python_writes_it(head: LMHeadConfig, page: Any, tokenizer: Tokenizer) -> None:
+    """Greedily, beyond the context length too, with the six most probable tokens at every step."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=16)
+    wrote = PretrainRecord(objective=ObjectiveConfig(name="causal"), generates=True)
+    bundle = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=True).eval(), tokenizer, (), (wrote,))
+    wanted = trace(rounded(bundle), "She holds", GenerateConfig(max_new_tokens=40, greedy=True))
+    work = """const steps = [];
+              await model.write(given, {max_new_tokens: 40, greedy: true}, (kind, step) => kind === "token" && steps.push(step));
+              return steps;"""
+    found = in_browser(page, bundle, work, "She holds")
+    assert [step["token"] for step in found] == [step.token for step in wanted.steps]
+    for step, one in zip(found, wanted.steps, strict=True):
+        assert step["entropy"] == pytest.approx(one.entropy, abs=1e-3)
+        assert [other["probability"] for other in step["candidates"]] == pytest.approx([p for _, p in one.candidates], abs=1e-4)
+    again = [in_browser(page, bundle, work.replace("greedy: true", "seed: 3"), "She holds") for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def odd_texts(count: int, seed: int) -> list[str]:
+    """Characters of every plane, spellings of special tokens, and what normal forms change."""
+    draw = random.Random(seed)
+    known = ["[MASK]", "[PAD]", "[UNK", " ", "  ", "\n", "\t", "'s", "'LL", "the", "1", "字", "한", "▁", "ß", "İ", "Σ", "ﬁ", "①"]
+    known += [chr(code) for code in (0, 0x85, 0x301, 0x344, 0x1FBE, 0x200D, 0xD7A3, 0xFEFF, 0xFF5C, 0xFFFD, 0x1D15E, 0x20000)]
+
+    def one() -> str:
+        kind = draw.random()
+        if kind < 0.4:
+            return draw.choice(known)
+        code = draw.randrange(32, 127) if kind < 0.6 else draw.randrange(32, 0x3100) if kind < 0.85 else draw.randrange(0x110000)
+        return chr(code) if not 0xD800 <= code < 0xE000 else "x"
+
+    return ["".join(one() for _ in range(draw.randrange(30))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", list(TRAINERS))
+def test_every_tokenizer_gives_the_ids_of_python(kind: str, lowercase: bool, page: Any) -> None:
+    """Of odd Unicode, of text that spells special tokens, and back again."""
+    texts = odd_texts(400, 1)
+    made = train_tokenizer(
+        SENTENCES * 20 + texts[:40], TokenizerConfig(type=kind, vocab_size=700, lowercase=lowercase, sentinels=2)
+    )  # type: ignore[arg-type]
+    _same_ids(page, made, texts + SENTENCES + odd_texts(400, 2))
+
+
+def test_the_tokenizer_of_bert_gives_the_ids_of_python(page: Any) -> None:
+    """It lowers letters, takes accents off, and puts spaces around Chinese characters."""
+    made = train_tokenizer(SENTENCES * 20 + ["naïve Ärger 字"], TokenizerConfig(type="wordpiece", vocab_size=600, sentinels=0))
+    spec = json.loads(made.to_json())
+    bert = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True}
+    _same_ids(page, Tokenizer.from_json(json.dumps(spec | {"normalizer": bert})), [*odd_texts(600, 3), "Ärger, naïve İ"])
+
+
+def _same_ids(page: Any, tokenizer: Tokenizer, texts: list[str]) -> None:
+    bundle = labelled(tokenizer, width=8, heads=2, feedforward=8, depth=1)
+    wanted = tokenizer.encode(texts)
+    work = """const t = model.tokenizer; const ids = given.texts.map((one) => t.encode(one));
+              return {ids, decoded: given.ids.map((row) => t.decode(row)), names: t.spec.pieces.map((_, id) => t.token(id)),
+                      starts: t.spec.pieces.map((_, id) => t.startsWord(id))};"""
+    found = in_browser(page, bundle, work, {"texts": texts, "ids": wanted})
+    assert [text for text, one, two in zip(texts, found["ids"], wanted, strict=True) if one != two] == []
+    assert found["decoded"] == [tokenizer.decode(row) for row in wanted]
+    assert found["names"] == [tokenizer.token(id) for id in range(tokenizer.vocab_size)]
+    assert found["starts"] == tokenizer.vocabulary().word_starts.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("kind", list(TRAINERS))
+def test_ten_thousand_texts_get_the_ids_of_python(kind: str, page: Any, data_folder: Path) -> None:
+    """Reviews, tweets and questions, with a vocabulary that was trained on other text."""
+    texts = real_texts(data_folder)
+    made = train_tokenizer(texts[10_000:12_000], TokenizerConfig(type=kind, vocab_size=4000, sentinels=2))  # type: ignore[arg-type]
+    _same_ids(page, made, texts[:10_000])
+
+
+def real_texts(folder: Path) -> list[str]:
+    """12,000 lines of several data sets."""
+    from warmstart.data.read import read_documents
+    from warmstart.data.source import Source
+
+    places = [*sorted(folder.glob("wikitext-2/*")), *sorted(folder.glob("tweeteval/*.txt*"))]
+    found = [text for place in places for _, text in zip(range(6000), read_documents(Source(path=str(place))), strict=False)]
+    random.Random(0).shuffle(found)
+    return found[:12_000]
+
+
+@pytest.fixture(scope="module")
+def hostile(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page whose labels, card and charts try to run a script; it has guarantees, a race, a curve and restarts."""
+    place, labels = tmp_path_factory.mktemp("hostile"), (HOSTILE, "milk", "10")
+    held_out = tuple((0.34 + i / 320, i > 80) for i in range(200))
+    raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": HOSTILE})
+    bundle = replace(
+        labelled(tokenizer, labels=labels), history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        save(bundle, place / "cups" / "bundle")
+    (place / "cups" / "race.json").write_text(json.dumps(race_result({"full": 0.8, HOSTILE: 0.72}).to_dict()))
+    curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", f" {HOSTILE}"))
+    (place / "cups" / "curve.json").write_text(json.dumps(curve.to_dict()))
+    write_model_page(bundle, str(place / "cups"), f"cups {HOSTILE}", place / "cups.html")
+    return place / "cups.html"
+
+
+def use_everything(page: Any) -> None:
+    """Every panel of the hostile page."""
+    page.fill("#classify-texts", f"{HOSTILE}\nI want tea")
+    page.click("#classify [type=submit]")
+    page.wait_for_selector("#classify-results li:nth-child(2)")
+    page.get_by_role("button", name="Why?").last.click()
+    page.wait_for_selector(".heat span")
+    page.click("#race [type=submit]")
+    page.wait_for_selector("#race-results tbody tr")
+    page.wait_for_selector("#race-curve figure")
+    page.click("#trust [type=submit]")
+    page.wait_for_selector("#trust-card:not([hidden])")
+    page.click("#trust-card summary")
+
+
+def test_nothing_in_the_data_can_run(page: Any, hostile: Path) -> None:
+    """Labels, texts, methods, the card and the name of the model are shown as they are written."""
+    page.goto(hostile.as_uri())
+    use_everything(page)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2  # the facts and the one script; the weights are removed once they are read
+    assert HOSTILE in page.locator("#trust-card pre").inner_text()
+    assert HOSTILE in page.locator("#classify-results li").first.locator(".text").inner_text()
+    assert page.title().startswith(f"cups {HOSTILE}")
+    labels = page.locator("#classify-results li").first.locator(".bars > :nth-child(3n+1)").all_inner_texts()
+    assert sorted(labels) == sorted([HOSTILE, "milk", "10"])
+
+
+def test_a_page_may_ask_nothing_and_evaluate_nothing(browser: Any, hostile: Path) -> None:
+    """The policy in the file forbids it, whatever a script tries."""
+    page = browser.new_page()
+    page.goto(hostile.as_uri())
+    tries = {
+        "fetch": "fetch('https://example.org').then(() => 'done', () => 'refused')",
+        "image": "new Promise((done) => { const i = new Image(); i.onload = () => done('done'); i.onerror = () => done('refused'); "
+        "i.src = 'https://example.org/a.png'; })",
+        "script": "(() => { const s = document.createElement('script'); s.textContent = 'window.added = 1'; "
+        "document.body.append(s); return window.added ? 'done' : 'refused'; })()",
+        "handler": "(() => { const b = document.createElement('button'); b.setAttribute('onclick', 'window.added = 1'); "
+        "b.click(); return window.added ? 'done' : 'refused'; })()",
+    }
+    assert {name: page.evaluate(one) for name, one in tries.items()} == dict.fromkeys(tries, "refused")
+    page.close()
+
+
+def test_a_model_abstains_as_its_guarantee_says(page: Any, hostile: Path) -> None:
+    """By the slider, which has the guarantees of Python."""
+    page.goto(hostile.as_uri())
+    page.locator("#classify-error").focus()
+    page.keyboard.press("Home")
+    page.fill("#classify-texts", "\n".join(made_texts(30)))
+    page.click("#classify [type=submit]")
+    page.wait_for_selector("#classify-save:not([hidden])")
+    assert "of predictions are wrong" in page.locator("#classify-guaranteed").inner_text()
+    assert (
+        "labels" in page.locator("#classify-error-value").inner_text()
+        or "label" in page.locator("#classify-error-value").inner_text()
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1000])
+def test_everyone_can_read_a_page(scheme: str, width: int, browser: Any, hostile: Path) -> None:
+    """axe finds no serious violation; nothing is wider than the screen; the keyboard alone is enough."""
+    axe = importlib.import_module("axe_playwright_python.sync_playwright")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(hostile.as_uri())
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator("#classify-texts").focus()
+    page.keyboard.type("tea")
+    while page.evaluate("document.activeElement.type") != "submit":
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#classify-results li")
+    use_everything(page)
+    found = axe.Axe().run(page).response["violations"]
+    assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+
+
+def test_a_damaged_page_says_so(browser: Any, hostile: Path, tmp_path: Path) -> None:
+    """When the model is asked; the page itself is still there."""
+    text = hostile.read_text()
+    at = text.index('id="weights">') + 4000
+    (tmp_path / "damaged.html").write_text(text[:at] + text[at + 400 :])
+    page = browser.new_page()
+    page.goto((tmp_path / "damaged.html").as_uri())
+    page.fill("#classify-texts", "tea")
+    page.click("#classify [type=submit]")
+    page.wait_for_selector("#classify .error:not([hidden])")
+    assert "the model in this page cannot be read" in page.locator("#classify .error").inner_text()
+    page.close()
