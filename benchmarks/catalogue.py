@@ -297,5 +297,6 @@ TABLES = (
     ),
     Table("scale", ("docs/scale.md",), ("python -m benchmarks.scale",), timing, minutes=8),
     *SIMULATIONS,
+    Table("page", ("docs/import-export.md",), ("python -m benchmarks.page",), timing, minutes=6),
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

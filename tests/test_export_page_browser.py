@@ -25,6 +25,8 @@ from helpers.restarts import adapt_record
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.data.read import read_documents
+from warmstart.data.source import Source
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.classification import ClassificationHeadConfig
@@ -285,21 +287,19 @@ def _same_ids(page: Any, tokenizer: Tokenizer, texts: list[str]) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("kind", list(TRAINERS))
 def test_ten_thousand_texts_get_the_ids_of_python(kind: str, page: Any, data_folder: Path) -> None:
-    """Reviews, tweets and questions, with a vocabulary that was trained on other text."""
+    """Paragraphs and tweets, with a vocabulary that was trained on other text."""
     texts = real_texts(data_folder)
     made = train_tokenizer(texts[10_000:12_000], TokenizerConfig(type=kind, vocab_size=4000, sentinels=2))  # type: ignore[arg-type]
     _same_ids(page, made, texts[:10_000])
 
 
 def real_texts(folder: Path) -> list[str]:
-    """12,000 lines of several data sets."""
-    from warmstart.data.read import read_documents
-    from warmstart.data.source import Source
-
-    places = [*sorted(folder.glob("wikitext-2/*")), *sorted(folder.glob("tweeteval/*.txt*"))]
-    found = [text for place in places for _, text in zip(range(6000), read_documents(Source(path=str(place))), strict=False)]
+    """12,000 lines: paragraphs of an encyclopaedia, and tweets."""
+    places = (folder / "wikitext-2" / "train.txt.gz", folder / "tweeteval" / "unlabeled_tweets.txt.xz")
+    lines = (read_documents(Source(path=str(place), document="line")) for place in places)
+    found = [text for one in lines for _, text in zip(range(6000), one, strict=False)]
     random.Random(0).shuffle(found)
-    return found[:12_000]
+    return found
 
 
 @pytest.fixture(scope="module")
