@@ -157,7 +157,11 @@ def test_undo_skip_and_comment(browser: Any, tmp_path: Path) -> None:
         anna.page.keyboard.type("123 unsure")
         anna.page.keyboard.press("Enter")
         anna.answer("1")
-        anna.undo()
+        anna.page.reload()
+        anna.page.wait_for_selector("#work:not([hidden])")
+        with anna.page.expect_request("**/api/undo") as asked:
+            anna.undo()
+        assert asked.value.post_data_json["draw"] == session.project.draws()[0].id
         assert anna.page.locator("#comment").input_value() == "123 unsure"
         anna.answer("1")
         anna.answer("s")

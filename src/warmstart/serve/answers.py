@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,8 +42,17 @@ def problems(error: ValidationError | Any) -> str:
     found = []
     for one in error.errors():
         path = ".".join(str(part) for part in one["loc"] if part != "body") or "the body"
-        found.append(f"{path}: {one['msg'].removeprefix('Value error, ')}")
+        found.append(f"{path}: {_in_our_words(one)}")
     return f"the request must fit its description in /openapi.json, but {'; '.join(found[:5])}"
+
+
+def _in_our_words(one: Mapping[str, Any]) -> str:
+    """What pydantic says of one value; of a list that is too long, what our commands would say."""
+    if one["type"] == "too_long":
+        most, held = one["ctx"]["max_length"], one["ctx"]["actual_length"]
+        return f"must have at most {most:,} entries, but has {held or 0:,}; send them in several requests"
+    words: str = one["msg"]
+    return words.removeprefix("Value error, ")
 
 
 def add_errors(app: FastAPI) -> None:

@@ -5,6 +5,7 @@ import { nameOf } from "./classify.js";
 import { inputOf, linesOf, make, percent, run } from "./elements.js";
 
 const SHOWN = 200; // rows that are drawn
+const MOST = 1000; // labelled texts, whose errors are counted in one request
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
@@ -27,6 +28,9 @@ export function setUp(panel) {
   async function compared(texts, labels, signal) {
     if (labels.every((label) => label === null)) {
       return { predictions: await Promise.all([model, other].map((select) => predictions(select, texts, signal))), errors: null };
+    }
+    if (texts.length > MOST) {
+      throw new Error(`The errors of at most ${count(MOST)} labelled texts are counted, but there are ${count(texts.length)}; leave some out.`);
     }
     const inputs = texts.map((text) => inputOf(text, "classification"));
     return (await post("/api/compare", { model: model.value, other: other.value, inputs, labels }, signal)).json();

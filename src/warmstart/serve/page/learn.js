@@ -119,7 +119,7 @@ function showLengths(figure, shares) {
   figure.querySelector("svg").replaceChildren(
     ...counts.map((count, i) => draw("rect", { x: i + 0.05, y: 6 - (5.8 * count) / most, width: 0.9, height: (5.8 * count) / most })),
     draw("line", { class: "axis", x1: 0, x2: BINS, y1: 6, y2: 6 }),
-    ...[0, 0.5, 1].map((at) => draw("text", { x: at * BINS, y: 6.8, "text-anchor": ["start", "middle", "end"][2 * at] }, String(at))),
+    ...[0, 0.5, 1].map((at) => draw("text", { x: at * BINS, y: 6.8, class: ["start", "", "end"][2 * at] }, String(at))),
   );
   figure.querySelector("figcaption").textContent = words;
 }

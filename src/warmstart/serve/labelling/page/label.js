@@ -206,6 +206,7 @@ function join(name) {
     if (!joined) return;
     const known = (await found.json()).labels; // nothing below waits: the page is shown whole
     person = joined.person;
+    last = joined.last;
     localStorage.setItem(STORED, person);
     part["me-name"].textContent = person;
     part.join.hidden = true;
