@@ -42,7 +42,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.serve.one_file.contents import page_contents, with_page_weights
 from warmstart.serve.one_file.document import write_model_page
-from warmstart.tasks.predict import predict, raw_predictions
+from warmstart.tasks.predict import predict, raw_predictions, unread_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
 
@@ -186,6 +186,10 @@ def test_two_hundred_texts_get_the_labels_that_python_gives(page: Any, tokenizer
         rows = list(csv.DictReader(file))
     wanted = predict(bundle, texts)
     assert [row["prediction"] for row in rows] == [one["label"] for one in wanted]
+    shown = page.locator("#classify-results > li").all_inner_texts()
+    unread = unread_tokens(bundle, texts)
+    assert [("not read" in item) for item in shown] == [count > 0 for count in unread[: len(shown)]]
+    assert max(unread[: len(shown)]) > 0
     assert wanted.probabilities is not None
     gap = np.abs(np.array([float(row["confidence"]) for row in rows]) - wanted.probabilities.max(axis=1))
     assert gap.max() < ROUNDING

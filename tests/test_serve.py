@@ -177,6 +177,21 @@ def test_a_continuation_is_streamed_as_it_would_be_whole(server: Server, models:
     assert not server.streams
 
 
+def test_an_answer_says_what_was_not_read(server: Server, models: dict[str, Bundle | Stack]) -> None:
+    """For each input, the tokens that do not fit; a text that fits exactly is read whole."""
+    bundle = models["labels"]
+    assert isinstance(bundle, Bundle)
+    free = bundle.model.backbone.config.max_length - 2
+    many = [" ".join(["tea"] * count) for count in range(free, 0, -1)]
+    exact = next(text for text in many if len(bundle.tokenizer.encode([text])[0]) <= free)
+    texts = ["tea", exact, "tea " * (free + 50)]
+    found = asked(server, "/api/predict", {"model": "labels", "inputs": texts}).json()
+    lengths = [len(ids) for ids in bundle.tokenizer.encode(texts)]
+    assert found["unread"] == [max(0, length - free) for length in lengths]
+    assert found["unread"][:2] == [0, 0] != found["unread"][2:]
+    assert "1 of 3 texts" in found["cut"]
+
+
 def test_predictions_pass_a_long_generation(server: Server) -> None:
     """They take turns: a prediction does not wait for the end of the text."""
 

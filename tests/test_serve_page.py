@@ -152,6 +152,16 @@ def test_texts_are_classified_and_explained(page: Any) -> None:
     assert "Faithfulness" in page.locator("#classify-results li").first.inner_text()
 
 
+def test_a_text_that_is_too_long_is_said_to_be(page: Any) -> None:
+    """Beside its prediction, and only there."""
+    page.fill("#classify-texts", "tea\n" + "tea " * 2000)
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li:nth-child(2)")
+    short, long = page.locator("#classify-results li").all_inner_texts()
+    assert "not read" not in short
+    assert re.search(r"Too long for the model: [\d,]+ tokens are not read\.", long)
+
+
 def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
     """On request, with labels and cosines, as text; a model without any says how to get them."""
     page.fill("#classify-texts", "I want tea")

@@ -75,6 +75,7 @@ from warmstart.serve.replies import (
     guarantees_of,
     predictions_for,
     tokens_of,
+    unread_of,
     vectors_of,
     write_on,
 )
@@ -237,6 +238,7 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "predictions": found,
             "guarantee": threshold.sentence() if threshold else None,
             "cut": cut_of(model, inputs),
+            "unread": unread_of(model, inputs),
         }
 
     @app.post("/api/compare")

@@ -16,6 +16,7 @@ from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
+from warmstart.tasks.task_type import TaskType
 
 Cut = Callable[[], str]
 """says how many inputs were cut, as a sentence; empty if none"""
@@ -118,11 +119,28 @@ def cut_texts(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> 
     """How many of the inputs a model cuts, without predicting them; see ``predictions_and_cut``."""
     if isinstance(model, Stack):
         return next(filter(None, (cut_texts(one.model, inputs) for one in model.members)), "")
+    if (found := _encoded(model, inputs)) is None:
+        return ""
+    encoded, reader, task_type = found
+    return _sentence(encoded, reader, pooled=task_type.pooled)
+
+
+def unread_tokens(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> list[int]:
+    """The tokens of each input (words, where words are tagged) that do not fit into a model; of a stack, where they are most."""
+    if isinstance(model, Stack):
+        return np.max([unread_tokens(one.model, inputs) for one in model.members], axis=0).tolist()
+    if (found := _encoded(model, inputs)) is None:
+        return [0] * len(inputs)
+    return np.add.reduceat(found[0].cut, found[0].firsts).tolist() if len(inputs) else []
+
+
+def _encoded(model: Bundle | FittedBaseline, inputs: Sequence[Any]) -> tuple[Encoded, Bundle, TaskType] | None:
+    """Inputs as a model reads them, with its network and type of task; None if it reads words and not tokens."""
     reader = model if isinstance(model, Bundle) else model.backbone
     if reader is None:
-        return ""
+        return None
     task_type = task_type_for(model) if isinstance(model, Bundle) else TASK_TYPES["classification"]
-    return _sentence(task_type.encode(reader.model, reader.tokenizer, inputs), reader, pooled=task_type.pooled)
+    return task_type.encode(reader.model, reader.tokenizer, inputs), reader, task_type
 
 
 def _sentence(encoded: Encoded, reader: Bundle, *, pooled: bool) -> str:

@@ -64,7 +64,7 @@ export function setUp(panel) {
       progress(0);
       const settings = chosen ? { top: 10, target_error: chosen.target_error } : { top: 10 };
       await predict(option(), texts, settings, signal, (answer, part, done) => {
-        results.push(...answer.predictions.map((prediction, i) => ({ text: part[i], ...prediction })));
+        results.push(...answer.predictions.map((prediction, i) => ({ text: part[i], unread: answer.unread[i], ...prediction })));
         if (answer.guarantee) guaranteed.textContent = answer.guarantee;
         guaranteed.hidden = !answer.guarantee;
         if (drawn < SHOWN) drawMore();
@@ -107,6 +107,11 @@ function item(one, option) {
   }
   if (!pairs.length) bars.append(make("strong", { textContent: nameOf(one) }), make("span"), make("span"));
   const found = make("li", {}, text, bars);
+  if (one.unread) {
+    const unit = option.dataset.task === "tagging" ? "word" : "token";
+    const words = `Too long for the model: ${one.unread.toLocaleString("en")} ${unit}${one.unread === 1 ? " is" : "s are"} not read.`;
+    found.append(make("p", { className: "quiet", textContent: words }));
+  }
   const actions = make("div", { className: "actions" });
   if (option.dataset.explains && pairs.length) actions.append(action("Why?", (why) => explain(why, text, one, option.value)));
   if (option.dataset.nearest === "yes") {

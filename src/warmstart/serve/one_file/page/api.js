@@ -49,14 +49,15 @@ export async function predict(option, texts, settings, signal, tell) {
   const chosen = facts.replies.guarantees?.guarantees.find((one) => one.target_error === settings.target_error);
   for (let start = 0; start < texts.length; ) {
     const until = performance.now() + AT_ONCE;
-    const predictions = [];
+    const [predictions, unread] = [[], []];
     while (start + predictions.length < texts.length && performance.now() < until) {
       const input = inputOf(texts[start + predictions.length], option.dataset.task);
       predictions.push(predictor.predict(input, settings.top, chosen?.threshold));
+      unread.push(predictor.encode(input).unread);
     }
     const part = texts.slice(start, start + predictions.length);
     start += part.length;
-    tell({ predictions, guarantee: chosen?.sentence }, part, start);
+    tell({ predictions, unread, guarantee: chosen?.sentence }, part, start);
     await pause();
     signal.throwIfAborted();
   }

@@ -11,18 +11,22 @@ export class Predictor {
     this.ids = tokenizer.spec.ids;
   }
 
-  // An input as token ids: `types` of a pair, `starts` the first token of each word to be tagged.
+  // An input as token ids: `unread` tokens (or words) did not fit; `types` of a pair, `starts` the first token of each word to be tagged.
   encode(input) {
     const { max_length: most } = this.settings;
     const { begin, eos, cls } = this.ids;
     const last = this.settings.head.pooling === "appended" ? cls : eos;
     if (this.settings.task === "tagging") return this.encodeWords(input);
-    if (typeof input === "string") return { ids: [begin, ...this.tokenizer.encode(input).slice(0, most - 2), last] };
+    if (typeof input === "string") {
+      const whole = this.tokenizer.encode(input);
+      return { ids: [begin, ...whole.slice(0, most - 2), last], unread: Math.max(0, whole.length - (most - 2)) };
+    }
     const [first, second] = input.map((text) => this.tokenizer.encode(text));
     const free = most - 3;
     const kept = Math.min(first.length, Math.max(free - second.length, Math.floor(free / 2)));
     const ids = [begin, ...first.slice(0, kept), eos, ...second.slice(0, free - kept), last];
-    return { ids, types: this.settings.typed ? ids.map((_, i) => (i < kept + 2 ? 0 : 1)) : null };
+    const unread = Math.max(0, first.length + second.length - free);
+    return { ids, unread, types: this.settings.typed ? ids.map((_, i) => (i < kept + 2 ? 0 : 1)) : null };
   }
 
   // Each word with the space before it, unless the tokenizer puts one there itself; a word that does not fit is left out.
@@ -38,7 +42,7 @@ export class Predictor {
       starts.push(row.length);
       row.push(...ids);
     }
-    return { ids: [...row, this.ids.eos], starts };
+    return { ids: [...row, this.ids.eos], starts, unread: words.length - starts.length };
   }
 
   linear(x, rows, name) {
