@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.read import MAX_CHARACTERS, _documents, read_documents, read_examples, sentences, source_files
+from warmstart.data.read import MAX_CHARACTERS, _documents, count_documents, read_documents, read_examples, sentences, source_files
 from warmstart.data.source import Document, Source
 from warmstart.errors import ConfigError, DataError
 
@@ -115,6 +115,18 @@ def test_documents(tmp_path: Path, document: str, expected: list[str], ends: str
     text = "\ufeff\none\ntwo\n\n \n three\n\nfour\n".replace("\n", ends)
     path = written(tmp_path, name, packed(name, text.encode()))
     assert list(read_documents(Source.build({"path": path, "document": document}))) == expected
+
+
+def test_sentencepiece_pieces_are_joined(tmp_path: Path) -> None:
+    """In documents, with their words counted, and in lines with labels; a table has none."""
+    file = written(tmp_path, "a.spm", "▁Un ▁bon ▁rom an .\n▁L ' été\n")
+    labels = written(tmp_path, "a.label", "1\n0\n")
+    source = Source(path=file, document="line", pieces=True)
+    assert list(count_documents(source)) == [("Un bon roman.", 4), ("L'été", 2)]
+    assert read_examples(Source(path=file, labels_path=labels, pieces=True)) == (["Un bon roman.", "L'été"], ["1", "0"])
+    table = written(tmp_path, "a.tsv", "text\tlabel\n▁Un\t1\n")
+    with pytest.raises(DataError, match=r"pieces are joined in plain text only, but .*a\.tsv is read as tsv; leave pieces out"):
+        read_examples(Source(path=table, pieces=True))
 
 
 def test_folder(tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ RECIPE_SIZES = {
     "sst2": (2, 6920, 872, 1821, False),
     "ag_news": (4, 4999, 500, 7600, True),
     "cls_books": (2, 1600, 400, 2000, False),
+    "cls_books_text": (2, 1600, 400, 2000, False),
     "mr": (2, 10662, 1066, 1066, True),
     "sst2_first": (2, 1200, 95, 240, True),  # 8% are 96, but copies stay together
 }

@@ -26,6 +26,7 @@ from warmstart.data.files import COMPRESSED, open_bytes, open_text
 from warmstart.data.source import ENDINGS, Document, Format, Source
 from warmstart.data.tables import label_column, read_table, text_column, without_gaps
 from warmstart.errors import DataError
+from warmstart.tokenizer.pieces import WORD_MARK
 from warmstart.urls import is_url
 
 SENTENCE_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)\]]))\s+(?![a-zß-öø-ÿ])""")
@@ -59,7 +60,7 @@ def count_documents(source: Source) -> Iterator[tuple[str, int]]:
 def count_span(source: Source, file: Path, span: tuple[int, int]) -> Iterator[tuple[str, int]]:
     """The same of a part of a plain text file, from one byte to another, between which documents are whole (``span_ends``)."""
     with open_text(file, source.encoding, span) as lines:
-        yield from _plain_text(_short_lines(lines), source.document)
+        yield from _plain_text(_text_lines(source, lines), source.document)
 
 
 def span_ends(source: Source, file: Path, size: int) -> list[int]:
@@ -99,7 +100,7 @@ def _all_documents(source: Source) -> Iterator[tuple[str, int]]:
         form = source_format(source, file)
         if form == "text":
             with open_text(file, source.encoding) as lines:
-                yield from _plain_text(_short_lines(lines), source.document)
+                yield from _plain_text(_text_lines(source, lines), source.document)
         elif form == "pattern":
             yield from ((text, count_words(text)) for text, _ in _matches(source, file, ["text"]))
         else:
@@ -153,13 +154,13 @@ def source_root(source: Source) -> Path:
 
 
 def source_format(source: Source, file: Path) -> Format:
-    """The format in which a file of a source is read."""
-    if source.format != "auto":
-        return source.format
-    if source.pattern is not None:
-        return "pattern"
+    """The format in which a file of a source is read. Raises ``DataError`` if a table should have pieces."""
     bare = file.with_suffix("") if file.suffix in COMPRESSED else file
-    return ENDINGS.get(bare.suffix.lower(), "text")
+    found = ENDINGS.get(bare.suffix.lower(), "text") if source.pattern is None else "pattern"
+    form = found if source.format == "auto" else source.format
+    if source.pieces and form != "text":
+        raise DataError(f"pieces are joined in plain text only, but {file} is read as {form}; leave pieces out")
+    return form
 
 
 # ------------------------------------------------------------------------------------------------ plain text
@@ -201,6 +202,17 @@ def _documents(lines: Iterable[str], document: Document) -> Iterator[tuple[str, 
         size, ended = size + len(line) + 1, False
     if kept:
         yield "\n".join(kept), blank_lines
+
+
+def _text_lines(source: Source, file: TextIO) -> Iterator[str]:
+    """The lines of a plain text file, of pieces joined if the source has pieces."""
+    lines = _short_lines(file)
+    return map(_joined, lines) if source.pieces else lines
+
+
+def _joined(line: str) -> str:
+    """A line of SentencePiece pieces as text: ``"▁Un ▁bon ▁rom an ."`` gives ``"Un bon roman."``."""
+    return line.replace(" ", "").replace(WORD_MARK, " ").strip()
 
 
 def _short_lines(file: TextIO) -> Iterator[str]:
@@ -273,7 +285,7 @@ def _aligned(source: Source, labels_path: str) -> tuple[list[str], list[str]]:
     """The lines of a file and, line by line, the labels in another file."""
     file, other = Path(source.path), Path(labels_path)
     with open_text(file, source.encoding) as lines:
-        texts = [line.rstrip("\r\n") for line in lines]
+        texts = [_joined(line) if source.pieces else line.rstrip("\r\n") for line in lines]
     with open_text(other, source.encoding) as lines:
         labels = [line.strip() for line in lines]
     if len(texts) != len(labels):

@@ -53,6 +53,8 @@ class Source(Config):
     """one label for the whole source, for tasks with one file or folder per class"""
     document: Document = "paragraph"
     """what is one text in a plain text file: a paragraph (lines without a blank line between), a sentence, a line, or the file"""
+    pieces: bool = False
+    """the lines of a plain text file are SentencePiece pieces with spaces between (▁Un ▁rom an); they are joined to words"""
     limit: int | None = Field(default=None, gt=0)
     """read at most this many texts, from the beginning"""
     header: bool = True
