@@ -72,15 +72,16 @@ def named(project: Project) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
 def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
-    """With its labels, a fifth of its texts held out, and the texts without labels as its pool."""
+    """With its labels, fifths held out for test and to choose settings, and the texts without labels as its pool."""
     with new(tmp_path / "p", [f"text {number}" for number in range(30)]) as project:
         for text in range(20):
             say(project, text, 1 + text % 2)
         project.add_label("never used", "anna")
         assert export(project, tmp_path / "out", form) == {"task": str(tmp_path / "out" / "task.yaml"), "train": 20}
     task = load_task(tmp_path / "out")
-    assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 16, round(TEST_FRACTION * 20))
-    for split in (task.train, task.test):
+    assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 12, round(TEST_FRACTION * 20))
+    assert len(task.validation) == 4
+    for split in (task.train, task.validation, task.test):
         assert all(int(text.split()[1]) % 2 == label for text, label in zip(split.texts, split.labels, strict=True))
     assert [source.path for source in task.unlabelled] == [str(tmp_path / "out" / "unlabelled.ndjson")]
     assert (tmp_path / "out" / "unlabelled.ndjson").read_text().count("\n") == 10
@@ -103,7 +104,7 @@ def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -
         assert export(project, tmp_path / "out", test="random")["test"] == LEAST_TEST
     task = load_task(tmp_path / "out")
     assert {*task.test.texts} == {f"text {number}" for number in (*range(LEAST_TEST - 1), 95)}
-    assert {*task.train.texts} == {f"text {number}" for number in range(60, 80)}
+    assert {*task.train.texts, *task.validation.texts} == {f"text {number}" for number in range(60, 80)}
 
 
 def test_tags_are_exported_as_a_tagging_task(tags: Project, tmp_path: Path) -> None:
@@ -314,7 +315,7 @@ def test_comments_are_exported(form: Any, tmp_path: Path) -> None:
         export(project, tmp_path / "out", form)
         table = read_table(Source(path=str(tmp_path / "out" / f"train.{form}")), tmp_path / "out" / f"train.{form}", form)
         assert table["comment"].to_list() == ["anna: half of it\nbo: half of it", *[""] * 19]
-        assert len(load_task(tmp_path / "out").train) == 16
+        assert len(load_task(tmp_path / "out").train) == 12
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@
 - Scores need a test split that is like the texts to come. Texts that were chosen because the model was unsure of them, or because
   they were unlike others, are not; those that were drawn at random are. ``test="random"`` writes them as the test split, and all
   others as training texts; otherwise 20% of all labelled texts are held out, and scores are those of the labelled texts only.
-- A project made from a task has that task's test split.
+- A fifth is held out to choose settings, too, if there are enough: a race then needs nothing else.
+- A project made from a task has that task's test split, and its validation split.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
 TEST_FRACTION = 0.2
 """of the labelled texts, held out where there is nothing better"""
+VALIDATION_FRACTION, LEAST_TO_CHOOSE = 0.2, 20
+"""of the labelled texts, held out to choose settings, where there is no validation split and there are at least so many"""
 LEAST_TEST = 50
 """texts drawn at random that may be a test split"""
 
@@ -68,6 +71,7 @@ def export(project: Project, folder: str | Path, form: LabelForm = "csv", test: 
         "name": project.name,
         "type": project.type,
         **{name: f"{name}.{ending}" for name in written},
+        **({"validation": VALIDATION_FRACTION} if "validation" not in written and len(train) >= LEAST_TO_CHOOSE else {}),
         **({} if "test" in written else {"test": TEST_FRACTION}),
         **({"unlabelled": ["unlabelled.ndjson"]} if rest else {}),
         "labels": _used(project, splits["train"]),
