@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
+from helpers.browser import CHROMIUM
 from helpers.models import SENTENCES
 from warmstart import products
 from warmstart.model import files as bundle_file
@@ -51,6 +53,27 @@ def data_folder() -> Path:
     if not place.is_dir():
         pytest.skip(f"no folder of data sets at {place}; set WARMSTART_DATA to run this test")
     return place
+
+
+@pytest.fixture(scope="module")
+def sockets() -> Iterator[None]:
+    """Fixtures of a module run before those of a test allow sockets."""
+    import pytest_socket
+
+    pytest_socket.enable_socket()
+    yield
+    pytest_socket.disable_socket()
+
+
+@pytest.fixture(scope="module")
+def browser(sockets: None) -> Iterator[Any]:
+    """Debian's Chromium, for tests that are skipped where it is missing."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

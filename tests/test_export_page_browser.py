@@ -6,7 +6,6 @@ import csv
 import importlib
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.browser import CHROMIUM, IN_A_BROWSER
 from helpers.curves import curve_of
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS, bases
@@ -46,14 +46,9 @@ from warmstart.tasks.predict import predict, raw_predictions, unread_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install Debian's package chromium to run the browser tests"),
-    pytest.mark.usefixtures("socket_enabled", "no_second_process"),
-]
+pytestmark = [*IN_A_BROWSER, pytest.mark.usefixtures("no_second_process")]
 SAME_ARITHMETIC = 2e-5
 """of a probability: the page adds in float64 what torch adds in float32, with the same rounded weights"""
 ROUNDING = 0.02
@@ -71,24 +66,6 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "modernbert": {"depth": 3, "window": 2, "global_every": 2, "window_rotary_base": 500.0, "activation": "geglu", "bias": False,
                    "embedding_norm": True, "first_norm": False},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def _sockets() -> Iterator[None]:
-    """Fixtures of the module run before those of a test allow sockets."""
-    import pytest_socket
-
-    pytest_socket.enable_socket()
-    yield
-    pytest_socket.disable_socket()
-
-
-@pytest.fixture(scope="module")
-def browser(_sockets: None) -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture

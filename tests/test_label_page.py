@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from helpers.browser import CHROMIUM, IN_A_BROWSER
 from helpers.labelling import TextsInOrder, news
 from warmstart.labelling.project import Project
 from warmstart.labelling.selection import Mixture
 from warmstart.labelling.session import LabelSession
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
 # where there is a browser, these tests are not skipped: what they lack is then an error
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
@@ -30,33 +29,11 @@ playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pyt
 from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.labelling.app import make_label_app  # noqa: E402
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install Debian's package chromium to run the browser tests"),
-    pytest.mark.usefixtures("socket_enabled"),
-]
+pytestmark = IN_A_BROWSER
 WAIT = 60_000
 """milliseconds that anything may take; only what never happens takes so long"""
 TEXTS = [f"The {i}th match ended late in the evening." for i in range(70)]
 HOSTILE = "</script><img src=x onerror=\"document.title='hacked'\"><b>bold</b> & '"
-
-
-@pytest.fixture(scope="module")
-def _sockets() -> Iterator[None]:
-    """Fixtures of the module run before those of a test allow sockets."""
-    import pytest_socket
-
-    pytest_socket.enable_socket()
-    yield
-    pytest_socket.disable_socket()
-
-
-@pytest.fixture(scope="module")
-def browser(_sockets: None) -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @contextmanager

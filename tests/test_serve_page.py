@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import shutil
 import socket
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.browser import CHROMIUM, IN_A_BROWSER
 from helpers.curves import curve_of
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
@@ -29,7 +29,6 @@ from warmstart.model.files import save
 from warmstart.studies.lab.measure import softmax_weights
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
 # where there is a browser, these tests are not skipped: what they lack is then an error
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
@@ -39,23 +38,9 @@ from warmstart.serve.corpus import Corpus  # noqa: E402
 from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install Debian's package chromium to run the browser tests"),
-    pytest.mark.usefixtures("socket_enabled"),
-]
+pytestmark = IN_A_BROWSER
 WAIT = 60_000
 """milliseconds that anything may take; only what never happens takes so long"""
-
-
-@pytest.fixture(scope="module")
-def _sockets() -> Iterator[None]:
-    """Fixtures of the module run before those of a test allow sockets."""
-    import pytest_socket
-
-    pytest_socket.enable_socket()
-    yield
-    pytest_socket.disable_socket()
 
 
 def cups_task() -> Task:
@@ -105,17 +90,9 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
 
 
 @pytest.fixture(scope="module")
-def address(models: list[ServedModel], _sockets: None) -> Iterator[str]:
+def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
     with serving(Server(ServedModels(models), 1024, 0.005, 64)) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser(_sockets: None) -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture
