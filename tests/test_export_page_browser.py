@@ -35,6 +35,7 @@ from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.multilabel import MultilabelHeadConfig
 from warmstart.heads.tagging import TaggingHeadConfig
 from warmstart.inspection.explanations import erase_words, prepare_text
+from warmstart.interop.convert import from_huggingface
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
@@ -42,7 +43,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.serve.one_file.contents import page_contents, with_page_weights
 from warmstart.serve.one_file.document import write_model_page
-from warmstart.tasks.predict import predict, raw_predictions, unread_tokens
+from warmstart.tasks.predict import predict, raw_predictions, unread
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
 
@@ -164,9 +165,9 @@ def test_two_hundred_texts_get_the_labels_that_python_gives(page: Any, tokenizer
     wanted = predict(bundle, texts)
     assert [row["prediction"] for row in rows] == [one["label"] for one in wanted]
     shown = page.locator("#classify-results > li").all_inner_texts()
-    unread = unread_tokens(bundle, texts)
-    assert [("not read" in item) for item in shown] == [count > 0 for count in unread[: len(shown)]]
-    assert max(unread[: len(shown)]) > 0
+    lost = unread(bundle, texts).tokens
+    assert [("not read" in item) for item in shown] == [count > 0 for count in lost[: len(shown)]]
+    assert max(lost[: len(shown)]) > 0
     assert wanted.probabilities is not None
     gap = np.abs(np.array([float(row["confidence"]) for row in rows]) - wanted.probabilities.max(axis=1))
     assert gap.max() < ROUNDING
@@ -203,6 +204,23 @@ def test_text_is_written_as_python_writes_it(head: LMHeadConfig, page: Any, toke
     backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=16)
     wrote = PretrainRecord(objective=ObjectiveConfig(name="causal"), generates=True)
     bundle = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=True).eval(), tokenizer, (), (wrote,))
+    work = _same_greedy_text(page, bundle)
+    again = [in_browser(page, bundle, work.replace("greedy: true", "seed: 3"), "She holds") for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def test_an_imported_gpt_2_writes_as_python_does(page: Any, tmp_path: Path) -> None:
+    """With its own tokenizer and weights, as transformers saved them."""
+    foreign = pytest.importorskip("helpers.foreign", reason="needs transformers")
+    foreign.make_theirs("gpt2").save_pretrained(tmp_path)
+    foreign.write_tokenizer(tmp_path, None)
+    bundle = from_huggingface(tmp_path)
+    _same_ids(page, bundle.tokenizer, odd_texts(300, 4))
+    _same_greedy_text(page, bundle)
+
+
+def _same_greedy_text(page: Any, bundle: Bundle) -> str:
+    """Compare forty tokens, and return the script that wrote them."""
     wanted = trace(rounded(bundle), "She holds", GenerateConfig(max_new_tokens=40, greedy=True))
     work = """const steps = [];
               await model.write(given, {max_new_tokens: 40, greedy: true}, (kind, step) => kind === "token" && steps.push(step));
@@ -212,8 +230,7 @@ def test_text_is_written_as_python_writes_it(head: LMHeadConfig, page: Any, toke
     for step, one in zip(found, wanted.steps, strict=True):
         assert step["entropy"] == pytest.approx(one.entropy, abs=1e-3)
         assert [other["probability"] for other in step["candidates"]] == pytest.approx([p for _, p in one.candidates], abs=1e-4)
-    again = [in_browser(page, bundle, work.replace("greedy: true", "seed: 3"), "She holds") for _ in range(2)]
-    assert again[0] == again[1]
+    return work
 
 
 def odd_texts(count: int, seed: int) -> list[str]:

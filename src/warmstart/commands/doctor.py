@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
@@ -15,7 +16,6 @@ from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.load import load
 from warmstart.model.checks import faults
 from warmstart.model.checks.check import CheckResult
-from warmstart.serve.one_file.check import check_page, is_page
 from warmstart.stack.checks import examine
 
 
@@ -32,7 +32,7 @@ class DoctorConfig(Config):
 
 def doctor(config: DoctorConfig) -> list[CheckResult]:
     """The ``doctor`` command; raises ``BundleError`` if a file is damaged or a check fails."""
-    if is_page(config.model):
+    if Path(config.model).is_file():  # a model is a folder
         _check_page(config)
         return []
     if config.bundle is not None:
@@ -52,6 +52,8 @@ def doctor(config: DoctorConfig) -> list[CheckResult]:
 
 
 def _check_page(config: DoctorConfig) -> None:
+    from warmstart.serve.one_file.check import check_page
+
     found = check_page(config.model, config.bundle)
     if config.as_json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")

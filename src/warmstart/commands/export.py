@@ -27,7 +27,6 @@ from warmstart.interop.peft import write_lora
 from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
-from warmstart.serve.one_file.document import write_model_page
 from warmstart.stack.stack import Stack
 from warmstart.stats.formatting import file_size, model_name, percent
 from warmstart.tasks import check_task_type, task_type_of
@@ -102,6 +101,8 @@ def export_model(config: ExportConfig) -> Path:
 
 
 def _export_page(config: ExportConfig) -> Path:
+    from warmstart.serve.one_file.document import write_model_page
+
     bundle, name = load_model(config.model), model_name(config.model)
     file = Path(config.out or f"{name}.html")
     gap = write_model_page(bundle, config.model, name, file)

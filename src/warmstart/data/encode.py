@@ -128,9 +128,14 @@ def encode(
     return Encoded(tuple(rows), np.array(cut, dtype=np.int64), windows=_if_several(counts))
 
 
+def cut_tokens(encoded: Encoded) -> np.ndarray:
+    """(N,) the tokens (or words) that each text lost, N at least 1."""
+    return np.asarray(np.add.reduceat(encoded.cut, encoded.firsts))
+
+
 def cut_sentence(encoded: Encoded, max_length: int, *, advice: bool) -> str:
     """How many texts were cut, and how many tokens (or words) they lost; empty if none were. With ``advice`` what to do."""
-    cut = int((np.add.reduceat(encoded.cut, encoded.firsts) > 0).sum()) if encoded.cut.any() else 0
+    cut = int((cut_tokens(encoded) > 0).sum())
     if not cut:
         return ""
     lost, unit = int(encoded.cut.sum()), "word" if encoded.piece_starts else "token"

@@ -36,8 +36,9 @@ from warmstart.labelling.state import ProjectState, apply_event, apply_new_label
 MOST_TEXT_BYTES = 1 << 20
 """of a text in UTF-8"""
 MOST_COMMENT = 10_000
-MOST_PEOPLE = 1_000
 """characters of a comment, or of a person's or a label's name (a hundredth of them)"""
+MOST_PEOPLE = 1_000
+"""who may join"""
 
 
 class Project:

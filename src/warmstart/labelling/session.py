@@ -151,8 +151,9 @@ class LabelSession:
     def _look_again(self, person: str, *, surely: bool = False) -> Draw | None:
         """By chance, or surely, a disagreement, a doubtful label, or a text for a second answer."""
         open_ = {draw.text for draw in self.project.open_draws() if not self._is_stale(draw)}
-        drawn = [(draw.queue, draw.text) for draw in self.project.draws() if draw.person == person]
-        several = len({draw.person for draw in self.project.draws() if draw.queue != IMPORTED} | {person}) > 1
+        draws = self.project.draws()
+        drawn = {(draw.queue, draw.text) for draw in draws if draw.person == person}
+        several = len({draw.person for draw in draws if draw.queue != IMPORTED} | {person}) > 1
         for queue, share, texts in (
             ("disagreement", _DISAGREEMENTS, self.project.disagreements),
             ("doubtful", self.mixture.doubtful, self._doubtful),
@@ -284,15 +285,16 @@ class LabelSession:
         drawn where the model disagrees, so they would flatter it. A skipped text counts as wrong. Draws by another share of
         random ones, in an earlier session, are left out: the estimate begins anew.
         """
-        drawn, answers = dict[int, Draw](), {answer.text: answer for answer in reversed(self.project.answers())}
-        given = {answer.draw: answer.value for answer in self.project.answers()}
+        answers = self.project.answers()
+        drawn, first = dict[int, Draw](), {answer.text: answer for answer in reversed(answers)}
+        given = {answer.draw: answer.value for answer in answers}
         taken = dict[int, Value | None]()
         for draw in self.project.draws():
             if draw.queue == "new":
                 drawn.setdefault(draw.text, draw)  # when it was taken over, its first draw counts
                 if draw.id in given:
                     taken.setdefault(draw.text, given[draw.id])
-        begun = np.sort([answer.draw for answer in answers.values()])
+        begun = np.sort([answer.draw for answer in first.values()])
         rows, counts, share = list[tuple[bool, float, float, float]](), list[int](), 0.0
         for text, draw in drawn.items():
             if text not in taken:

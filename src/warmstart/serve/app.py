@@ -232,13 +232,14 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         inputs = model.check_inputs(body.inputs)
         threshold = None if body.target_error is None else model.threshold(body.target_error, body.confidence_level)
         key = (body.top, body.target_error, body.confidence_level)
+        unread = unread_of(model, inputs)
         found = await server.compute("predict", model, inputs, lambda all_: predictions_for(model, all_, body.top, threshold), *key)
         return {
             "model": model.name,
             "predictions": found,
             "guarantee": threshold.sentence() if threshold else None,
-            "cut": cut_of(model, inputs),
-            "unread": unread_of(model, inputs),
+            "cut": unread.sentence or None,
+            "unread": unread.tokens,
         }
 
     @app.post("/api/compare")

@@ -24,7 +24,7 @@ from warmstart.serve.served import LEVEL, ServedModel
 from warmstart.stack.checks import examine
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
-from warmstart.tasks.predict import cut_texts, predict, unread_tokens
+from warmstart.tasks.predict import Unread, predict, unread
 
 MOST_WORDS = 100
 """of a text to be explained: the time grows with their square"""
@@ -56,14 +56,14 @@ def _confidence(confidence: float, lowest: float) -> dict[str, Any]:
     return {"confidence": round(confidence, 6), "abstained": confidence < lowest}
 
 
+def unread_of(model: ServedModel, inputs: Sequence[Any]) -> Unread:
+    """How much of the inputs does not fit into the model."""
+    return Unread(tokens=(0,) * len(inputs)) if model.task_type == "answers" else unread(model.model, inputs)
+
+
 def cut_of(model: ServedModel, inputs: Sequence[Any]) -> str | None:
-    """How much of the inputs does not fit into the model, as a sentence; None if all of it does."""
-    return None if model.task_type == "answers" else cut_texts(model.model, inputs) or None
-
-
-def unread_of(model: ServedModel, inputs: Sequence[Any]) -> list[int]:
-    """The tokens of each input that do not fit into the model."""
-    return [0] * len(inputs) if model.task_type == "answers" else unread_tokens(model.model, inputs)
+    """The same as a sentence; None if all of it fits."""
+    return unread_of(model, inputs).sentence or None
 
 
 def guarantees_of(model: ServedModel) -> list[dict[str, Any]]:

@@ -6,17 +6,16 @@ Letters: N inputs, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from warmstart.data.encode import Encoded, cut_sentence
+from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
 from warmstart.model.bundle import Bundle
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
-from warmstart.tasks.task_type import TaskType
 
 Cut = Callable[[], str]
 """says how many inputs were cut, as a sentence; empty if none"""
@@ -103,7 +102,7 @@ def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Seq
 def _read(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> tuple[Any, Cut]:
     """Predictions without the model's own temperature, and what is cut: of a stack, by the first member that cuts."""
     if isinstance(model, FittedBaseline):
-        return model.predict(inputs), lambda: cut_texts(model, inputs)
+        return model.predict(inputs), lambda: unread(model, inputs).sentence
     if isinstance(model, Stack):
         found = [(one, *_read(one.model, inputs)) for one in model.members]
         values = [apply_temperature(read, one.temperature) for one, read, _ in found]
@@ -115,32 +114,27 @@ def _read(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> tupl
     return task_type.predict(network, encoded, tokenizer.specials.pad), lambda: cut
 
 
-def cut_texts(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> str:
-    """How many of the inputs a model cuts, without predicting them; see ``predictions_and_cut``."""
+class Unread(NamedTuple):
+    """What of some inputs a model does not read."""
+
+    sentence: str = ""
+    """how many are cut, and what to do; empty if none are; of a stack, what the first member says that cuts"""
+    tokens: tuple[int, ...] = ()
+    """of each input (words, where words are tagged); of a stack, where they are most"""
+
+
+def unread(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Unread:
+    """What a model cuts off, without predicting the inputs; see ``predictions_and_cut``."""
     if isinstance(model, Stack):
-        return next(filter(None, (cut_texts(one.model, inputs) for one in model.members)), "")
-    if (found := _encoded(model, inputs)) is None:
-        return ""
-    encoded, reader, task_type = found
-    return _sentence(encoded, reader, pooled=task_type.pooled)
-
-
-def unread_tokens(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> list[int]:
-    """The tokens of each input (words, where words are tagged) that do not fit into a model; of a stack, where they are most."""
-    if isinstance(model, Stack):
-        return np.max([unread_tokens(one.model, inputs) for one in model.members], axis=0).tolist()
-    if (found := _encoded(model, inputs)) is None:
-        return [0] * len(inputs)
-    return np.add.reduceat(found[0].cut, found[0].firsts).tolist() if len(inputs) else []
-
-
-def _encoded(model: Bundle | FittedBaseline, inputs: Sequence[Any]) -> tuple[Encoded, Bundle, TaskType] | None:
-    """Inputs as a model reads them, with its network and type of task; None if it reads words and not tokens."""
+        found = [unread(one.model, inputs) for one in model.members]
+        most = map(max, zip(*(one.tokens for one in found), strict=True))
+        return Unread(next((one.sentence for one in found if one.sentence), ""), tuple(most))
     reader = model if isinstance(model, Bundle) else model.backbone
-    if reader is None:
-        return None
+    if reader is None or not len(inputs):
+        return Unread(tokens=(0,) * len(inputs))
     task_type = task_type_for(model) if isinstance(model, Bundle) else TASK_TYPES["classification"]
-    return task_type.encode(reader.model, reader.tokenizer, inputs), reader, task_type
+    encoded = task_type.encode(reader.model, reader.tokenizer, inputs)
+    return Unread(_sentence(encoded, reader, pooled=task_type.pooled), tuple(cut_tokens(encoded).tolist()))
 
 
 def _sentence(encoded: Encoded, reader: Bundle, *, pooled: bool) -> str:

@@ -18,11 +18,6 @@ SLACK = 1e-4
 """of half a step: what float32 adds to the rounding of a weight"""
 
 
-def is_page(path: str) -> bool:
-    """Whether a path is that of a file, not of a folder, and so can only be a page."""
-    return Path(path).is_file()
-
-
 def check_page(path: str, bundle: str | None) -> dict[str, Any]:
     """What a page says of itself, and the largest distance of its weights from those of the ``bundle``, in steps of their rounding.
 
