@@ -17,13 +17,14 @@ from helpers.models import make_backbone
 from warmstart.data.batches import class_pairs
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.finetuning.contrast import ComparedBatch, Contrast, ContrastiveLoss, supervised_contrast
+from warmstart.finetuning.contrast import Contrast, ContrastiveLoss
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import check_scheme, fine_tune
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.finetuning.task_loss import task_loss
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.model import Model, fresh_head
+from warmstart.objectives.comparison import ComparedBatch, contrastive_loss
 from warmstart.seeding import rng, seed_torch
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
@@ -55,7 +56,7 @@ def drawn(seed: int, texts: int = 9, classes: int = 3) -> tuple[torch.Tensor, to
 def test_the_loss_is_that_of_the_equation(seed: int, temperature: float, texts: int, classes: int) -> None:
     """For any batch, a single text included, at any temperature."""
     vectors, labels = drawn(seed, texts, classes)
-    found = supervised_contrast(vectors, labels, temperature)
+    found = contrastive_loss(vectors, labels, temperature)
     assert found.tolist() == pytest.approx(equation(vectors.double().numpy(), labels.numpy(), temperature), rel=1e-4, abs=1e-5)
 
 
@@ -64,20 +65,20 @@ def test_the_loss_is_that_of_the_equation(seed: int, temperature: float, texts: 
 def test_order_lengths_and_names_of_classes_do_not_matter(seed: int) -> None:
     """The loss of each text stays the same."""
     vectors, labels = drawn(seed)
-    found = supervised_contrast(vectors, labels, 0.3)
+    found = contrastive_loss(vectors, labels, 0.3)
     order = torch.from_numpy(rng(seed, "order").permutation(len(labels)))
-    torch.testing.assert_close(supervised_contrast(vectors[order], labels[order], 0.3), found[order], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(supervised_contrast(7 * vectors, 5 - labels, 0.3), found, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(contrastive_loss(vectors[order], labels[order], 0.3), found[order], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(contrastive_loss(7 * vectors, 5 - labels, 0.3), found, atol=1e-5, rtol=1e-5)
 
 
 def test_a_text_alone_with_its_label_is_only_among_the_others() -> None:
     """Its own loss is 0; the texts beside it are pushed away from it; alone in a step it has a gradient of 0."""
     vectors, labels = torch.eye(4)[[0, 0, 1]], torch.tensor([0, 0, 1])
-    found = supervised_contrast(vectors, labels, 1.0)
+    found = contrastive_loss(vectors, labels, 1.0)
     assert found.tolist() == pytest.approx([math.log1p(math.exp(-1)), math.log1p(math.exp(-1)), 0])
-    assert supervised_contrast(vectors[:2], labels[:2], 1.0).tolist() == [0, 0]
+    assert contrastive_loss(vectors[:2], labels[:2], 1.0).tolist() == [0, 0]
     alone = torch.ones(1, 4, requires_grad=True)
-    supervised_contrast(alone, torch.tensor([0]), 1.0).sum().backward()
+    contrastive_loss(alone, torch.tensor([0]), 1.0).sum().backward()
     assert alone.grad is not None
     assert not alone.grad.any()
 
@@ -87,7 +88,7 @@ def test_a_lower_temperature_looks_at_the_nearest_texts() -> None:
     shares = []
     for temperature in (1.0, 0.1):
         vectors = torch.tensor([[1.0, 0, 0], [0.8, 0.6, 0], [0.9, 0, 0.43], [-1, 0, 0.1]], requires_grad=True)
-        supervised_contrast(vectors, torch.tensor([0, 0, 1, 2]), temperature)[0].backward()
+        contrastive_loss(vectors, torch.tensor([0, 0, 1, 2]), temperature)[0].backward()
         assert vectors.grad is not None
         near, far = vectors.grad[2].norm(), vectors.grad[3].norm()
         shares.append(float(near / (near + far)))
@@ -151,7 +152,7 @@ def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:
         part = 0.3 * vectors[-1] + 0.7 * vectors[-1].detach()
         total = total + task_loss(None, 0.0)(model.head(part[:, None]), batch.targets)
     labels = torch.cat([batch.targets for batch in batches if batch.targets is not None])
-    total = total + 0.7 * supervised_contrast(torch.cat(vectors), labels, 0.2).sum()
+    total = total + 0.7 * contrastive_loss(torch.cat(vectors), labels, 0.2).sum()
     total.backward()
     assert found == pytest.approx(float(total.detach()), rel=1e-5)
     for one, other in zip(gradients, [p.grad for p in model.parameters() if p.grad is not None], strict=True):
@@ -185,7 +186,7 @@ def test_texts_of_a_class_come_nearer(tokenizer: Tokenizer) -> None:
         batch = encoded.train.batch(np.arange(len(task.train)), None, encoded.pad_id, causal=False)
         with torch.no_grad():
             states = model.backbone.forward_batch(batch).last_hidden_state.mean(dim=1)
-        losses.append(float(supervised_contrast(states, torch.from_numpy(task.train.labels), 0.3).mean()))
+        losses.append(float(contrastive_loss(states, torch.from_numpy(task.train.labels), 0.3).mean()))
         fine_tune(model, encoded, finetune_config("contrast"), 0)
     assert losses[1] < 0.9 * losses[0]
 

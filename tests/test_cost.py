@@ -293,8 +293,9 @@ def test_the_fraction_of_targets_is_that_of_the_objective(name: str, vocabulary:
     draw = np.random.default_rng(0)
     scored = tokens = 0
     for _ in range(300):
-        rows = draw.integers(21, 60, (8, 65))
-        batch = OBJECTIVES[name].make(rows, np.full(8, 65), draw, vocabulary, config)  # type: ignore[arg-type]
+        width = OBJECTIVES[name].stride(64, config) + 1
+        rows = draw.integers(21, 60, (8, width))
+        batch = OBJECTIVES[name].make(rows, np.full(8, width), draw, vocabulary, config)  # type: ignore[arg-type]
         scored, tokens = scored + batch.count, tokens + batch.ids.numel()
     assert scored / tokens == pytest.approx(OBJECTIVES[config.name].target_fractions(config)[0], rel=0.12)
 

@@ -171,6 +171,18 @@ def test_other_text_is_noticed_when_a_run_is_resumed(
 
 
 @pytest.mark.usefixtures("no_second_process")
+def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path: Path) -> None:
+    """The task's texts, and what is held out of them, are found all the same."""
+    table = tmp_path / "corpus.tsv"
+    table.write_text("\n".join(["question", *(line for line in corpus.read_text().splitlines() if line)]) + "\n")
+    record = run(tmp_path / "run", table, "--for", manifest, "--column", "question", "--steps", "3", "--held-out", "0.1").history[
+        -1
+    ]
+    assert isinstance(record, PretrainRecord)
+    assert record.domain
+
+
+@pytest.mark.usefixtures("no_second_process")
 def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Path) -> None:
     """Other labels change nothing without ``--labels``; with it they do, and the history says how many were looked at."""
     other = replace(cats(), train=replace(cats().train, labels=1 - cats().train.labels))
@@ -226,6 +238,8 @@ def test_the_joint_loss_is_the_sum_of_its_parts(tokenizer: Tokenizer, tmp_path: 
         (["missing.txt", "--for", "TASK"], "no such file or folder"),
         (["--for", "missing.yaml"], "no such file"),
         ([], "or a task, `warmstart pretrain --for TASK`"),
+        (["--for", "TASK", "--max-words", "100"], "with --for the number of words is --relevant-words"),
+        (["TEXT", "--max-words", "1"], "the first document drawn has"),
     ],
 )
 def test_wrong_inputs(

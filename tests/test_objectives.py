@@ -26,6 +26,7 @@ FORMS = [
     ObjectiveConfig(name="span"),
     ObjectiveConfig(name="span", form="prefix-suffix"),
     ObjectiveConfig(name="hybrid"),
+    ObjectiveConfig(name="contrastive"),
     ObjectiveConfig(name="detect"),
 ]
 
@@ -101,7 +102,7 @@ def test_masked_masks_at_the_stated_rate(config: ObjectiveConfig, rate: float) -
 def test_each_objective_has_a_mask_rate_of_its_own() -> None:
     """By default 0.3 for masked, and for the others that of T5 and BERT."""
     assert {name: ObjectiveConfig(name=name).effective_mask_rate for name in OBJECTIVES} == {
-        "causal": 0.15, "masked": 0.3, "span": 0.15, "hybrid": 0.15, "detect": 0.15,
+        "causal": 0.15, "masked": 0.3, "span": 0.15, "hybrid": 0.15, "contrastive": 0.15, "detect": 0.15,
     }  # fmt: skip
     assert ObjectiveConfig(name="span", mask_rate=0.5).effective_mask_rate == 0.5
 

@@ -82,6 +82,17 @@ def test_the_pilot_stops_what_reads_nothing(tmp_path: Path) -> None:
     assert whole.tokens > 0.8 * SMALL["tokens"]
 
 
+@pytest.mark.parametrize(("words", "objective"), [(5, "masked"), (60, "contrastive")])
+def test_crops_are_compared_where_texts_are_long_enough(words: int, objective: str) -> None:
+    """By the median text; a setting decides otherwise."""
+    task = cats()
+    draw = np.random.default_rng(0)
+    texts = tuple(" ".join(draw.choice(text.split(), words)) for text in task.train.texts)
+    task = replace(task, train=Split(texts, task.train.labels))
+    assert pretrained(task).objective.name == objective  # type: ignore[union-attr]
+    assert pretrained(task, objective="masked").objective.name == "masked"  # type: ignore[union-attr]
+
+
 def test_only_labels_of_the_budget_decide(tmp_path: Path) -> None:
     """Other labels outside it, and other labels of validation and test texts, change nothing."""
     task = cats()

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.workers import killed_at_piece_2
+from warmstart.cli import main
 from warmstart.commands import tokenize as tokenize_module
 from warmstart.commands.tokenize import TokenizeConfig, tokenize
 from warmstart.corpora import order as order_module
@@ -453,3 +454,16 @@ def test_a_lost_shard_is_written_again(folder: Path, texts: Path, tmp_path: Path
     shutil.rmtree(folder / "shards" / "00000")
     tokenize(TokenizeConfig(text=(str(texts),), out=str(folder), tokenizer_file=kept_tokenizer, held_out="0.2"))
     assert content(folder) == before
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_a_run_reads_shards_that_are_no_text(tmp_path: Path) -> None:
+    """Whatever their bytes are; nobody looks for lines in them."""
+    (tmp_path / "text.txt").write_text("\n\n".join(f"été façon {number} naïve" for number in range(60)), encoding="utf-8")
+    shards = tmp_path / "shards"
+    assert main(["tokenize", str(tmp_path / "text.txt"), "--out", str(shards), "--tokenizer.vocab-size", "300"]) == 0
+    (shard,) = shards.rglob("train-*.bin")
+    with pytest.raises(UnicodeDecodeError):
+        shard.read_bytes().decode("utf-8")
+    shape = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4"]
+    assert main(["pretrain", str(shards), "--steps", "2", "--out", str(tmp_path / "run"), *shape]) == 0

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from warmstart.data import token_store as module
 from warmstart.data.source import Source
-from warmstart.data.token_store import DocumentSplit, TokenStore, counted_documents, prepare_store
+from warmstart.data.token_store import DocumentSplit, TokenStore, counted_documents, prepare_store, sample_of_words
 from warmstart.errors import DataError, StorageError
 from warmstart.storage import sealed, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -145,6 +145,22 @@ def test_the_sides_of_a_split_are_all_documents(tmp_path: Path) -> None:
     texts = [[tokenizer().decode(one.tokens[a:b]) for a, b in zip(one.bounds[:-1], one.bounds[1:], strict=True)] for one in parts]
     assert sorted(texts[0] + texts[1]) == sorted(lines)
     assert 60 < parts[1].documents < 140
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 400))
+def test_a_sample_of_words(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], words: int) -> None:
+    """Whole documents of at most so many words, also in a split; more words keep the documents of fewer."""
+    origin = [source(tmp_path_factory.mktemp("text"), [" ".join([f"w{n}"] * length) for n, length in enumerate(lengths)])]
+    words += max(lengths)
+    samples = [sample_of_words(origin, limit) for limit in (words, 2 * words)]
+    found = [dict(counted_documents(origin, DocumentSplit(fraction=0, held_out=False, sample=one))) for one in samples]
+    total = sum(length + 1 for length in lengths)
+    assert [one is None for one in samples] == [total <= words, total <= 2 * words]
+    assert 0 < sum(found[0].values()) <= words
+    assert found[0].items() <= found[1].items()
+    sides = [DocumentSplit(fraction=0.3, held_out=held, sample=samples[0]) for held in (False, True)]
+    assert sorted(text for side in sides for text, _ in counted_documents(origin, side)) == sorted(found[0])
 
 
 @settings(deadline=None, max_examples=200)

@@ -18,6 +18,7 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.errors import ConfigError, DataError
 from warmstart.limits import TOKENIZER_BYTES
+from warmstart.notebook import Shown
 from warmstart.storage import SEAL, atomic_write, sealed, sha256, unsealed
 
 SHARD_INDEX, TOKENIZER = "index.json", "tokenizer.json"
@@ -64,7 +65,7 @@ class LeftOut(Config):
         return LeftOut(**{name: getattr(self, name) + getattr(other, name) for name in LeftOut.model_fields})
 
 
-class ShardIndex(Config):
+class ShardIndex(Shown, Config, view="report.notebook:shards_view"):
     """All shards of a folder."""
 
     format: int

@@ -178,7 +178,7 @@ class ShardsToRead:
             return text_of_shards(others, tokenizer, self._copies, held_out=False)
         if names_foreign_shards(self.held_out):
             return foreign_text([self.held_out], tokenizer, self.token_size, self._copies)
-        return prepare_store([text_here(self.held_out, self.document, self.cache)], tokenizer, self.cache)
+        return prepare_store([text_here(Source(path=self.held_out, document=self.document), self.cache)], tokenizer, self.cache)
 
     def _held_out_documents(self, folders: Sequence[ShardFolder], tokenizer: Tokenizer) -> TokenizedText:
         """Those that were held out when the text was tokenized."""
@@ -198,10 +198,11 @@ class ShardsToRead:
         return text
 
 
-def text_here(path: str, document: Document, cache: Path) -> Source:
+def text_here(source: Source, cache: Path) -> Source:
     """Text as a source on this machine: a path as it is; the files of a URL are brought into ``cache``, where they stay."""
+    path = source.path
     if not is_url(path):
-        return Source(path=path, document=document)
+        return source
     folder = cache / "fetched" / sha256(path.encode())[:24]
     files = remote_files(path)
     targets = [folder.joinpath(*one.name.split("/")) for one in files]
@@ -215,8 +216,8 @@ def text_here(path: str, document: Document, cache: Path) -> Source:
             target.parent.mkdir(parents=True, exist_ok=True)
             bring(one.url, target, one.size)
     if len(files) == 1:
-        return Source(path=str(folder.joinpath(*files[0].name.split("/"))), document=document)
-    return Source(path=str(folder), document=document)
+        return source.model_copy(update={"path": str(folder.joinpath(*files[0].name.split("/")))})
+    return source.model_copy(update={"path": str(folder)})
 
 
 def _join(place: str, name: str) -> str:

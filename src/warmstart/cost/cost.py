@@ -10,10 +10,11 @@ from warmstart.cost.memory import Memory, inference_memory, training_memory
 from warmstart.cost.parameters import Parameters, count_parameters
 from warmstart.cost.workload import Workload
 from warmstart.model.model import Model
+from warmstart.notebook import Shown
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(Shown, view="report.notebook:cost_view"):
     """Parameters, FLOPs and memory of a model."""
 
     parameters: Parameters

@@ -38,7 +38,7 @@ FRAGMENTATION, INFERENCE_FRAGMENTATION = 0.6, 0.9
 """What glibc's allocator keeps beyond the tensors: freed pieces of other sizes between those in use. As a fraction of the
 activations in training, and of the hidden states and the working memory in inference.
 
-Measured with ``warmstart cost --measure`` (docs/cost.md), not derived; without it peaks come out up to a third too low. With
+Measured with ``warmstart cost --measure`` (docs/how-to/cost.md), not derived; without it peaks come out up to a third too low. With
 ``MALLOC_MMAP_THRESHOLD_=1048576`` in the environment there is no fragmentation, and training is slower."""
 FLOAT32 = 4
 """bytes of a weight, a gradient, a number of the optimiser state"""

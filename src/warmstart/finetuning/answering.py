@@ -142,8 +142,8 @@ def predict_answers(model: Model, tokenizer: Tokenizer, split: AnsweredQuestions
 def split_calibration_questions(task: AnswerTask, fraction: float) -> tuple[AnswerTask, AnsweredQuestions]:
     """The task without a random fraction of its validation questions, and those questions; they are the same for every seed.
 
-    They choose neither weights nor seed, so a threshold found on them gives a guarantee; of a group, a single question serves.
-    Raises ``DataError`` if either part would be empty.
+    They choose neither weights nor seed, so a threshold found on them gives a guarantee; of copies, or of a group, a single
+    question serves. Raises ``DataError`` if either part would be empty.
     """
-    kept, calibration = calibration_split(len(task.validation), task.validation.groups, fraction)
+    kept, calibration = calibration_split(task.validation.units, fraction)
     return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)

@@ -29,8 +29,8 @@ def split_calibration_texts(task: Task, fraction: float, labels: int | None = No
     """The task without a random fraction of its validation texts, and those texts; they are the same for every seed.
 
     With a budget of ``labels`` they are that fraction of the budget, drawn from the training texts without regard to their labels.
-    Where texts come in groups, whole ones, of which a single text serves: see ``calibration_split``; copies of a training text are
-    a group too.
+    Where texts come in groups, whole ones, of which a single text serves: see ``calibration_split``; copies of a text are a group
+    too.
     """
     if not fraction:
         return task, None
@@ -44,10 +44,9 @@ def split_calibration_texts(task: Task, fraction: float, labels: int | None = No
                 f"--calibration-fraction needs validation texts, but '{task.name}' has none; write 'validation: 0.1' into its "
                 "manifest, or use --labels"
             )
-        kept, calibration = calibration_split(len(task.validation), task.validation.groups, fraction)
+        kept, calibration = calibration_split(task.validation.units, fraction)
         return replace(task, validation=task.validation.take(kept)), task.validation.take(calibration)
-    alone = len(np.unique(task.train.units)) == len(task.train)
-    kept, calibration = calibration_split(len(task.train), None if alone else task.train.units, max(1, round(fraction * labels)))
+    kept, calibration = calibration_split(task.train.units, max(1, round(fraction * labels)))
     return task.with_train(task.train.take(kept)), task.train.take(calibration)
 
 

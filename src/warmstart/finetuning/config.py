@@ -10,8 +10,9 @@ from tyro.conf import arg
 from warmstart.config import Advanced
 from warmstart.data.windows import WindowSettings
 from warmstart.finetuning.compose import known_scheme
-from warmstart.finetuning.schemes import SchemeOptions
+from warmstart.finetuning.schemes import SCHEMES, SchemeOptions
 from warmstart.heads.pooling import POOLINGS
+from warmstart.registry import Choices
 from warmstart.training.config import TrainConfig
 
 
@@ -20,7 +21,7 @@ class FineTuneConfig(WindowSettings):
 
     renamed: ClassVar[dict[str, str]] = {"reading": "attention_direction", "read_once": "cache_features"}
 
-    scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
+    scheme: Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)] = "full"
     """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss,
     contrast, l2-sp, dapt; a+b combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()

@@ -137,7 +137,7 @@ def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
 def _rows(texts: list[str], bundle: Bundle, language: LanguageTask, folder: Path) -> tuple[PretrainingRows, PretrainingRows]:
     """The text as pretraining reads it: to train on, and held out."""
     file = folder / "text.ndjson"
-    file.write_text("".join(text_lines(texts)), encoding="utf-8")
+    file.write_text("".join(text_lines(texts)), encoding="utf-8", newline="\n")
     sources, tokenizer = [Source(path=str(file))], bundle.tokenizer
     stores = [prepare_store(sources, tokenizer, folder, DocumentSplit(fraction=HELD_OUT, held_out=held)) for held in (False, True)]
     tokens = bundle.model.backbone.config.max_length

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from warmstart.training.distributed import world
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.optimizers import ParameterGroup
+from warmstart.training.trackers import NO_TRACKERS, Mirror
 
 DEFAULT_EPOCHS = 10
 MIN_STEPS = 60
@@ -107,6 +108,8 @@ class FineTuning:
     """the pretrained language head, for schemes with ``lm-loss``"""
     workplace: Workplace | None = None
     """where checkpoints are kept, from which the same run goes on; None: nothing is"""
+    mirror: Mirror = NO_TRACKERS
+    """the trackers that show the log, under the title; with a workplace only"""
 
     @property
     def scheme(self) -> Scheme:
@@ -149,7 +152,8 @@ class FineTuning:
             progress_bar=bool(self.title),
             more=early_stopping,
         )
-        output = train(model, job, settings, self.workplace.folder if self.workplace else None)
+        with self.mirror.opened(self.title) as observe:
+            output = train(model, replace(job, observe=observe), settings, self.workplace.folder if self.workplace else None)
         if scheme.language_weight:
             del model.language
         early_stopping.restore()

@@ -49,9 +49,13 @@ class LanguageTask:
     @classmethod
     def of(cls, bundle: Bundle) -> LanguageTask | None:
         """That of a language model; None for a model with another head."""
-        if not isinstance(bundle.model.head, LMHead) or bundle.objective is None:
+        objective = bundle.objective
+        if not isinstance(bundle.model.head, LMHead) or objective is None:
             return None
-        return cls(bundle.model.head, bundle.objective, bundle.tokenizer.vocabulary())
+        row = OBJECTIVES[objective.name]
+        if row.compares:  # no crops are compared beside a task: what remains is its only view
+            (objective,) = row.held_out_configs(objective).values()
+        return cls(bundle.model.head, objective, bundle.tokenizer.vocabulary())
 
     @classmethod
     def required(cls, bundle: Bundle) -> LanguageTask:

@@ -1,8 +1,9 @@
-"""A small masked backbone, pretrained on the task's own text alone, for a sweep, in which it is a backbone like others.
+"""A small backbone, pretrained on the task's own text alone, for a sweep, in which it is a backbone like others.
 
-Krishna et al. 2023, "Downstream Datasets Make Surprisingly Good Pretraining Corpora". A pilot, the first part of the run, decides
-whether to go on: of the texts of the label budget that choose, a probe on frozen features must classify more correctly than the
-majority label. The test split is never used, and neither is a text like one of it.
+Krishna et al. 2023, "Downstream Datasets Make Surprisingly Good Pretraining Corpora". It predicts masked tokens; where texts are
+long enough to be cropped, it also makes two crops of a text alike (``objectives/contrastive.py``). A pilot, the first part of the
+run, decides whether to go on: of the texts of the label budget that choose, a probe on frozen features must classify more correctly
+than the majority label. The test split is never used, and neither is a text like one of it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from warmstart.backbone.backbone import Backbone
@@ -22,11 +24,12 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.config import Config
 from warmstart.console import console
 from warmstart.data.budget import LabelBudget
+from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS
 from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
-from warmstart.data.token_store import prepare_store
+from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.device import pick_device
 from warmstart.errors import DataError
 from warmstart.finetuning.frozen_probe import FrozenProbe
@@ -34,6 +37,7 @@ from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import DomainRecord, PretrainRecord
 from warmstart.model.model import Model, fresh_head
+from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.run import provenance
 from warmstart.seeding import seed_torch
@@ -42,19 +46,26 @@ from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.training.config import PretrainTrainConfig
+from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.loop import TrainingJob, train
 
 MOST_READINGS = 20
 """passes over the text at most, however short it is"""
+ENOUGH_TO_CROP = 32
+"""tokens of the median text from which crops are compared: below, two crops have too little in common (docs: adaptation results)"""
+COMPARED_TEXTS = 32
+"""texts of a step whose crops are compared; of the packed rows of masked pretraining, a step has fewer"""
 
 
 class OwnBackboneConfig(Config):
     """A backbone that is pretrained on the task's own text."""
 
-    tokens: int = Field(2_000_000, gt=0)
-    """tokens to read, in at most 20 passes over the text"""
+    tokens: int | None = Field(None, gt=0)
+    """tokens to read, in at most 20 passes over the text; none: 2 million, or 4 million of crops, which take about as long"""
     pilot: float = Field(0.2, ge=0, lt=1)
     """fraction after which a probe must beat the majority label, else pretraining stops; 0: it never stops"""
+    objective: Literal["auto", "masked", "contrastive"] = "auto"
+    """what is predicted: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32 tokens"""
     width: int = Field(128, gt=0)
     """width of the hidden states"""
     depth: int = Field(2, gt=0)
@@ -76,12 +87,12 @@ def pretrain_on_own_text(budget: LabelBudget, text: Pool, config: OwnBackboneCon
     console.print(f"Pretraining a backbone on {len(text):,} texts of '{budget.whole.name}', without their labels.")
     shape = {"width": config.width, "depth": config.depth, "heads": config.heads, "feedforward": 4 * config.width}
     settings = BackboneConfig.build(shape | {"max_length": config.max_length}, "own")
-    objective = ObjectiveConfig(name="masked")
     with TemporaryDirectory() as folder:
         file = Path(folder) / "text.ndjson"
-        file.write_text("".join(text_lines(text.texts)), encoding="utf-8")
+        file.write_text("".join(text_lines(text.texts)), encoding="utf-8", newline="\n")
         tokenizer = train_tokenizer(text.texts, TokenizerConfig(vocab_size=config.vocab_size))
         store = prepare_store([Source(path=str(file))], tokenizer, Path(folder))
+        objective = ObjectiveConfig(name=_objective(config, store))
         seed_torch(seed, "backbone")
         backbone = Backbone(settings, tokenizer.vocab_size)
         model = Model(backbone, fresh_head(LMHeadConfig(), backbone, seed), causal=False).to(pick_device())
@@ -92,12 +103,19 @@ def pretrain_on_own_text(budget: LabelBudget, text: Pool, config: OwnBackboneCon
                 "text under 'unlabelled' in the manifest, or remove pool from --backbones"
             )
         pilot = _Pilot(tokenizer, budget, config.pilot, model)
-        training = PretrainTrainConfig(tokens=min(config.tokens, MOST_READINGS * len(store.tokens)))
+        compares = OBJECTIVES[objective.name].compares
+        tokens = config.tokens or (TOKENS_OF_CROPS if compares else TOKENS_OF_ROWS)
+        training = PretrainTrainConfig(tokens=min(tokens, MOST_READINGS * len(store.tokens)))
+        if compares:
+            training = training.model_copy(update={"batch": COMPARED_TEXTS})
         steps = training.count_steps(len(rows), rows.mean_tokens, epochs=1) or 1
         batches = pretraining_batches(rows, training.batch, 1, seed)
         every = training.model_copy(update={"evaluate_every": max(1, math.ceil(config.pilot * steps))})
         job = TrainingJob(batches, steps, seed, "pretraining on the task's text", should_stop=pilot.fails)
         job = replace(job, evaluate=pilot.evaluate if pilot.probe else None)
+        if compares:
+            contrast = ContrastivePretraining(model, rows)
+            job = replace(job, loss=contrast.loss, prepare=contrast.prepare)
         output = train(model, job, every)
     record = PretrainRecord(
         objective=objective.model_copy(update={"mask_rate": objective.effective_mask_rate}),
@@ -110,6 +128,13 @@ def pretrain_on_own_text(budget: LabelBudget, text: Pool, config: OwnBackboneCon
         provenance=provenance(),
     )
     return Bundle(model.cpu().eval(), tokenizer, history=(record,))
+
+
+def _objective(config: OwnBackboneConfig, store: TokenStore) -> str:
+    """The name of the objective; that of ``auto`` by the length of the median text."""
+    if config.objective != "auto":
+        return config.objective
+    return "contrastive" if np.median(np.diff(store.bounds)) - 1 >= ENOUGH_TO_CROP else "masked"
 
 
 class _Pilot:

@@ -35,6 +35,7 @@ from warmstart.parts import Parts
 from warmstart.tasks import task_type_of
 from warmstart.training.config import TrainConfig
 from warmstart.training.distributed import world
+from warmstart.training.trackers import NO_TRACKERS, Mirror
 
 Curve = tuple[tuple[int, float], ...]
 """(step, score) of every evaluation"""
@@ -55,6 +56,8 @@ class SelectionSettings:
     """is given the number of each fold, from 0, and the network that was trained for it"""
     parts: Parts | None = None
     """keeps each training run under its title, and reads it back; None: nothing is kept"""
+    mirror: Mirror = NO_TRACKERS
+    """the trackers that show each training run that is kept"""
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,7 @@ class _Selection:
     def _fit(self, part: EncodedTask, config: FineTuneConfig, name: str) -> tuple[FineTuneResult, float]:
         """The result of one run, and the seconds that it took; the weights of a fold are kept only if somebody looks at them."""
         seed, title = self.budget.seed, self.choice.title
-        run = FineTuning(part, config, seed, title and title + name, LanguageTask.of(self.bundle))
+        run = FineTuning(part, config, seed, title and title + name, LanguageTask.of(self.bundle), mirror=self.choice.mirror)
         weights = bool(self.choice.watch) or not (name and self.budget.cross_validated)
         make_model = partial(task_model, self.bundle, part.task, config, seed, scratch=self.scratch)
         return kept_fine_tuning(run, make_model, self.choice.parts, weights=weights)

@@ -12,6 +12,7 @@ from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NextTokenCounts, NgramCounts
 from warmstart.generation.sampling import GenerateConfig, sampling_probabilities
 from warmstart.model.bundle import Bundle
+from warmstart.notebook import Shown
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -32,7 +33,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Shown, view="report.notebook:trace_view"):
     """A prompt and how it was continued. The last step is the token that ended it, ``[EOS]``, unless ``max_new_tokens`` did."""
 
     prompt: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warmstart.objectives.causal import causal_batch
+from warmstart.objectives.contrastive import contrastive_batch, contrastive_stride, contrastive_target_fractions, masked_view
 from warmstart.objectives.detect import detect_batch
 from warmstart.objectives.hybrid import hybrid_batch, hybrid_held_out_configs, hybrid_target_fractions
 from warmstart.objectives.masked import masked_batch, masked_target_fractions
@@ -30,6 +31,15 @@ OBJECTIVES = Registry(
             generates=lambda _config: True,
             target_fractions=hybrid_target_fractions,
             held_out_configs=hybrid_held_out_configs,
+        ),
+        "contrastive": Objective(
+            contrastive_batch,
+            causal=False,
+            stride=contrastive_stride,
+            target_fractions=contrastive_target_fractions,
+            held_out_configs=masked_view,
+            whole_documents=lambda _config: True,
+            compares=True,
         ),
         "detect": Objective(detect_batch, causal=False, target_fractions=masked_target_fractions, detects=True),
     },

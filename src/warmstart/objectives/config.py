@@ -16,11 +16,12 @@ class ObjectiveConfig(Config):
     renamed: ClassVar[dict[str, str]] = {"causal_share": "causal_fraction"}
 
     name: Annotated[str, arg(name="objective")] = "causal"
-    """causal, masked, span, hybrid (each batch causal or masked, with the same weights), or detect (ELECTRA's replaced tokens)"""
+    """causal, masked, span, hybrid (each batch causal or masked, with the same weights), detect (ELECTRA's replaced tokens), or
+    contrastive (masked, and two crops of a document are alike)"""
     mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
-    """fraction of tokens that all objectives but causal mask; none: 0.3 for masked (docs/performance.md), 0.15 for the others"""
+    """fraction of tokens that all objectives but causal mask; none: 0.3 for masked (lab note "performance"), 0.15 for the others"""
     whole_words: Advanced[bool] = False
-    """masked, hybrid and detect: mask all pieces of a word together"""
+    """all but causal and span: mask all pieces of a word together"""
     mean_span: Advanced[float] = Field(3.0, ge=1)
     """span: mean length of a masked span, in tokens"""
     form: Advanced[Literal["sentinel", "prefix-suffix"]] = "sentinel"
@@ -32,12 +33,16 @@ class ObjectiveConfig(Config):
     same (Clark et al. 2020, section 3.2)"""
     detection_weight: Advanced[float] = Field(50.0, gt=0)
     """detect: weight of the detection loss beside the generator's masked loss"""
+    contrast_weight: Advanced[float] = Field(1.0, gt=0)
+    """contrastive: weight of the mean loss of crops beside that of masked tokens"""
+    temperature: Advanced[float] = Field(0.1, gt=0)
+    """contrastive: by which the cosines of crops are divided"""
     rows: Advanced[Literal["packed", "documents"]] = "packed"
     """what a row is: a stretch of the whole text, so that nothing is padded, or one document, truncated if it is too long"""
 
     @property
     def effective_mask_rate(self) -> float:
-        """``mask_rate``, or the objective's own default (docs/performance.md; Wettig et al. 2023)."""
+        """``mask_rate``, or the objective's own default (docs/lab-notes/performance.md; Wettig et al. 2023)."""
         if self.mask_rate is not None:
             return self.mask_rate
         return 0.3 if self.name == "masked" else 0.15

@@ -53,5 +53,7 @@ class Objective:
     """whether rows are always single documents, which the objective itself truncates"""
     detects: bool = False
     """whether a generator replaces the masked tokens, and the model, with a detection head, tells which they are"""
+    compares: bool = False
+    """whether the loss also compares the rows of a step, two of which are of one document (``contrastive.py``)"""
     plain_text: bool = True
     """whether rows are text in its own order, so that the loss of a causal batch is the text's negative log-likelihood"""

@@ -85,3 +85,8 @@ def piece_to_text(piece: str) -> str:
 def text_to_piece(text: str) -> str:
     """The byte-level piece of a text: ``text_to_piece(" the")`` -> ``"Ġthe"``; the inverse of ``piece_to_text``."""
     return "".join(_CHARACTER_OF[byte] for byte in text.encode("utf-8"))
+
+
+def visible(token: str) -> str:
+    """A token with its spaces shown: ``" the"`` -> ``"␣the"``; a line end -> ``"⏎"``."""
+    return token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")

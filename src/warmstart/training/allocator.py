@@ -1,7 +1,7 @@
 """Keeps freed memory in the process while a model trains on a CPU.
 
 The C library returns large freed blocks to the system, and every step then requests them again, page by page: a tenth of a step
-for a small model, a quarter with a large vocabulary (docs/performance.md). ``keep_freed_memory`` stops that while it is open.
+for a small model, a quarter with a large vocabulary (lab note "performance"). ``keep_freed_memory`` stops that while it is open.
 
 glibc's ``mallopt`` is called through ctypes: no Python library offers it. This is the only file that does so. On other systems, and
 where the C library has no ``mallopt``, nothing happens, and training is the same but slower.

@@ -77,7 +77,7 @@ class TrainConfig(Config):
 
 
 class PretrainTrainConfig(TrainConfig):
-    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (docs/performance.md)."""
+    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (docs/lab-notes/performance.md)."""
 
     batch: int = Field(8, gt=0, le=1_000_000)
     """rows in a batch"""
@@ -91,7 +91,7 @@ class PretrainTrainConfig(TrainConfig):
     schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
     compile: Advanced[bool] = False
-    """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs/performance.md); on a
+    """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs: performance); on a
     GPU they always are, unless --shard or --minutes is given"""
     activation_checkpointing: Advanced[bool] = False
     """compute the activations inside the blocks again in the backward pass instead of keeping them: less memory, more time"""

@@ -1,4 +1,4 @@
-"""What a run records of itself: the lines of ``metrics.jsonl``, and a progress bar.
+"""What a run records of itself: the lines of ``metrics.jsonl``.
 
 ``metrics.jsonl`` is append-only. A resumed run first cuts off what follows its checkpoint, which has a hash of the lines before.
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from warmstart.console import console
 from warmstart.errors import StorageError
@@ -22,10 +20,14 @@ from warmstart.storage import atomic_write, sha256
 class MetricsLog:
     """The lines of one run's ``metrics.jsonl`` up to a step; without a folder they are kept in memory only.
 
-    If the checkpoint of this step has another ``digest`` of the lines before it, that is said; so is a line cut short by a kill.
+    ``observe`` gets each new line. If the checkpoint of this step has another ``digest`` of the lines before it, that is said; so
+    is a line cut short by a kill.
     """
 
-    def __init__(self, folder: Path | None, last_step: int = 0, digest: str = "") -> None:
+    def __init__(
+        self, folder: Path | None, last_step: int = 0, digest: str = "", observe: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> None:
+        self.observe = observe
         self.file = folder / "metrics.jsonl" if folder else None
         self.rows: list[dict[str, Any]] = []
         if self.file is None or not (self.file.exists() or digest):
@@ -52,6 +54,8 @@ class MetricsLog:
                 stream.write(_lines([row]))
         except OSError as error:
             raise StorageError(f"cannot write {self.file}: {error.strerror}; free some space") from None
+        if self.observe is not None:
+            self.observe(row)
 
     def digest(self) -> str:
         """A hash of all lines."""
@@ -71,27 +75,3 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
             if isinstance(row, dict) and isinstance(row.get("step"), int):
                 rows.append(row)
     return rows
-
-
-class ProgressBar:
-    """A progress bar with loss, tokens per second and time left; silent if standard error is no terminal."""
-
-    def __init__(self, title: str, *, show: bool = True) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TaskProgressColumn(),
-            TextColumn("{task.fields[figures]}"), TimeRemainingColumn(),
-        )  # fmt: skip
-        self.progress = Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal))
-        self.task = self.progress.add_task(title, total=1.0, figures="")
-
-    def __enter__(self) -> ProgressBar:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def update(self, progress: float, loss: float, tokens_per_second: float) -> None:
-        """Move to ``progress`` (0 to 1)."""
-        figures = f"loss {loss:.3f} · {tokens_per_second:,.0f} tokens/s"
-        self.progress.update(self.task, completed=progress, figures=figures)

@@ -29,10 +29,11 @@ from warmstart.training.checkpoint import Checkpoint
 from warmstart.training.compiled import compile_all, compiled
 from warmstart.training.config import TrainConfig
 from warmstart.training.distributed import world
-from warmstart.training.log import MetricsLog, ProgressBar
+from warmstart.training.log import MetricsLog
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.training.parallel import Parallel
 from warmstart.training.prefetch import prefetched
+from warmstart.training.progress import ProgressBar
 from warmstart.training.recomputed import recompute_all
 from warmstart.training.schedules import learning_rate_factor
 from warmstart.training.sharded import is_sharded, shard_model
@@ -107,6 +108,8 @@ class TrainingJob:
     """called after each evaluation with the progress (0 to 1); True ends the run"""
     callbacks: Sequence[Callable[[int, dict[str, Any]], object]] = ()
     """called after each evaluation with the step and its metrics"""
+    observe: Callable[[Mapping[str, Any]], None] | None = None
+    """called with each new line of metrics.jsonl"""
     progress_bar: bool = True
     more: Resumable | None = None
     """what a checkpoint keeps as well. Such a job is short, or one of many: without a number in the settings, checkpoints are
@@ -162,7 +165,9 @@ class _Run:
         self.loss_sum, self.target_count = torch.zeros((), device=self.device), 0
         """of the steps since the last line of the log; of several processes each has its own part of the sum"""
         log_digest = self._resume()
-        self.metrics = self.world.together(lambda: MetricsLog(folder if self.world.leads else None, self.output.steps, log_digest))
+        self.metrics = self.world.together(
+            lambda: MetricsLog(folder if self.world.leads else None, self.output.steps, log_digest, job.observe)
+        )
         self.output.log = self.metrics.rows
 
     def run(self) -> TrainOutput:

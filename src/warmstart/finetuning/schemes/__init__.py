@@ -52,7 +52,7 @@ class SchemeOptions(
     DiscriminativeOptions,
     L2SPOptions,
 ):
-    """Options of single schemes; each help names the schemes that read it. The defaults are those of docs/schemes.md."""
+    """Options of single schemes; each help names the schemes that read it. docs/explanation/schemes.md has the defaults."""
 
     renamed: ClassVar[dict[str, str]] = {
         "dapt_rate": "dapt_learning_rate",
