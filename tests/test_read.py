@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from warmstart.data.read import MAX_CHARACTERS, _documents, count_documents, read_documents, read_examples, sentences, source_files
 from warmstart.data.source import Document, Source
+from warmstart.data.unbroken import LINES, unbroken_note
 from warmstart.errors import ConfigError, DataError
 
 TREC = r"^(?P<label>[A-Z]+):\S+ (?P<text>.*)$"
@@ -304,3 +305,18 @@ def test_only_the_first_texts(tmp_path: Path) -> None:
     assert read_examples(source) == (["t0", "t1"], ["l0", "l1"])
     with pytest.raises(ConfigError, match="'limit' must be greater than 0"):
         Source.build({"path": "a", "limit": 0})
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.xz"])
+def test_lines_that_look_like_documents_are_noticed(tmp_path: Path, name: str) -> None:
+    """Many lines without a blank one, read by paragraphs; not short files, not paragraphs, not tables."""
+    lines = "A document on a line.\n" * LINES
+    path = written(tmp_path, name, packed(name, lines.encode()))
+    note = unbroken_note([Source(path=path)])
+    assert note is not None
+    assert path in note
+    assert "--document line" in note
+    assert unbroken_note([Source(path=path, document="line")]) is None
+    assert unbroken_note([Source(path=written(tmp_path, "b.txt", lines.replace("\n", "\n\n", 1)))]) is None
+    assert unbroken_note([Source(path=written(tmp_path, "c.txt", lines[:-30]))]) is None
+    assert unbroken_note([Source(path=written(tmp_path, "d.csv", "text\n" + lines))]) is None

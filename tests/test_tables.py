@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import command
+from benchmarks import command, overview
 from benchmarks.__main__ import lines_of, measure_table
 from benchmarks.catalogue import TABLES
 from benchmarks.command import measure, words_of
@@ -26,18 +26,21 @@ PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for p
 MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
 """a percentage or an interval that was measured"""
 BY_HAND = {
-    "docs/baselines.md": {"baseline": "the lines of Python below it"},
-    "docs/adaptation-results.md": {"comparison": "equality of imported models, by tests", "form": "graphs, by onnxruntime"},
-    "docs/study-results.md": {"method": "faithfulness on questions cut from their labels"},
-    "docs/attention-lab.md": {"question": "closed forms that study lab checks"},
-    "docs/performance.md": {
+    "docs/explanation/baselines.md": {"baseline": "the lines of Python below it"},
+    "docs/lab-notes/adaptation-results.md": {
+        "comparison": "equality of imported models, by tests",
+        "form": "graphs, by onnxruntime",
+    },
+    "docs/lab-notes/study-results.md": {"method": "faithfulness on questions cut from their labels"},
+    "docs/tutorials/attention-lab.md": {"question": "closed forms that study lab checks"},
+    "docs/lab-notes/performance.md": {
         "step": "benchmarks/attention.py, which chose a constant",
         "set": "benchmarks/shots.py, which measures run by run",
     },
-    "docs/race.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
+    "docs/how-to/race.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""
-SIMULATED = {"docs/statistics.md"}
+SIMULATED = {"docs/reference/statistics.md"}
 """pages whose figures are printed by the slow tests that their rows name"""
 LINES = [(one.name, line) for one in TABLES for line in one.commands]
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6}
@@ -59,10 +62,17 @@ def test_every_measured_table_has_its_place_and_every_place_its_table() -> None:
     assert len({one.name for one in TABLES}) == len(TABLES)
 
 
+def test_the_overview_of_reproductions_holds_the_figures_of_their_pages() -> None:
+    """Each row of every table, as the pages have it now."""
+    assert overview.PAGE.read_text(encoding="utf-8") == overview.written()
+    pages = {DOCS / page for one in TABLES for page in one.pages if "warmstart recipe" in one.commands[0]}
+    assert pages == {overview.PAGE.parent / f"{name}.md" for name in overview.SYSTEMS}
+
+
 def test_figures_that_were_measured_are_written_by_the_command() -> None:
     """A table with percentages or intervals stands in a block, unless it is named here; none is named in vain."""
     by_hand: dict[str, set[str]] = {}
-    for file in [DOCS / "README.md", *sorted((DOCS / "docs").glob("*.md"))]:
+    for file in [DOCS / "README.md", *sorted((DOCS / "docs").rglob("*.md"))]:
         page = file.relative_to(DOCS).as_posix()
         outside = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
         outside = re.sub(r"```.*?```", "", outside, flags=re.DOTALL)
@@ -108,6 +118,16 @@ def test_a_race_becomes_methods_by_labels() -> None:
     assert "| majority | 50.0% (40.0 to 60.0) |  | 2.0 | - |" in text
     assert "50 labelled validation texts chose" in " ".join(text.split())
     assert "**100 labels.** Use full. It is best." in text
+
+
+def test_each_column_says_what_chose_if_they_differ() -> None:
+    """Where the labels of one column are everything that was looked at, and validation texts chose beside those of another."""
+    drawn = [race(labels, "full") | {"drawn": True} for labels in (100, 200)]
+    mixed, same = (" ".join(races(found).split()) for found in ([drawn[0], race(500, "full")], drawn))
+    looked_at = "are everything labelled that anything looked at; each seed drew its own."
+    assert f" 100 labels: the labels of this column {looked_at} All 500: beyond the labels that this column counts, 50 " in mixed
+    assert f" The labels of a column {looked_at}" in same
+    assert "validation" not in same
 
 
 def test_a_curve_becomes_methods_by_labels() -> None:
@@ -177,10 +197,14 @@ def test_a_recipe_becomes_figures_beside_those_of_the_original() -> None:
     method = {"name": "pretrained", **INTERVAL, "seconds": 60.0}
     compared = {"comparison": {"methods": [method], "findings": ["It helps."]}, "minutes": 3.0, "last_loss": 0.5}
     steps = {"lm": {"held_out": {"loss": 3.25}, "minutes": 2.0, "last_loss": 0.6}, "tuned": compared}
-    rows = (Row("model", "", "lm", "loss"), Row("last", "0.6", "lm", "last_loss"), Row("tuned", "0.7", "tuned", "pretrained"))
+    rows = (
+        Row("model", "", "lm", "loss"),
+        Row("last", "0.6", "lm", "last_loss"),
+        Row("tuned", "0.7", "tuned", "pretrained", "8 + 2"),
+    )
     text = reproduction("the lab", *rows, Row("scratch", "", "tuned", "from scratch"))([{"steps": steps}])
-    assert "| model |  | 3.25 | 2.0 |\n| last | 0.6 | 0.60 | 2.0 |" in text
-    assert "| tuned | 0.7 | 50.0% (40.0 to 60.0) | 1.0 a run |\n| scratch |  | not measured |  |" in text
+    assert "| model |  | 3.25 | 2.0 | - |\n| last | 0.6 | 0.60 | 2.0 | - |" in text
+    assert "| tuned | 0.7 | 50.0% (40.0 to 60.0) | 1.0 a run | 8 + 2 |\n| scratch |  | not measured |  | - |" in text
     assert "- `tuned`: It helps.\n\nMinutes of the steps: `lm` 2.0, `tuned` 3.0." in text
 
 

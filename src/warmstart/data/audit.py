@@ -23,6 +23,7 @@ from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
 from warmstart.data.windows import CUT, READ_WHOLE, WindowSettings, window_starts
 from warmstart.errors import DataError
+from warmstart.notebook import Shown
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -143,7 +144,7 @@ class Conflict:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown, view="report.notebook:audit_view"):
     """Everything that was counted."""
 
     task: str

@@ -40,6 +40,8 @@ DOMAIN_FORMAT = 1
 """raised whenever the same texts would be chosen or written differently"""
 TIMES = 4
 """how often the most relevant passages are read in one pass, and the pool beside them"""
+TOKENS_OF_ROWS, TOKENS_OF_CROPS = 2_000_000, 4_000_000
+"""tokens to read if nothing else is asked for: of packed rows, and of crops, which are shorter and so cost less"""
 KEPT_SHARE, KEPT_LEAST = 4, 500_000
 """words of passages that are kept: so many times those of the pool, but at least so many"""
 
@@ -265,17 +267,18 @@ def _write(source: DomainSource, passages: _Passages | None, identity: str, fold
     if not own:
         raise DataError(f"text of '{source.task.name}' must be left to train on, but all is held out; hold out less (--held-out)")
     rounds = TIMES if passages else 1
-    with open(folder / "training.ndjson", "w", encoding="utf-8") as file:
+    with open(folder / "training.ndjson", "w", encoding="utf-8", newline="\n") as file:
         for turn in range(rounds):  # copies of a text lie far apart, so that no row holds two
             file.writelines(text_lines(own))
             if passages:
                 often = zip(passages.texts, passages.times, strict=True)
                 file.writelines(text_lines(text for text, times in often if times > turn))
     if any(held):
-        (folder / "held_out.ndjson").write_text("".join(text_lines(text for text, out in zip(texts, held, strict=True) if out)))
+        lines = text_lines(text for text, out in zip(texts, held, strict=True) if out)
+        (folder / "held_out.ndjson").write_text("".join(lines), encoding="utf-8", newline="\n")
     values: dict[str, Any] = {}
     if passages:
-        with open(folder / "passages.ndjson", "w", encoding="utf-8") as file:
+        with open(folder / "passages.ndjson", "w", encoding="utf-8", newline="\n") as file:
             file.writelines(json.dumps(passages.example(i).to_dict()) + "\n" for i in range(len(passages.texts)))
         counts = np.bincount(passages.times, minlength=TIMES + 1)[1:].tolist()
         ends = {"most": passages.example(0), "least": passages.example(-1)}

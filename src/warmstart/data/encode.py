@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
 
 from warmstart.data.windows import CUT, READ_WHOLE, WindowSettings, window_starts
+from warmstart.errors import DataError
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.pieces import WORD_MARK
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -110,8 +112,9 @@ def encode(
     A tokenizer with a token for the beginning uses it: ``[CLS] text [SEP]``, ``<s> text </s>``. With ``appended`` the last token is
     ``[CLS]``. A text that is too long loses its end, but not these tokens; of a pair the longer text is cut first. With ``windows``
     nothing is cut: a row for each window; of a pair, for each window of the first with each of the second, and a text that would
-    not be cut is one window. With ``typed`` the result says where second texts begin.
+    not be cut is one window. With ``typed`` the result says where second texts begin. Raises ``DataError`` for texts beside pairs.
     """
+    require_one_form(texts)
     if texts and not isinstance(texts[0], str):
         pairs = _encode_pairs(
             tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_length - 3, appended=appended, windows=windows
@@ -126,6 +129,15 @@ def encode(
         cut += [lost, *[0] * (len(starts) - 1)]
         counts.append(len(starts))
     return Encoded(tuple(rows), np.array(cut, dtype=np.int64), windows=_if_several(counts))
+
+
+def require_one_form(texts: Sequence[Any]) -> None:
+    """Raise ``DataError`` if some are texts and others are several texts each."""
+    if other := next((i for i, one in enumerate(texts) if isinstance(one, str) != isinstance(texts[0], str)), None):
+        one, more = ("pairs", "a text") if isinstance(texts[other], str) else ("texts", "a pair")
+        raise DataError(
+            f"inputs must be all texts or all pairs, but the first are {one} and input {other} is {more}; give each kind by itself"
+        )
 
 
 def cut_tokens(encoded: Encoded) -> np.ndarray:

@@ -6,8 +6,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import pooch
-
 from warmstart.errors import DataError
 from warmstart.storage import atomic_folder
 
@@ -22,6 +20,8 @@ def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path
     """
     if folder.exists():
         return folder
+    import pooch  # here, because in a notebook it asks for widgets
+
     name = url.rsplit("/", 1)[-1]
     processor = _unpacker(name) if unpack else None
     pooch.get_logger().setLevel(logging.WARNING)
@@ -38,6 +38,8 @@ def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path
 
 
 def _unpacker(name: str) -> Any:
+    import pooch
+
     if name.endswith(".zip"):
         return pooch.Unzip(extract_dir=".")
     if name.endswith((".tar.gz", ".tgz", ".tar")):

@@ -83,6 +83,11 @@ def _codec(encoding: str) -> str:
     return "utf-8-sig" if name == "utf-8" else name
 
 
+def without_compression(file: Path) -> Path:
+    """A file's name without the ending of its compression: ``"a.csv.gz"`` -> ``"a.csv"``."""
+    return file.with_suffix("") if file.suffix in COMPRESSED else file
+
+
 @contextmanager
 def open_bytes(file: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed if its name ends in .gz or .xz; ``DataError`` once it holds more than ``most_bytes``."""

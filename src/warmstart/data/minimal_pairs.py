@@ -48,7 +48,9 @@ def read_minimal_pairs(path: str | Path, limit: int | None = None) -> list[Minim
     source = Path(path)
     files = sorted(file for file in source.iterdir() if _ending(file) in (".jsonl", ".ndjson")) if source.is_dir() else [source]
     if not files or not source.exists():
-        raise DataError(f"minimal pairs must be a file, or a folder of ndjson files, but {path} is neither; see docs/studies.md")
+        raise DataError(
+            f"minimal pairs must be a file, or a folder of ndjson files, but {path} is neither; see docs/explanation/studies.md"
+        )
     counts, kept = Counter[str](), []
     for pair in (pair for file in files for pair in _read_file(file)):
         counts[pair.group] += 1

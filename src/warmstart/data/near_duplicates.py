@@ -1,6 +1,7 @@
 """Texts that are nearly the same: at least half of their word n-grams (shingles) are common to both.
 
     J(a, b) = |A ∩ B| / |A ∪ B|, A and B the sets of shingles (Broder 1997, "On the resemblance and containment of documents")
+    C(a, b) = |A ∩ B| / |A|, how much of a is contained in b (the same paper)
 
 Two texts are compared by 5-grams if both have at least 30 words, and by 2-grams if both have 5 to 59; 2-grams include the text's
 beginning and end, so that one other word is not most of a short text. J is exact. Candidates are found by prefix filtering, which
@@ -29,6 +30,8 @@ LONG = 60
 """words; a text of so many is compared by 5-grams only, one of half as many by 5-grams too"""
 PAIRS_AT_ONCE = 1 << 16
 """candidates that are compared at once"""
+SEARCHED_AT_ONCE = 1 << 10
+"""documents in which texts are looked for at once"""
 HASH_BITS = 40
 """two given n-grams get the same hash with a probability of 1e-12"""
 
@@ -57,6 +60,25 @@ def near_pairs(
     for size, shortest, longest in ((2, SHORTEST, LONG - 1), (5, LONG // 2, 1 << 40)):
         one, other = (side.shingles(size, shortest, longest) for side in sides)
         yield from _similar_pairs(one, other)
+
+
+def contained_pairs(
+    texts: Sequence[Sequence[str]], documents: Sequence[Sequence[str]], size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """All pairs with a common n-gram of ``size`` words, in parts: (P,) texts, (P,) documents, (P,) their C.
+
+    Texts of fewer than ``size`` words are in no document.
+    """
+    number_of: defaultdict[str, int] = defaultdict(count(1).__next__)
+    one, other = (_Words.of(side, number_of).shingles(size, size, 1 << 40) for side in (texts, documents))
+    one, other = one.shared_with(other), other.shared_with(one)
+    values, columns = np.unique(np.concatenate([one.hashes, other.hashes]), return_inverse=True)
+    left = one.table(columns[: len(one.hashes)], len(values))
+    right = other.table(columns[len(one.hashes) :], len(values))
+    for start in range(0, len(documents), SEARCHED_AT_ONCE):
+        common = (left @ right[start : start + SEARCHED_AT_ONCE].T).tocoo()
+        rows, columns = common.coords
+        yield rows, columns + start, common.data / one.sizes[rows]
 
 
 @dataclass(frozen=True)

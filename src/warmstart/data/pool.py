@@ -4,8 +4,9 @@
     none             no text
     FILE             the texts of a file instead: one per line, or a table with a column ``text``
 
-Test and validation texts are never in it, nor texts that are equal to one or nearly the same: a model that read them would have
-seen what it is scored on. Texts of the budget are not repeated in it.
+Test and validation texts are never in it, nor texts that are equal to one, nearly the same, or contain one: a model that read them
+would have seen what it is scored on. Texts of the budget are not repeated in it. A plain text file whose lines are not separated by
+blank ones has a text on each line (``unbroken.py``).
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ from warmstart.data.near_duplicates import near_duplicates
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task, plain_text
 from warmstart.data.text_key import text_key, text_words
+from warmstart.data.text_overlap import SHORTEST_NEAR, documents_with
 from warmstart.data.token_store import documents_of
+from warmstart.data.unbroken import by_lines, by_lines_note
 from warmstart.errors import DataError
 from warmstart.storage import sha256
 
 REST = "rest"
 NO_POOL = "none"
+POOL_FORMAT = 2
+"""raised whenever other texts would be left out of the same pool"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Pool:
     texts: tuple[str, ...]
     """plain strings, each once"""
     left_out: int = 0
-    """texts that are not in it because they are equal to a test or validation text, or nearly the same"""
+    """texts that are not in it because they are equal to a test or validation text, nearly the same, or contain one"""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -95,23 +100,32 @@ def texts_to_read(budget: LabelBudget, source: str = REST, excluded: Split | Non
 
 def pool_digest(task: Task, source: str = REST) -> str:
     """Identifies a pool with a task's own digest, of which its ``unlabelled`` text is no part; empty for ``none``."""
-    return "" if source == NO_POOL else sha256(json.dumps([source == REST, *_given(task, source)]).encode())
+    return "" if source == NO_POOL else sha256(json.dumps([POOL_FORMAT, source == REST, *_given(task, source)]).encode())
+
+
+def pool_note(task: Task, source: str = REST) -> str | None:
+    """What to tell somebody whose manifest does not say that the lines of its ``unlabelled`` text are its texts; or None."""
+    return by_lines_note(task.unlabelled) if source == REST else None
 
 
 def _given(task: Task, source: str) -> tuple[str, ...]:
     """The texts of the manifest's ``unlabelled`` sources, or of a file."""
-    return tuple(documents_of(task.unlabelled if source == REST else (Source(path=source, document="line"),)))
+    sources = by_lines(task.unlabelled) if source == REST else (Source(path=source, document="line"),)
+    return tuple(documents_of(sources))
 
 
 @functools.lru_cache(maxsize=4)
 def pool_unlike(texts: tuple[str, ...], scored: tuple[str, ...]) -> Pool:
-    """The different texts that are not blank and not equal to a scored one or nearly the same, and how many texts are.
+    """The different texts that are not blank and not like a scored one, and how many texts are.
 
+    A text is like a scored one if it is equal or nearly the same, or contains one: word for word, or nearly if that has 14 words.
     Kept, because a sweep looks whether a file has any before its first trial, which reads the same.
     """
     different = [text for text in dict.fromkeys(texts) if text.strip()]
     keys = {*map(text_key, scored)}
-    like = near_duplicates([*map(text_words, different)], [*map(text_words, scored)]) >= 0
+    words, words_of_scored = [*map(text_words, different)], [*map(text_words, scored)]
+    like = near_duplicates(words, words_of_scored) >= 0
+    like |= documents_with(words_of_scored, words, SHORTEST_NEAR)
     like |= np.array([text_key(text) in keys for text in different], dtype=bool)
     return Pool(tuple(text for text, out in zip(different, like, strict=True) if not out), int(like.sum()))
 

@@ -17,6 +17,7 @@ from warmstart.data.tokenized_text import RowOrder, TokenizedText
 from warmstart.errors import DataError
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.contrastive import crop_lengths
 from warmstart.seeding import rng
 from warmstart.types import IGNORE, Batch, Vocabulary
 
@@ -46,8 +47,11 @@ class PretrainingRows:
 
     @property
     def mean_tokens(self) -> float:
-        """Mean number of new tokens of text per row; a budget in tokens counts these."""
-        return min(self.stride, self.store.predicted_tokens / max(1, len(self))) if self.documents else self.stride
+        """Mean number of new tokens of text per row; a budget in tokens counts these, or those of the crops that are compared."""
+        document = min(self.stride, self.store.predicted_tokens / max(1, len(self)))
+        if OBJECTIVES[self.objective.name].compares:  # the two crops of a document of mean length
+            return float(np.sum(crop_lengths(np.array([document]), self.length)))
+        return document if self.documents else self.stride
 
     def __len__(self) -> int:
         if not self.documents:
@@ -77,6 +81,8 @@ def pretraining_batches(rows: PretrainingRows, batch: int, accumulate: int, seed
     """``batches(step)`` for pretraining: an epoch reads every row once, in its own order."""
     count = len(rows)
 
+    compares = OBJECTIVES[rows.objective.name].compares
+
     @lru_cache(maxsize=2)
     def order(epoch: int) -> RowOrder:
         return rows.order(seed, epoch)
@@ -86,7 +92,8 @@ def pretraining_batches(rows: PretrainingRows, batch: int, accumulate: int, seed
         for part in range(accumulate):
             first = (step * accumulate + part) * batch
             indices = np.array([order(i // count)[i % count] for i in range(first, first + batch)])
-            parts += split_by_length(rows.batch(indices, rng(seed, "objective", step, part)))
+            made = rows.batch(indices, rng(seed, "objective", step, part))
+            parts += [made] if compares else split_by_length(made)
         return parts
 
     return batches

@@ -4,7 +4,7 @@
     count_documents(source)  ->  the same, each with its number of words
     read_examples(source)    ->  texts and their labels, for a task
 
-- Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables are read whole.
+- Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables, .docx and .pdf are read whole.
 - ``.gz`` and ``.xz`` files are decompressed; a byte order mark is dropped; lines may end in LF or CRLF.
 - A file that cannot be read as it should be is refused with its name, the position and what to do; no part of it is used.
 
@@ -13,8 +13,10 @@ It does not split, shuffle or clean (``splits.py``, ``audit.py``), and it downlo
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from glob import has_magic, iglob
 from itertools import islice, takewhile
 from pathlib import Path
@@ -22,9 +24,13 @@ from typing import IO, TextIO
 
 import regex
 
-from warmstart.data.files import COMPRESSED, open_bytes, open_text
-from warmstart.data.source import ENDINGS, Document, Format, Source
+from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
+from warmstart.data.files import open_bytes, open_text, without_compression
+from warmstart.data.pdf import pdf_text
+from warmstart.data.saved_dataset import dataset_files
+from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
 from warmstart.data.tables import label_column, read_table, text_column, without_gaps
+from warmstart.data.word_file import docx_text
 from warmstart.errors import DataError
 from warmstart.tokenizer.pieces import WORD_MARK
 from warmstart.urls import is_url
@@ -35,6 +41,15 @@ MAX_CHARACTERS = 1 << 20
 """a longer paragraph, line or file is returned in pieces"""
 PATTERN_SECONDS = 5
 """a manifest from somebody else may have a pattern that would never end; the standard library's ``re`` has no such limit"""
+
+UNREAD = {
+    ".doc": "it is in Word's old format; save it as .docx",
+    ".xls": "a spreadsheet; save the sheet as .csv",
+    ".xlsx": "a spreadsheet; save the sheet as .csv",
+    ".rtf": "save it as .docx or as plain text",
+    ".odt": "save it as .docx or as plain text",
+}
+"""endings of files that would be taken for plain text but are not, and what to do"""
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -98,9 +113,11 @@ def count_words(text: str) -> int:
 def _all_documents(source: Source) -> Iterator[tuple[str, int]]:
     for file in source_files(source):
         form = source_format(source, file)
-        if form == "text":
-            with open_text(file, source.encoding) as lines:
+        if form in PROSE:
+            with open_prose(source, file, form) as lines:
                 yield from _plain_text(_text_lines(source, lines), source.document)
+        elif form == "annotations":
+            yield from ((text, count_words(text)) for text in annotated_texts(file))
         elif form == "pattern":
             yield from ((text, count_words(text)) for text, _ in _matches(source, file, ["text"]))
         else:
@@ -135,6 +152,8 @@ def source_files(source: Source) -> list[Path]:
         raise DataError(f"{source.path} is a URL, which only pretrain and tokenize read; download it first, and name the file")
     if not path.is_dir() and not has_magic(source.path):
         raise DataError(f"no such file or folder: {path}; check the path (a relative one starts at {Path.cwd()})")
+    if path.is_dir() and (saved := dataset_files(path)) is not None:
+        return saved
     root = source_root(source)
     inside = sorted({Path(file) for file in iglob(source.path, recursive=True)}) if not path.is_dir() else sorted(path.rglob("*"))
     files = [file for file in inside if file.is_file() and not any(part.startswith(".") for part in file.relative_to(root).parts)]
@@ -155,15 +174,34 @@ def source_root(source: Source) -> Path:
 
 def source_format(source: Source, file: Path) -> Format:
     """The format in which a file of a source is read. Raises ``DataError`` if a table should have pieces."""
-    bare = file.with_suffix("") if file.suffix in COMPRESSED else file
-    found = ENDINGS.get(bare.suffix.lower(), "text") if source.pattern is None else "pattern"
+    ending = without_compression(file).suffix.lower()
+    found = ENDINGS.get(ending, "text") if source.pattern is None else "pattern"
+    if source.format == "auto" and ending in (".json", ".jsonl", ".ndjson") and found != "pattern" and _plain_columns(source):
+        found = "annotations" if holds_annotations(file) else found
+    if source.format == "auto" and found == "text" and ending in UNREAD:
+        raise DataError(f"{file} cannot be read: {UNREAD[ending]}")
     form = found if source.format == "auto" else source.format
     if source.pieces and form != "text":
         raise DataError(f"pieces are joined in plain text only, but {file} is read as {form}; leave pieces out")
     return form
 
 
+def _plain_columns(source: Source) -> bool:
+    """Whether a source names no columns of its own, which exports of other programs do not have."""
+    return all(getattr(source, name) == Source.model_fields[name].default for name in ("text", "second", "label", "group"))
+
+
 # ------------------------------------------------------------------------------------------------ plain text
+
+
+@contextmanager
+def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
+    """The running text of a file in one of the formats ``PROSE``, opened for reading."""
+    if form == "text":
+        with open_text(file, source.encoding) as lines:
+            yield lines
+    else:
+        yield io.StringIO(docx_text(file) if form == "docx" else pdf_text(file))
 
 
 def sentences(text: str) -> list[str]:
@@ -231,14 +269,14 @@ def _short_lines(file: TextIO) -> Iterator[str]:
 def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
     """The (text, label) pairs of one file."""
     form = source_format(source, file)
-    if form == "text":
+    if form in PROSE:
         raise DataError(
-            f"{file} is plain text, which has no labels; give a pattern with the groups text and label, "
-            "or as_label, or labels_path, or a table (csv, tsv, ndjson, parquet)"
+            f"{file} is {'plain text' if form == 'text' else f'a .{form} file'}, which has no labels; give a pattern with the "
+            "groups text and label, or as_label, or labels_path, or a table (csv, tsv, ndjson, parquet, sqlite)"
         )
     if form == "pattern":
         return _matches(source, file, ["text", "label"])
-    table = read_table(source, file, form)
+    table = annotated_table(file, "label") if form == "annotations" else read_table(source, file, form)
     return zip(text_column(table, source, file), label_column(table, source, file), strict=True)
 
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from warmstart.config import Config
 
 Document = Literal["paragraph", "sentence", "line", "file"]
-Format = Literal["text", "csv", "tsv", "ndjson", "parquet", "pattern"]
+Format = Literal["text", "csv", "tsv", "ndjson", "parquet", "arrow", "sqlite", "docx", "pdf", "annotations", "pattern"]
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",
@@ -17,8 +17,18 @@ ENDINGS: dict[str, Format] = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
     ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+    ".db": "sqlite",
+    ".docx": "docx",
+    ".pdf": "pdf",
 }
 """ending of a file, without .gz or .xz -> its format if ``format`` is auto; any other ending is text"""
+PROSE: tuple[Format, ...] = ("text", "docx", "pdf")
+"""formats without columns: documents are cut out of running text"""
+BINARY: tuple[Format, ...] = ("parquet", "arrow", "sqlite", "docx", "pdf")
+"""formats that say themselves how their characters are encoded"""
 
 
 class Source(Config):
@@ -29,8 +39,10 @@ class Source(Config):
 
     path: str
     """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
-    format: Literal["auto", "text", "csv", "tsv", "ndjson", "parquet", "pattern"] = "auto"
-    """auto: pattern if one is given, else by the ending (.csv, .tsv, .ndjson, .jsonl, .parquet; any other is text)"""
+    format: Literal["auto", Format] = "auto"
+    """auto: pattern if one is given, else by the ending (.csv, .tsv, .ndjson, .jsonl, .parquet, .arrow, .sqlite, .sqlite3, .db,
+    .docx, .pdf; any other is text). annotations: exports of Label Studio, doccano, Prodigy and spaCy in .json and .jsonl, which
+    auto recognises by how they begin"""
     encoding: str = "utf-8"
     """encoding of the characters: utf-8, latin-1, cp1252, …"""
     pattern: str | None = None
@@ -41,6 +53,10 @@ class Source(Config):
     """the column of the second text, for tasks about pairs, or of the passage that a question is about"""
     label: str = "label"
     """the column of the label, the number, the tags, the index of the right alternative, or the answer"""
+    sqlite_table: str | None = None
+    """the table or view of a SQLite file; default: the only one"""
+    query: str | None = None
+    """a SELECT to read from a SQLite file instead of a table"""
     group: str | None = None
     """the column that says which texts belong together, such as those of a document or an author"""
     separator: str = Field("|", min_length=1)
@@ -52,7 +68,8 @@ class Source(Config):
     as_label: str | None = None
     """one label for the whole source, for tasks with one file or folder per class"""
     document: Document = "paragraph"
-    """what is one text in a plain text file: a paragraph (lines without a blank line between), a sentence, a line, or the file"""
+    """what is one text in a plain text file, a .docx or a .pdf: a paragraph (lines without a blank line between), a sentence, a
+    line, or the file"""
     pieces: bool = False
     """the lines of a plain text file are SentencePiece pieces with spaces between (▁Un ▁rom an); they are joined to words"""
     limit: int | None = Field(default=None, gt=0)
@@ -64,6 +81,8 @@ class Source(Config):
     def _agrees(self) -> Source:
         if self.as_label is not None and self.labels_path is not None:
             raise ValueError("give as_label or labels_path, not both: each of them sets the labels")
+        if self.sqlite_table is not None and self.query is not None:
+            raise ValueError("give sqlite_table or query, not both: each of them says what is read from a SQLite file")
         if self.format == "pattern" and self.pattern is None:
             raise ValueError(r"format 'pattern' needs a pattern, such as ^(?P<label>\S+) (?P<text>.*)$")
         return self

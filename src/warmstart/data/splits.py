@@ -61,20 +61,20 @@ def grouped_split(labels: np.ndarray, groups: np.ndarray, fraction_or_count: flo
     return np.flatnonzero(~chosen[owners]), np.flatnonzero(chosen[owners])
 
 
-def calibration_split(count: int, groups: np.ndarray | None, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """The indices of ``count`` texts kept, and of those set apart for a guarantee; both ascending, the same for every seed.
+def calibration_split(units: np.ndarray, fraction_or_count: float) -> tuple[np.ndarray, np.ndarray]:
+    """The indices of the texts kept, and of those set apart for a guarantee; both ascending, the same for every seed.
 
-    They are drawn without regard to labels: a bound on the error rate holds for a simple random sample only. Of ``groups``
-    (count,), whole ones are held out, and of each a single text is set apart, because errors within a group depend on each other; a
-    guarantee is then for texts of new groups, each group counting once. Simulation: tests/test_groups.py:
-    ``test_the_guarantee_holds_for_grouped_texts``. Raises ``DataError`` if either side would be empty.
+    They are drawn without regard to labels: a bound on the error rate holds for a simple random sample only. Of ``units`` (N,),
+    copies of a text and the texts of a group, whole ones are held out, and of each a single text is set apart, because errors
+    within a unit depend on each other; a guarantee is then for texts of new units, each unit counting once. Simulation:
+    tests/test_groups.py: ``test_the_guarantee_holds_for_grouped_texts``. Raises ``DataError`` if either side would be empty.
     """
-    alike = np.zeros(count, dtype=np.int64)
-    if groups is None:
-        return stratified_split(alike, fraction, 0)
-    kept, held_out = grouped_split(alike, groups, fraction, 0)
+    alike = np.zeros(len(units), dtype=np.int64)
+    if len(np.unique(units)) == len(units):
+        return stratified_split(alike, fraction_or_count, 0)
+    kept, held_out = grouped_split(alike, units, fraction_or_count, 0)
     shuffled = rng(0, "held out", "one of each group").permutation(held_out)
-    return kept, np.sort(shuffled[np.unique(groups[shuffled], return_index=True)[1]])
+    return kept, np.sort(shuffled[np.unique(units[shuffled], return_index=True)[1]])
 
 
 def stratified_sample(labels: np.ndarray, count: int, seed: int) -> np.ndarray:

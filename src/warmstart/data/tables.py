@@ -1,4 +1,4 @@
-"""Tables of texts and labels: csv, tsv, ndjson and parquet, read whole by polars."""
+"""Tables of texts and labels: csv, tsv, ndjson, parquet and Arrow, read whole by polars, and SQLite."""
 
 from __future__ import annotations
 
@@ -9,39 +9,26 @@ from pathlib import Path
 import polars as pl
 
 from warmstart.data.files import most_bytes, open_bytes, open_text, too_large
+from warmstart.data.saved_dataset import with_names_of_labels
 from warmstart.data.source import Format, Source
+from warmstart.data.sqlite import read_sqlite
+from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
 from warmstart.limits import free_memory
-from warmstart.processes import run_python
 
 MOST_COLUMNS = 10_000
 """of a csv or tsv file; each costs time and memory, however short the file"""
-COPIES = 8
-"""bytes of memory that reading a parquet file needs for each byte of its texts, at most"""
-READ_WITHIN_SECONDS = 120
-"""that a file may take"""
-_TOO_LARGE = 9
-"""exit code of the process that reads a file, if its memory grows too much"""
-_READ_WITHIN = f"""
-import os, threading, time
-os.environ["POLARS_MAX_THREADS"] = "1"
-import polars, psutil
-resident = lambda: psutil.Process().memory_info().rss
-most = resident() + int(sys.argv[2])
-def watch():
-    while resident() < most:
-        time.sleep(0.005)
-    os._exit({_TOO_LARGE})
-threading.Thread(target=watch, daemon=True).start()
-polars.read_parquet(sys.argv[1])
-"""
-"""reads a parquet file and ends once it takes too much memory; a limit set by the system is no use, since polars may wait for ever
-for memory that it is refused"""
+STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""with which an Arrow stream ends; without it rows may be missing"""
+_ARROW_FILE = b"ARROW1"
+"""with which Arrow's other format begins, that of random access"""
 
 
 def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """A whole table. Columns of csv and tsv are strings; those of ndjson and parquet keep their types."""
-    if form == "parquet":
+    """A whole table. Columns of csv and tsv are strings; those of other formats keep their types."""
+    if form == "sqlite":
+        return read_sqlite(file, source.sqlite_table, source.query)
+    if form in ("parquet", "arrow"):
         with open_bytes(file) as binary:
             data = binary.read()
     else:
@@ -53,8 +40,10 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     separator, quote = ("\t", None) if form == "tsv" else (",", '"')
     try:
         if form == "parquet":
-            _check_parquet(data, file)
+            _check_expansion(data, file, "read_parquet")
             return pl.read_parquet(io.BytesIO(data))
+        if form == "arrow":
+            return with_names_of_labels(_read_arrow(data, file), file.parent)
         if form == "ndjson":
             return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
         if (columns := 1 + data[: data.find(b"\n")].count(separator.encode())) > MOST_COLUMNS:
@@ -68,8 +57,19 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     return table
 
 
-def _check_parquet(data: bytes, file: Path) -> None:
-    """Raise ``DataError`` if a parquet file expands to more than ``most_bytes``.
+def _read_arrow(data: bytes, file: Path) -> pl.DataFrame:
+    """Arrow's stream, as ``datasets`` writes it, or its file format."""
+    if data.startswith(_ARROW_FILE):
+        _check_expansion(data, file, "read_ipc")
+        return pl.read_ipc(io.BytesIO(data))
+    if not data.endswith(STREAM_END):
+        raise DataError(f"{file} must be an Arrow stream with its end, but is cut short or no such stream; copy the file again")
+    _check_expansion(data, file, "read_ipc_stream")
+    return pl.read_ipc_stream(io.BytesIO(data))
+
+
+def _check_expansion(data: bytes, file: Path, reader: str) -> None:
+    """Raise ``DataError`` if a parquet or Arrow file expands to more than ``most_bytes``.
 
     Its own figures may lie, so the file is first read in a process that watches its memory; not if the limit is more than the free
     memory.
@@ -80,25 +80,24 @@ def _check_parquet(data: bytes, file: Path) -> None:
     with tempfile.NamedTemporaryFile() as copy:
         copy.write(data)
         copy.flush()
-        run = run_python(_READ_WITHIN, copy.name, str(most), seconds=READ_WITHIN_SECONDS)
-        if run.returncode == _TOO_LARGE or run.returncode < 0:  # what the library itself refuses is refused again below
-            raise DataError(too_large(file))
+        imports = 'import os; os.environ["POLARS_MAX_THREADS"] = "1"; import polars'
+        run_watched(imports, f"polars.{reader}(sys.argv[1])", Path(copy.name), most, file)  # what polars refuses is refused again
 
 
-def _column(table: pl.DataFrame, name: str, key: str, file: Path) -> pl.Series:
+def _column(table: pl.DataFrame, name: str, how: str, file: Path) -> pl.Series:
     if name not in table.columns:
-        raise DataError(f"{file} has no column '{name}'; {suggest(name, table.columns)}; name the column to read with '{key}: …'")
+        raise DataError(f"{file} has no column '{name}'; {suggest(name, table.columns)}; name the column to read with {how}")
     return table[name]
 
 
 def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
     """The column of texts."""
-    return _strings(_column(table, source.text, "text", file), file)
+    return _strings(_column(table, source.text, "'text: …' in a manifest, or --column on the command line", file), file)
 
 
 def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
     """The column of labels. Raises ``DataError`` if one is missing."""
-    return without_gaps([label.strip() for label in _strings(_column(table, source.label, "label", file), file)], file, "row")
+    return without_gaps([label.strip() for label in _strings(_column(table, source.label, "'label: …'", file), file)], file, "row")
 
 
 def _strings(column: pl.Series, file: Path) -> list[str]:
@@ -108,8 +107,13 @@ def _strings(column: pl.Series, file: Path) -> list[str]:
         column = column.cast(pl.Int64)
     if column.dtype.is_nested():
         raise DataError(f"column '{column.name}' of {file} must hold one text or number per row, but holds {column.dtype}")
-    texts = column.cast(pl.String).fill_null("")
-    if file.suffix == ".parquet" and texts.str.len_bytes().cast(pl.Int64).sum() > most_bytes(file):
+    try:
+        texts = column.cast(pl.String).fill_null("")
+    except pl.exceptions.PolarsError:
+        raise DataError(
+            f"column '{column.name}' of {file} must hold texts, but holds {column.dtype}; name another column"
+        ) from None
+    if file.suffix in (".parquet", ".arrow") and texts.str.len_bytes().cast(pl.Int64).sum() > most_bytes(file):
         raise DataError(too_large(file))  # a text that is repeated is stored once there, but not here
     return texts.to_list()
 

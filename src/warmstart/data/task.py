@@ -18,6 +18,7 @@ from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sa
 from warmstart.data.test_ledger import digest_of
 from warmstart.data.text_hashes import TextHashes, key_of
 from warmstart.data.text_key import text_key
+from warmstart.notebook import Shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Task(Shown, view="report.notebook:task_view"):
     """A labelled task, read and split."""
 
     name: str
@@ -105,6 +106,16 @@ class Task:
     def single_label(self) -> bool:
         """Whether each example has exactly one of the labels, so that ``train.labels`` holds class numbers."""
         return bool(self.labels) and self.train.labels.ndim == 1 and np.issubdtype(self.train.labels.dtype, np.integer)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it is, as plain values, with the number of texts of each split in place of them."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "labels": list(self.labels),
+            "metric": self.metric,
+            "texts": {name: len(split) for name, split in self.splits().items()},
+        }
 
     def splits(self) -> dict[str, Split]:
         """The three splits by name."""

@@ -16,10 +16,12 @@ from itertools import chain, count, repeat
 
 import numpy as np
 
-from warmstart.data.near_duplicates import ngram_hashes
+from warmstart.data.near_duplicates import contained_pairs, ngram_hashes
 
 SHORTEST_FOUND = 5
 """words, and those of an n-gram; shorter texts occur anywhere, and are not looked for"""
+SHORTEST_NEAR = 14
+"""words; one other word in a shorter text changes more than half of its 5-grams"""
 WORDS_AT_ONCE = 1 << 20
 """words of the plain text that are searched at once"""
 
@@ -47,24 +49,18 @@ def occurrences(texts: Sequence[Sequence[str]], documents: Iterable[Sequence[str
     return exact, near & ~exact
 
 
-def documents_with(texts: Sequence[Sequence[str]], documents: Sequence[Sequence[str]]) -> np.ndarray:
+def documents_with(texts: Sequence[Sequence[str]], documents: Sequence[Sequence[str]], shortest_near: int = 0) -> np.ndarray:
     """(D,) bool: documents in which one of the texts occurs or nearly does, by half of its 5-grams. Everything is given as words.
+
+    Texts of fewer than ``shortest_near`` words must occur with all of their 5-grams.
 
     >>> documents_with([["a", "b", "c", "d", "e"]], [["x", "a", "b", "c", "d", "e"], ["a", "b", "c"]]).tolist()
     [True, False]
     """
-    lengths, found = np.array([len(text) for text in texts], dtype=np.int64), np.zeros(len(documents), dtype=bool)
-    number_of: defaultdict[str, int] = defaultdict(count(1).__next__)
-    ngrams = _Ngrams.of(np.fromiter(map(number_of.__getitem__, chain.from_iterable(texts)), np.int64, int(lengths.sum())), lengths)
-    known = dict(number_of)
-    ends = [*repeat(0, SHORTEST_FOUND)]  # between two documents: no 5-gram of a text is in both
-    words = np.fromiter(chain.from_iterable(chain(map(known.get, one, repeat(0)), ends) for one in documents), np.int64)
-    owners, offsets, positions = ngrams.find(words)
-    starts = np.cumsum([0, *(len(one) + len(ends) for one in documents)])
-    pairs = owners * np.int64(len(documents)) + np.searchsorted(starts, positions, side="right") - 1
-    both, counts = np.unique(np.unique(np.stack([pairs, offsets]), axis=1)[0], return_counts=True)
-    text, document = np.divmod(both, max(1, len(documents)))
-    found[document[counts >= -(-(lengths[text] - SHORTEST_FOUND + 1) // 2)]] = True
+    found = np.zeros(len(documents), dtype=bool)
+    needed = np.array([0.5 if len(text) >= shortest_near else 1.0 for text in texts])
+    for rows, columns, contained in contained_pairs(texts, documents, SHORTEST_FOUND):
+        found[columns[contained >= needed[rows]]] = True
     return found
 
 

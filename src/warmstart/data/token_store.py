@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -49,18 +49,43 @@ AHEAD = 2
 
 
 class DocumentSplit(Config):
-    """One side of a random split of documents into kept and held-out ones."""
+    """One side of a random split of documents into kept and held-out ones, of all documents or of a random sample of them."""
 
-    fraction: float = Field(gt=0, lt=1)
+    fraction: float = Field(ge=0, lt=1)
     """fraction of the documents that is held out"""
     held_out: bool
     """this is the held-out side"""
     seed: int = 0
     """seed of the random choice"""
+    sample: int | None = Field(None, gt=0)
+    """documents whose random number is at least this are on neither side (``sample_of_words``)"""
 
     def contains(self, number: int) -> bool:
-        """Whether the document with this number is on this side; each document is on exactly one side."""
+        """Whether the document with this number is on this side; each document of the sample is on exactly one side."""
+        if self.sample is not None and _sample_number(number) >= self.sample:
+            return False
         return (derive(self.seed, "held-out document", number) < self.fraction * 2**63) == self.held_out
+
+
+def sample_of_words(sources: Sequence[Source], words: int) -> int | None:
+    """The ``DocumentSplit.sample`` with which whole documents of at most so many words are left, drawn at random; None: all are.
+
+    A larger number of words keeps the documents of a smaller one. Words are those of ``count_documents``. Raises ``DataError`` if
+    the first document that would be kept is already longer.
+    """
+    drawn = sorted((_sample_number(number), count) for number, (_, count) in enumerate(counted_documents(sources)))
+    totals = accumulate(count for _, count in drawn)
+    sample = next((number for (number, _), total in zip(drawn, totals, strict=True) if total > words), None)
+    if drawn and sample == drawn[0][0]:
+        raise DataError(
+            f"at most {words:,} words are to be read, but the first document drawn has {drawn[0][1]:,}; allow more words, "
+            "or cut the text into shorter documents (--document)"
+        )
+    return sample
+
+
+def _sample_number(document: int) -> int:
+    return derive(0, "sampled document", document)
 
 
 @dataclass
@@ -204,7 +229,10 @@ def _make(folder: Path, sources: Sequence[Source], tokenizer: Tokenizer, side: D
         if not counts.documents:
             paths = ", ".join(source.path for source in sources) or "no source"
             where = "" if side is None else f"the {'held-out' if side.held_out else 'kept'} part (fraction {side.fraction}) of "
-            raise DataError(f"there must be at least one document that is not empty, but {where}{paths} has none; give more text")
+            raise DataError(
+                f"there must be at least one document that is not empty, but {where}{paths} has none; "
+                "give more text, or say --document line if each line is a document"
+            )
         entry = {
             "format": STORE_FORMAT,
             "dtype": tokens_dtype(tokenizer).name,

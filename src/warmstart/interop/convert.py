@@ -217,7 +217,7 @@ def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Te
     weight = str(family.head["head.weight"])
     words = [name for name in stored if name.startswith(tuple(own))] if own else [name for name in stored if name == weight]
     tied = theirs.get("tie_word_embeddings", family.tied)
-    if not words and not (family.causal and tied):
+    if not words and (not (family.causal and tied) or (place / "modules.json").exists()):
         pooling, normalize = read_pooling(place)
         return EmbeddingHeadConfig(pooling=pooling, normalize=normalize)
     table = _table_name(family, stored)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from warmstart.interop.folder import POOLED, free_place, pooling_files, refuse_w
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
+from warmstart.model.model import swap_head
 from warmstart.seeding import rng
 from warmstart.storage import atomic_folder
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -48,18 +50,33 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
     rows = _rows(bundle, origin)
     tensors = to_tensors(family, bundle.model, prefixed=bundle.model.head.config.kind != "embedding", rows=rows)
     settings = write_settings(family, name, bundle, origin) | {"vocab_size": rows}
+    pooled = isinstance(bundle.model.head.config, EmbeddingHeadConfig)
+    typed = bundle.model.backbone.config.token_types > 1
     files = {
         "config.json": json.dumps(settings, indent=2).encode(),
         "model.safetensors": serialise(tensors, {"format": "pt"}),
-        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal, typed=bundle.model.backbone.config.token_types > 1),
+        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal, typed=typed, pooled=pooled),
     }
     if isinstance(head := bundle.model.head.config, EmbeddingHeadConfig):
-        files |= pooling_files(head, bundle.model.backbone.config.width)
+        files |= pooling_files(head, bundle.model.backbone.config)
     with atomic_folder(free_place(folder)) as aside:
         for file, data in files.items():
             (aside / file).parent.mkdir(exist_ok=True)
             (aside / file).write_bytes(data)
     return name
+
+
+def embedding_bundle(bundle: Bundle) -> Bundle:
+    """The same model with a head that gives each text one vector, pooled as its own head pools; the mean, if it does not.
+
+    Raises ``ModelError`` if its head reads windows.
+    """
+    head = bundle.model.head.config
+    refuse_windows(head)
+    if isinstance(head, EmbeddingHeadConfig):
+        return bundle
+    wanted = EmbeddingHeadConfig(pooling=getattr(head, "pooling", "mean"))
+    return replace(bundle, model=swap_head(bundle.model, wanted, 0), labels=())
 
 
 @torch.inference_mode()
@@ -168,16 +185,21 @@ def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:
     return before if len(added) > 1 and bool((added == added[0]).all()) else len(table)
 
 
-def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool, typed: bool) -> dict[str, bytes]:
-    """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it frames texts as our pipeline does."""
+def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool, typed: bool, pooled: bool) -> dict[str, bytes]:
+    """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it frames texts as our pipeline does.
+
+    With ``pooled`` it always does, since a state of each text is read, and has a token to pad with.
+    """
     spec = json.loads(tokenizer.to_json())
     spec["added_tokens"] = [token for token in spec["added_tokens"] if token["id"] < rows]
     specials = tokenizer.specials
-    if framed and specials.bos is None:
+    if (framed and specials.bos is None) or (pooled and not framed):
         spec["post_processor"] = template(tokenizer, specials.eos, typed=typed)
     roles = {"pad": specials.pad, "unk": specials.unk, "eos": specials.eos, "sep": specials.eos, "mask": specials.mask}
     roles |= {"bos": specials.begin, "cls": specials.begin}
     names = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}
+    if pooled:
+        names.setdefault("pad_token", names["eos_token"])  # masked, so any token does
     names["tokenizer_class"] = "PreTrainedTokenizerFast"
     return {
         "tokenizer.json": json.dumps(spec, ensure_ascii=False).encode(),

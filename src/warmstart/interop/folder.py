@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
@@ -171,15 +172,17 @@ def _pooling(settings: Mapping[str, Any], folder: Path) -> str:
     return chosen[0]
 
 
-def pooling_files(head: EmbeddingHeadConfig, width: int) -> dict[str, bytes]:
+def pooling_files(head: EmbeddingHeadConfig, backbone: BackboneConfig) -> dict[str, bytes]:
     """The files that sentence-transformers needs to compute a head's embeddings; ``read_pooling`` reads them."""
     parts = [("Transformer", ""), ("Pooling", "1_Pooling"), *[("Normalize", "2_Normalize")] * head.normalize]
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{part}"}
         for i, (part, path) in enumerate(parts)
     ]
-    settings = {"word_embedding_dimension": width, **{key: name == head.pooling for name, key in POOLED.items()}}
+    settings = {"word_embedding_dimension": backbone.width, **{key: name == head.pooling for name, key in POOLED.items()}}
     return {
         "modules.json": json.dumps(modules, indent=2).encode(),
+        "sentence_bert_config.json": json.dumps({"max_seq_length": backbone.max_length, "do_lower_case": False}).encode(),
+        "config_sentence_transformers.json": json.dumps({"prompts": {}, "similarity_fn_name": "cosine"}).encode(),
         "1_Pooling/config.json": json.dumps(settings, indent=2).encode(),
     }

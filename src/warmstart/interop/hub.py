@@ -9,8 +9,6 @@ import logging
 import re
 from pathlib import Path
 
-import pooch
-
 from warmstart.errors import ModelError
 from warmstart.interop.folder import INDEX, WEIGHTS, shards_of
 from warmstart.storage import atomic_folder
@@ -56,6 +54,8 @@ def _fetch_all(name: str, folder: Path) -> None:
 
 def _fetch(name: str, file: str, folder: Path, *, needed: bool = True) -> bool:
     """Download one file; returns whether it exists. Raises ``ModelError`` if it is ``needed`` and cannot be downloaded."""
+    import pooch  # here, because in a notebook it asks for widgets
+
     pooch.get_logger().setLevel(logging.WARNING)
     target = folder / file
     try:

@@ -23,6 +23,8 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 TOKEN = re.compile(r"(?u)\w+|[^\w\s]")
+SHARED_LENGTHS = range(2, 6)
+"""lengths of character n-grams"""
 BATCH = 32
 """texts that a network reads at once"""
 SAME_DISTANCE = 1e-9
@@ -99,7 +101,8 @@ class WordCounts:
 
     def __init__(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.columns = {word: column for column, word in enumerate(settings["vocabulary"])}
-        self.pairs, self.idf, self.directions = settings["word_pairs"], arrays.get("idf"), arrays.get("directions")
+        self.pairs, self.characters = settings["word_pairs"], settings["characters"]
+        self.idf, self.directions = arrays.get("idf"), arrays.get("directions")
 
     def rows(self, texts: Sequence[str | Sequence[str]]) -> Any:
         """For each text the columns of its words and their weights; or (N, D) along directions, each of length 1."""
@@ -113,12 +116,21 @@ class WordCounts:
     def _weights(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         words = TOKEN.findall(text.lower())
         terms = words + [f"{one} {other}" for one, other in pairwise(words)] * self.pairs
+        if self.characters:
+            terms = [term for word in text.lower().split() for term in character_ngrams(f" {word} ")]
         counts = Counter(self.columns[term] for term in terms if term in self.columns)
         columns, times = np.array([*counts], dtype=np.int64), np.array([*counts.values()], dtype=np.float64)
         if self.idf is None:
             return columns, np.ones(len(columns))
         weights = (1 + np.log(times)) * self.idf[columns]
         return columns, weights / (np.linalg.norm(weights) or 1)
+
+
+def character_ngrams(word: str) -> list[str]:
+    """Those of a word with a space at either end. If it is no longer than some of them, it is one itself, once."""
+    sizes = [size for size in SHARED_LENGTHS if size < len(word)]
+    whole = [word] * (len(sizes) < len(SHARED_LENGTHS))
+    return [word[start : start + size] for size in sizes for start in range(len(word) - size + 1)] + whole
 
 
 def run_readout(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], rows: Any) -> np.ndarray:

@@ -29,7 +29,8 @@ import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
-from warmstart.data.source import Source
+from warmstart.data.read import source_format
+from warmstart.data.source import PROSE, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.task import Split, Task, subsample
 from warmstart.data.test_ledger import SUFFIX
@@ -144,7 +145,14 @@ def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:
 def read_spec(path: str | Path) -> tuple[Path, TaskSpec]:
     """A manifest (or the ``task.yaml`` of a folder): its path and its contents. Raises ``ConfigError`` if it is wrong."""
     file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
+    if file.is_file() and source_format(Source(path=str(file)), file) not in PROSE:
+        raise ConfigError(f"a task is described by a manifest in YAML, but {file} is a table; `warmstart init {file}` writes one")
     return file, TaskSpec.build(read_yaml(file), str(file))
+
+
+def names_validation(path: str | Path) -> bool:
+    """Whether a manifest names validation texts, or how many to hold out. Raises ``ConfigError`` if it is wrong."""
+    return read_spec(path)[1].validation is not None
 
 
 def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:

@@ -32,7 +32,7 @@ class MultilabelTask(TaskType):
 
     def read_rows(self, source: Source) -> Examples:
         """Texts or pairs, and a list of label names each: a list in the column, or names between ``source.separator``."""
-        rows = list(table_rows(source))
+        rows = list(table_rows(source, "labels"))
         targets = [_names(value_of(row, source.label, "label"), source.separator) for row in rows]
         return [text_or_pair(row, source) for row in rows], targets
 

@@ -12,16 +12,18 @@ import numpy as np
 
 from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
 from warmstart.model.bundle import Bundle
+from warmstart.notebook import Shown
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
+from warmstart.tasks.answers import answer_questions
 
 Cut = Callable[[], str]
 """says how many inputs were cut, as a sentence; empty if none"""
 
 
-class Predictions(Sequence[dict[str, Any]]):
+class Predictions(Sequence[dict[str, Any]], Shown, view="report.notebook:predictions_view"):
     """One dictionary of plain values per input, in the order of the inputs. What is in it depends on the task type.
 
     classification   {"label": "tea", "probabilities": {"tea": 0.91, "milk": 0.09}}
@@ -30,6 +32,7 @@ class Predictions(Sequence[dict[str, Any]]):
     multiple-choice  {"choice": 1, "alternative": "the river", "probabilities": [0.2, 0.8]}
     tagging          {"words": ["I", "rub"], "tags": ["PRON", "VERB"]}
     span             {"answer": "1912", "start": 12, "end": 16, "probability": 0.7}
+    generated answer {"answer": "Lisbon", "confidence": 0.8}
     """
 
     def __init__(self, rows: Sequence[dict[str, Any]], probabilities: np.ndarray | None = None, cut: Cut = lambda: "") -> None:
@@ -74,8 +77,13 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
 
     Inputs are texts, or pairs of texts if the task is about pairs; ``(text, *alternatives)`` for multiple choice, tuples of words
     for tagging, ``(question, passage)`` for spans. Dictionaries hold the ``top`` most probable labels. Other inputs, their number
-    and their order never change a prediction. Raises ``ModelError`` for a model without a task head.
+    and their order never change a prediction. A model that was trained by ``ws.answers`` answers questions. Raises ``ModelError``
+    for any other model without a task head.
     """
+    if isinstance(bundle, Bundle) and bundle.answers_record:
+        questions = [inputs] if isinstance(inputs, str) else inputs
+        answers = [{"answer": one.text, "confidence": round(one.confidence, 4)} for one in answer_questions(bundle, questions)]
+        return answers[0] if isinstance(inputs, str) else Predictions(answers)
     if isinstance(inputs, str):
         return predict(bundle, [task_type_for(bundle).parse(inputs)], top=top)[0]
     task_type, (values, cut) = task_type_for(bundle), predictions_and_cut(bundle, inputs)

@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from warmstart.data.annotations import Wanted, annotated_table
 from warmstart.data.read import source_files, source_format
-from warmstart.data.source import Source
+from warmstart.data.source import PROSE, Source
 from warmstart.data.tables import read_table
 from warmstart.errors import DataError, suggest
 
@@ -19,17 +20,19 @@ Examples = tuple[list[Any], list[Any]]
 """inputs and their targets, equally many"""
 
 
-def table_rows(source: Source) -> Iterator[TableRow]:
-    """The rows of all tables of a source."""
+def table_rows(source: Source, wanted: Wanted = "label") -> Iterator[TableRow]:
+    """The rows of all tables of a source; ``wanted`` is what is read of the annotations of other programs."""
     for file in source_files(source):
-        yield from task_table(source, file).iter_rows(named=True)
+        yield from task_table(source, file, wanted).iter_rows(named=True)
 
 
-def task_table(source: Source, file: Path) -> pl.DataFrame:
+def task_table(source: Source, file: Path, wanted: Wanted = "label") -> pl.DataFrame:
     """One table. Raises ``DataError`` for plain text, which has no columns."""
     form = source_format(source, file)
-    if form in ("text", "pattern"):
-        raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet) for this task type")
+    if form == "annotations":
+        return annotated_table(file, wanted)
+    if form in (*PROSE, "pattern"):
+        raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet, sqlite) for this task type")
     return read_table(source, file, form)
 
 

@@ -16,7 +16,7 @@ from warmstart.data.batches import bucketed_batches
 from warmstart.data.conllu import is_conll, tagged_sentences
 from warmstart.data.encode import Encoded, collate, encode_pieces, padded
 from warmstart.data.read import read_documents, source_files, source_format
-from warmstart.data.source import Source
+from warmstart.data.source import PROSE, Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.heads.tagging import TaggingHeadConfig
@@ -46,7 +46,7 @@ class TaggingTask(TaskType):
             pairs = [pair for file in source_files(source) for pair in tagged_sentences(source, file)]
             return [words for words, _ in pairs], [tags for _, tags in pairs]
         inputs, targets = [], []
-        for number, row in enumerate(table_rows(source), 1):
+        for number, row in enumerate(table_rows(source, "tags"), 1):
             words, tags = (tuple(map(str, list_of(row, name, source, number))) for name in (source.text, source.label))
             if len(words) != len(tags) or not words:
                 raise DataError(
@@ -58,7 +58,7 @@ class TaggingTask(TaskType):
 
     def read_inputs(self, source: Source) -> list[Any]:
         """Tuples of words: the lines of plain text cut at white space, or lists in a column."""
-        if all(source_format(source, file) == "text" for file in source_files(source)):
+        if all(source_format(source, file) in (*PROSE, "annotations") for file in source_files(source)):
             return [self.parse(line) for line in read_documents(source)]
         return [tuple(map(str, list_of(row, source.text, source, number))) for number, row in enumerate(table_rows(source), 1)]
 

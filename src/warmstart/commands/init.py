@@ -1,0 +1,237 @@
+"""``init``: write the manifest of a task from a table, with guesses that questions or flags correct."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tyro.conf import Positional
+
+from warmstart.config import Config
+from warmstart.console import console, print_table
+from warmstart.data.task import Task
+from warmstart.errors import ConfigError, DataError
+from warmstart.storage import atomic_write
+from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.guess import MANY_TEXTS, Guess, guess_task, path_from
+from warmstart.tasks.load import TaskSpec, build_task
+
+SHOWN_ROWS, SHOWN_LABELS, SHOWN_CHARACTERS = 3, 20, 50
+
+
+class InitConfig(Config):
+    """Write a task.yaml from a table; it asks in a terminal, and elsewhere says what it guesses."""
+
+    table: Positional[str]
+    """csv, tsv, ndjson, jsonl, parquet (also .gz, .xz), SQLite, CoNLL, lines of fastText, a folder that datasets has saved, or one
+    with a folder of texts per label"""
+    out: str = "task.yaml"
+    """the manifest to write"""
+    text: str | None = None
+    """the column of the text; default: a guess"""
+    label: str | None = None
+    """the column of the label; default: a guess"""
+    sqlite_table: str | None = None
+    """the table or view of a SQLite file; default: the only one"""
+    type: str | None = None
+    """the task type: classification, multilabel, regression, tagging …; default: a guess"""
+    test: str | None = None
+    """test texts: a file, or the fraction or number of texts to hold out; default: a file beside the table, or 0.2"""
+    validation: str | None = None
+    """validation texts, likewise, or none; default: a file beside the table, or 0.1 of many texts, or none"""
+    unlabelled: str | None = None
+    """more text like that of the task, without labels: a file or a folder"""
+    ask: bool = True
+    """ask, if this is a terminal"""
+    force: bool = False
+    """replace the manifest if there is one"""
+
+
+def write_manifest(config: InitConfig) -> Task:
+    """The ``init`` command: the manifest is checked by reading the task before it is written.
+
+    Raises ``ConfigError`` if the file exists, and ``DataError`` if no task can be read from the table.
+    """
+    out = Path(config.out)
+    if out.exists() and not config.force:
+        raise ConfigError(f"{out} must not exist yet, but does; name another with --out, or replace it with --force")
+    if config.type is not None:
+        TASK_TYPES.known(config.type)
+    guess = _guess(config, config.text, config.label, config.type)
+    if config.ask and sys.stdin.isatty() and sys.stderr.isatty():
+        config = _asked(config, guess)
+        guess = _guess(config, config.text, config.label, config.type)
+    for sentence in _sentences(config, guess):
+        console.print(sentence)
+    manifest = _manifest(config, guess, out.parent, 0)
+    task = _task(manifest, out)
+    if guess.validation is None and config.validation is None and len(task.train) >= MANY_TEXTS:
+        manifest = _manifest(config, guess, out.parent, len(task.train))
+        task = _task(manifest, out)
+    _show(task)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(out, _commented(manifest, task).encode())
+    console.print(f"manifest: {out}")
+    console.print(f"next: warmstart audit {out}\n      warmstart race {out} --backbones pool --budget 10m")
+    return task
+
+
+def _guess(config: InitConfig, text: str | None, label: str | None, kind: str | None = None) -> Guess:
+    return guess_task(Path(config.table), text, label, kind, config.sqlite_table)
+
+
+def _task(manifest: dict[str, Any], out: Path) -> Task:
+    try:
+        return build_task(TaskSpec.build(manifest, str(out)), out.parent)
+    except DataError as error:
+        raise DataError(
+            f"{error} (guessed: {json.dumps(manifest, ensure_ascii=False)}; correct it with flags, see --help)"
+        ) from None
+
+
+def _asked(config: InitConfig, guess: Guess) -> InitConfig:
+    """Up to five questions; an empty answer takes what is guessed."""
+    from rich.prompt import Prompt
+
+    def ask(question: str, default: str, choices: list[str] | None = None) -> str:
+        return Prompt.ask(question, console=console, default=default, choices=choices)
+
+    changes: dict[str, Any] = {}
+    if guess.columns:
+        columns = list(guess.columns)
+        for name, question in (("text", "Which column holds the text?"), ("label", "Which column holds the label?")):
+            if getattr(config, name) is None:
+                changes[name] = ask(question, guess.source.get(name, name), columns)
+    if config.type is None:
+        again = _guess(config, changes.get("text", config.text), changes.get("label", config.label))
+        changes["type"] = ask("Which type is the task?", again.type, list(TASK_TYPES))
+    if config.test is None and guess.test is None:
+        changes["test"] = ask("Test texts (a file, a fraction or a number)?", "0.2")
+    if config.unlabelled is None:
+        more = ask("More text of the same kind without labels (a file or a folder)?", "none")
+        changes["unlabelled"] = None if more == "none" else more
+    return config.model_copy(update=changes)
+
+
+def _manifest(config: InitConfig, guess: Guess, folder: Path, texts: int) -> dict[str, Any]:
+    """The manifest's keys, in the order in which they are written; ``texts`` learn if none are set apart, 0: not known yet."""
+    sources = guess.sources(folder)
+    test = _split(config.test, folder, "test") if config.test else sources.get("test", 0.2)
+    validation = _split(config.validation, folder, "validation") if config.validation else sources.get("validation")
+    if validation is None and config.validation is None and texts:
+        validation = 0.1
+    name = (guess.name or guess.train.name).removesuffix(".gz").removesuffix(".xz")
+    manifest: dict[str, Any] = {"name": Path(name).stem or "task", "type": guess.type}
+    if guess.source:
+        manifest["source"] = guess.source
+    manifest["train"] = sources["train"]
+    if validation is not None:
+        manifest["validation"] = validation
+    manifest["test"] = test
+    if config.unlabelled:
+        place = Path(config.unlabelled)
+        if not place.exists():
+            raise DataError(f"no such file or folder: {place}; check --unlabelled")
+        where = path_from(folder, place)
+        manifest["unlabelled"] = [{"path": where, "document": "file" if place.is_dir() else "line"}]
+    return manifest
+
+
+def _split(given: str, folder: Path, name: str) -> float | int | str | None:
+    """A file, a fraction or a number; None for ``none``."""
+    if given == "none":
+        return None
+    try:
+        number = float(given)
+    except ValueError:
+        if not Path(given).is_file():
+            raise DataError(f"--{name} must be a file, a fraction or a number of texts, but is {given}") from None
+        return path_from(folder, Path(given))
+    return number if number < 1 else int(number)
+
+
+def _sentences(config: InitConfig, guess: Guess) -> list[str]:
+    """What was guessed, as complete sentences."""
+    found = []
+    if guess.columns:
+        text, label = (guess.source.get(name, name) for name in ("text", "label"))
+        second = f" and '{guess.source['second']}'" if "second" in guess.source else ""
+        found.append(f"The text is read from column '{text}'{second}, the label from '{label}'.")
+    if guess.classes:
+        found.append(f"Each folder is a label: {', '.join(guess.classes[:SHOWN_LABELS])}.")
+    found.append(f"The task type is {guess.type}.")
+    if "encoding" in guess.source:
+        found.append(f"{guess.train} is not UTF-8 and is read as {guess.source['encoding']}.")
+    found += [f"{file} is the {name} split." for name, file in (("test", guess.test), ("validation", guess.validation)) if file]
+    return found
+
+
+def _show(task: Task) -> None:
+    """Three rows as they were read, the splits, and how often each label occurs."""
+    rows = [(_short(task.train.texts[i]), _short(_label(task, i))) for i in range(min(SHOWN_ROWS, len(task.train)))]
+    print_table("as it is read", rows, ("text", "label"))
+    sizes = ", ".join(f"{len(split):,} {name}" for name, split in task.splits().items() if len(split))
+    console.print(f"{sizes} texts")
+    if task.single_label:
+        counts = Counter(task.labels[number] for number in task.train.labels.tolist()).most_common()
+        more = f", and {len(counts) - SHOWN_LABELS} more" if len(counts) > SHOWN_LABELS else ""
+        console.print("labels to learn: " + ", ".join(f"{name} {count:,}" for name, count in counts[:SHOWN_LABELS]) + more)
+
+
+def _label(task: Task, i: int) -> Any:
+    label = task.train.labels[i]
+    if task.single_label:
+        return task.labels[int(label)]
+    if task.type == "multilabel":
+        return ", ".join(name for name, has in zip(task.labels, label, strict=True) if has)
+    return label
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _commented(manifest: dict[str, Any], task: Task) -> str:
+    """The manifest with a comment for each key, and the keys that are often wanted as comments."""
+    comments = {
+        "name": "what reports call the task",
+        "type": f"one of {', '.join(TASK_TYPES)}",
+        "source": "how every file is read",
+        "train": "labelled texts to learn from; paths start at this file's folder",
+        "validation": "labelled texts to choose by: a file, a fraction or a number",
+        "test": "labelled texts to report on: a file, a fraction or a number; scored once",
+        "unlabelled": "more text of this kind, without labels",
+    }
+    lines = []
+    for key, value in manifest.items():
+        lines.append(f"# {comments[key]}\n{_yaml(key, value)}")
+    if "validation" not in manifest:
+        lines.append("# validation: 0.1    # without it, cross-validation on the training texts chooses\n")
+    if "unlabelled" not in manifest:
+        lines.append("# unlabelled: [texts/]    # more text of this kind, without labels, to pretrain on\n")
+    others = TASK_TYPES[task.type].metrics
+    lines.append(f"# metric: {task.metric}    # one of {', '.join(others)}\n")
+    text = "".join(lines)
+    assert yaml.safe_load(text) == manifest, "a manifest is what was checked"
+    return text
+
+
+def _yaml(key: str, value: Any) -> str:
+    """One key; a mapping, and each entry of a list, on one line, as manifests are written by hand."""
+    if isinstance(value, dict):
+        return f"{key}: {_flow(value)}\n"
+    if isinstance(value, list):
+        return f"{key}:\n" + "".join(f"  - {_flow(one)}\n" for one in value)
+    return yaml.safe_dump({key: value}, allow_unicode=True)
+
+
+def _flow(value: Any) -> str:
+    """On one line, and with escapes where characters such as other line ends would be lost."""
+    how: dict[str, Any] = {"sort_keys": False, "default_flow_style": True, "width": 10**6}
+    readable = yaml.safe_dump(value, **how, allow_unicode=True).strip()
+    return readable if yaml.safe_load(readable) == value else yaml.safe_dump(value, **how).strip()

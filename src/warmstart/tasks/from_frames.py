@@ -1,0 +1,100 @@
+"""A task from data frames: written as a folder that every command reads, as a manifest with a file for each split."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from warmstart.data.frames import frame_rows, write_texts
+from warmstart.data.source import Source
+from warmstart.data.task import Task
+from warmstart.data.test_ledger import SUFFIX
+from warmstart.errors import ConfigError, DataError
+from warmstart.storage import atomic_folder
+from warmstart.tasks.load import TaskSpec, build_task
+
+_COLUMNS = ("text", "second", "label", "group", "separator", "alternatives")
+"""settings that belong to the source of a manifest: they name columns, or say how a cell is read"""
+_ALSO = ("alternatives", "start", "passage")
+"""columns that a task type reads if they are there"""
+_SPLITS = ("train", "validation", "test")
+
+
+def make_task(
+    folder: str | Path,
+    train: Any,
+    test: Any = 0.2,
+    validation: Any = None,
+    unlabelled: Iterable[str] | None = None,
+    **settings: Any,
+) -> Task:
+    """Write a task from data frames into a folder, and return it; ``"FOLDER/task.yaml"`` is what commands take.
+
+    ``train``, ``test`` and ``validation`` are frames (pandas, polars, pyarrow, datasets, a mapping from names to columns, or a list
+    of rows); ``test`` and ``validation`` may be a fraction or a number of training texts to hold out. ``settings`` are keys of
+    a manifest (``type``, ``labels``, ``metric``, …) and the columns ``text``, ``label``, ``second``, ``group``. An earlier task in
+    the folder is replaced, but not the ledgers of test splits.
+
+        task = ws.make_task("tasks/mails", train=frame, test=0.2, text="body", label="topic")
+        ws.adapt(ws.AdaptConfig(model="runs/lm", task="tasks/mails"))
+
+    Raises ``ConfigError`` for wrong settings and for a folder that holds anything else, and ``DataError`` for frames without the
+    columns.
+    """
+    place = Path(folder)
+    _check_place(place)
+    columns = {key: settings.pop(key) for key in _COLUMNS if key in settings}
+    source = Source.build({"path": "x", **columns}, "the columns")
+    frames = {"train": train, "validation": validation, "test": test}
+    manifest: dict[str, Any] = {"name": place.resolve().name, **settings, "source": {"format": "ndjson", **columns}}
+    with atomic_folder(place) as aside:
+        for ledger in place.glob(f"*{SUFFIX}"):
+            shutil.copy(ledger, aside)
+        for name, frame in frames.items():
+            if frame is None:
+                continue
+            if isinstance(frame, int | float) and name != "train":
+                manifest[name] = frame
+            else:
+                manifest[name] = f"{name}.ndjson"
+                _write(aside / f"{name}.ndjson", frame, source, name)
+        if unlabelled is not None:
+            write_texts(unlabelled, aside / "unlabelled.ndjson")
+            manifest["unlabelled"] = [{"path": "unlabelled.ndjson", "text": "text"}]
+        spec = TaskSpec.build(manifest, "the task")
+        try:
+            build_task(spec, aside)
+        except DataError as error:
+            raise DataError(str(error).replace(f"{aside}/", "").replace(".ndjson", "")) from None
+        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return replace(build_task(spec, place), manifest=place / "task.yaml", sealed=spec.sealed)
+
+
+def _check_place(place: Path) -> None:
+    """Raise ``ConfigError`` if a folder holds anything but an earlier task."""
+    ours = {"task.yaml", "unlabelled.ndjson", *(f"{name}.ndjson" for name in _SPLITS)}
+    if place.exists() and not place.is_dir():
+        raise ConfigError(f"a task is written into a folder, but {place} is a file; name another")
+    strange = (
+        [one.name for one in place.iterdir() if one.name not in ours and not one.name.endswith(SUFFIX)] if place.is_dir() else []
+    )
+    if strange:
+        raise ConfigError(f"{place} must be empty or hold an earlier task alone, but holds {strange[0]}; name another folder")
+
+
+def _write(file: Path, frame: Any, source: Source, name: str) -> None:
+    """One split; labels of the source's columns, and those that a task type may need."""
+    needed = [column for column in (source.text, source.second, source.label, source.group, *source.alternatives) if column]
+    try:
+        rows = frame_rows(frame, needed, _ALSO)
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+    if not rows:
+        raise DataError(f"{name} must hold at least one example, but is empty")
+    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8", newline="\n")

@@ -1,0 +1,281 @@
+"""Guesses the manifest of a task from a table, a saved dataset, a folder of texts or lines of fastText: columns, task type, splits.
+
+Every guess can be overruled. Columns are chosen by their names, and where no name is known, by what they hold: the label is the
+column with the fewest different short values, the text the string column with the longest ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from warmstart.data.annotations import annotated_target
+from warmstart.data.conllu import is_conll
+from warmstart.data.files import open_bytes, without_compression
+from warmstart.data.read import open_prose, source_format
+from warmstart.data.saved_dataset import dataset_files, dataset_splits
+from warmstart.data.source import BINARY, PROSE, Source
+from warmstart.data.tables import read_table
+from warmstart.errors import DataError, suggest
+
+TEXT_NAMES = (
+    *("text", "body", "content", "message", "sentence", "review", "question", "comment", "document", "tweet", "abstract"),
+    *("title", "words", "tokens"),
+)
+"""columns that hold texts, the likeliest first"""
+LABEL_NAMES = (
+    *(
+        "label",
+        "labels",
+        "category",
+        "categories",
+        "class",
+        "target",
+        "topic",
+        "topics",
+        "intent",
+        "tag",
+        "tags",
+        "sentiment",
+        "rating",
+    ),
+    *("sentiment", "rating", "stars", "score", "emotion", "queue"),
+)
+"""columns that hold labels, the likeliest first"""
+PAIRS = (
+    *(("sentence1", "sentence2"), ("premise", "hypothesis"), ("text_a", "text_b"), ("text1", "text2")),
+    *(("question1", "question2"), ("question", "sentence")),
+)
+"""columns of the two texts of a pair"""
+SEPARATORS = ("|", ";", ",")
+"""what may stand between several labels in one cell"""
+FASTTEXT = r"^__label__(?P<label>\S+)\s+(?P<text>.*)$"
+"""a line of fastText with one label"""
+_SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
+"""what files of the other splits are called"""
+MANY_TEXTS = 5000
+"""from so many on a tenth is set apart as validation texts; with fewer, cross-validation on all of them chooses"""
+_TEXT_ENDINGS = (".txt", ".text", ".md", ".eml", ".docx", ".pdf")
+_NUMBERS = 20
+"""a column with more different numbers than these holds numbers, not classes"""
+_SAMPLE = 2000
+_LONGEST_LABEL = 60
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a manifest would say."""
+
+    type: str
+    """the task type"""
+    train: Path
+    """the table; or a folder that holds one folder of texts per label"""
+    source: dict[str, Any] = field(default_factory=dict)
+    """settings of all sources that are not their defaults"""
+    classes: tuple[str, ...] = ()
+    """folders of texts, one per label"""
+    test: Path | None = None
+    validation: Path | None = None
+    columns: tuple[str, ...] = ()
+    """of the table"""
+    name: str = ""
+    """of the task, if it is not that of ``train``"""
+
+    def sources(self, folder: Path) -> dict[str, Any]:
+        """``train``, and the other splits for which there is a file, with paths from ``folder`` on."""
+        if self.classes:
+            here = path_from(folder, self.train)
+            return {"train": [{"path": f"{here}/{name}", "as_label": name} for name in self.classes]}
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: path_from(folder, file) for name, file in splits.items() if file}
+
+
+def guess_task(
+    place: Path, text: str | None = None, label: str | None = None, kind: str | None = None, table: str | None = None
+) -> Guess:
+    """The guess for a table, a saved dataset, a folder with one folder of texts per label, a CoNLL file, or lines of fastText.
+
+    ``text``, ``label`` and ``kind`` (the task type) overrule what would be guessed; ``table`` is that of a SQLite file. Raises
+    ``DataError`` if nothing can be guessed.
+    """
+    if place.is_dir():
+        if (splits := dataset_splits(place)) is not None:
+            return _guess_dataset(place, splits, text, label, kind)
+        if (files := dataset_files(place)) is None:
+            return _guess_folder(place)
+        return _guess_table(place, files[0], {}, text, label, kind)
+    if not place.is_file():
+        raise DataError(
+            f"no such file or folder: {place}; name a table (csv, tsv, ndjson, parquet, sqlite) or a folder with one folder per "
+            "label"
+        )
+    test, validation = _beside(place, "test"), _beside(place, "validation")
+    source = _encoding(place) | ({"sqlite_table": table} if table else {})
+    if is_conll(place):
+        return Guess("tagging", place, source, test=test, validation=validation)
+    read = Source(path=str(place), **source)
+    if source_format(read, place) == "annotations" and text is label is None:
+        target = annotated_target(place)
+        found = {"label": "classification", "labels": "multilabel", "tags": "tagging"}[target]
+        return Guess(kind or found, place, test=test, validation=validation)
+    if source_format(read, place) in PROSE:
+        return Guess("classification", place, {"pattern": _pattern(place, read), **source}, test=test, validation=validation)
+    return replace(_guess_table(place, place, source, text, label, kind), test=test, validation=validation)
+
+
+def _guess_table(place: Path, file: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None) -> Guess:
+    """The guess for ``place``, a table or a saved dataset, from ``file``, the table itself or the first of the dataset."""
+    read = Source(path=str(file), **source)
+    table = read_table(read, file, source_format(read, file))
+    if table.width < 2:
+        raise DataError(
+            f"{place} must have a column of texts and one of labels, separated by {_expected(place)}, but has {_columns(table)}"
+        )
+    source |= _guess_columns(table, place, text, label)
+    label_column, text_column = table[source.get("label", "label")], table[source.get("text", "text")]
+    found, separator = _guess_type(text_column, label_column)
+    kind = kind or found
+    if kind == "multilabel" and separator not in (None, "|"):
+        source["separator"] = separator
+    return Guess(kind, place, source, columns=tuple(table.columns))
+
+
+def _guess_dataset(place: Path, splits: Sequence[str], text: str | None, label: str | None, kind: str | None) -> Guess:
+    """The guess for a folder of saved datasets, one for each split."""
+    if "train" not in splits:
+        raise DataError(f"one of the splits of {place} must be called train, but they are {', '.join(splits)}; name one of them")
+    train = place / "train"
+    files = dataset_files(train)
+    assert files is not None, "a split of a saved dataset is one"
+    test, validation = (
+        next((place / name for name in _SPLIT_NAMES[split] if name in splits), None) for split in ("test", "validation")
+    )
+    return replace(
+        _guess_table(train, files[0], {}, text, label, kind), test=test, validation=validation, name=place.resolve().name
+    )
+
+
+def _guess_folder(place: Path) -> Guess:
+    inside = sorted(one for one in place.iterdir() if one.is_dir() and not one.name.startswith("."))
+    classes = [one.name for one in inside if any(file.suffix in _TEXT_ENDINGS for file in one.iterdir())]
+    if len(classes) < 2:
+        raise DataError(
+            f"a folder must hold at least two folders of texts ({', '.join(_TEXT_ENDINGS)}), one per label, but {place} holds "
+            f"{len(classes)}; or name a table"
+        )
+    return Guess("classification", place, {"document": "file"}, classes=tuple(classes))
+
+
+def _pattern(place: Path, source: Source) -> str:
+    with open_prose(source, place, source_format(source, place)) as lines:
+        first = lines.readline(1000)
+    if not first.startswith("__label__"):
+        raise DataError(
+            f"{place} must be a table (csv, tsv, ndjson, jsonl, parquet, sqlite), a CoNLL file, or lines that begin with "
+            f"__label__, but its first line is {first.strip()[:60]!r}; for other forms write the manifest by hand, with a pattern"
+        )
+    return FASTTEXT
+
+
+def _encoding(place: Path) -> dict[str, Any]:
+    """``{}`` for UTF-8; else the encoding of Windows, which most other tables have."""
+    if source_format(Source(path=str(place)), place) in BINARY:
+        return {}
+    with open_bytes(place) as binary:
+        start = binary.read(1 << 20)
+    try:
+        start[: start.rfind(b"\n") + 1].decode()
+    except UnicodeDecodeError:
+        return {"encoding": "cp1252"}
+    return {}
+
+
+def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: str | None) -> dict[str, Any]:
+    """The settings ``text``, ``label`` and ``second``, where they differ from the defaults."""
+    for name in (text, label):
+        if name is not None and name not in table.columns:
+            raise DataError(f"{place} has no column '{name}'; {suggest(name, table.columns)}")
+    folded = {name.strip().lower(): name for name in reversed(table.columns)}
+    pair = (
+        next(((folded[one], folded[two]) for one, two in PAIRS if one in folded and two in folded), None) if text is None else None
+    )
+    text = text or (pair[0] if pair else _known(folded, TEXT_NAMES, [name for name in table.columns if name != label]))
+    if label is None:
+        free = [name for name in table.columns if name not in (text, *(pair or ()))]
+        label = _known(folded, LABEL_NAMES, free) or _fewest_values(table, free, place)
+    text = text or _longest_texts(table, [name for name in table.columns if name != label], place)
+    named = {"text": text, "label": label} | ({"second": pair[1]} if pair else {})
+    return {key: name for key, name in named.items() if key != name}
+
+
+def _known(folded: dict[str, str], names: Sequence[str], free: Sequence[str]) -> str | None:
+    return next((folded[name] for name in names if folded.get(name) in free), None)
+
+
+def _fewest_values(table: pl.DataFrame, free: Sequence[str], place: Path) -> str:
+    """The column with the fewest different short values, of which one at least occurs twice."""
+    counts = {}
+    for name in free:
+        if table[name].dtype.is_nested():
+            continue
+        values = table[name].drop_nulls().cast(pl.String).str.strip_chars()
+        different, longest = values.n_unique(), float(str(values.str.len_chars().max() or 0))
+        if 2 <= different < len(values) and longest <= _LONGEST_LABEL:
+            counts[name] = different
+    if not counts:
+        raise DataError(
+            f"no column of {place} looks like labels (few different short values); name it with --label. It has {_columns(table)}"
+        )
+    return min(counts, key=counts.__getitem__)
+
+
+def _longest_texts(table: pl.DataFrame, free: Sequence[str], place: Path) -> str:
+    lengths = {name: table[name].str.len_chars().mean() or 0.0 for name in free if table[name].dtype == pl.String}
+    if not lengths:
+        raise DataError(f"no column of {place} holds texts beside the labels; name it with --text. It has {_columns(table)}")
+    return max(lengths, key=lambda name: float(str(lengths[name])))
+
+
+def _guess_type(text: pl.Series, label: pl.Series) -> tuple[str, str | None]:
+    """The task type, and what stands between several labels, if anything does."""
+    if label.dtype.is_nested():
+        return ("tagging" if text.dtype.is_nested() else "multilabel"), None
+    cells = label.drop_nulls().cast(pl.String).str.strip_chars().head(_SAMPLE)
+    numbers = cells.cast(pl.Float64, strict=False)
+    if len(cells) and not numbers.is_null().any():
+        whole = bool((numbers == numbers.round()).all())
+        return ("classification" if whole and numbers.n_unique() <= _NUMBERS else "regression"), None
+    for separator in SEPARATORS:
+        parts = cells.str.split(separator)
+        several = float(str((parts.list.len() > 1).mean() or 0.0))
+        different = parts.explode(empty_as_null=True).str.strip_chars().n_unique()
+        if several >= 0.05 and different < cells.n_unique():
+            return "multilabel", separator
+    return "classification", None
+
+
+def _beside(place: Path, split: str) -> Path | None:
+    """The file of another split: ``train.csv`` -> ``test.csv``, ``mails_train.tsv.xz`` -> ``mails_dev.tsv.xz``."""
+    if "train" not in place.name:
+        return None
+    head, _, tail = place.name.rpartition("train")
+    return next((file for name in _SPLIT_NAMES[split] if (file := place.with_name(f"{head}{name}{tail}")).is_file()), None)
+
+
+def path_from(folder: Path, file: Path) -> str:
+    """The path that a manifest in ``folder`` has for a file."""
+    return Path(os.path.relpath(file.absolute(), folder.absolute())).as_posix()
+
+
+def _expected(place: Path) -> str:
+    bare = without_compression(place)
+    return "tabs" if bare.suffix.lower() == ".tsv" else "commas"
+
+
+def _columns(table: pl.DataFrame) -> str:
+    return f"the columns {', '.join(table.columns)}" if table.width > 1 else f"one column, {table.columns[0]}"

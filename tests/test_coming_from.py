@@ -1,0 +1,58 @@
+"""The page for those who come from another library: the files that it names become tasks by the lines that it shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.documents import class_label, saved_dataset
+from warmstart.cli import main
+from warmstart.tasks.load import load_task
+
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "coming-from.md").read_text(encoding="utf-8")
+MAILS = [("order", f"Where is parcel {i}?") if i % 2 else ("other", f"Thank you for letter {i}.") for i in range(12)]
+LINES = {
+    "train.jsonl": [json.dumps({"text": text, "cats": {name: 1.0, "none": 0.0}}) for name, text in MAILS],
+    "mails.train.txt": [f"__label__{name} {text}" for name, text in MAILS],
+    "export.jsonl": [
+        json.dumps({"text": text, "label": name, "answer": "accept", "_input_hash": 1, "_task_hash": 2}) for name, text in MAILS
+    ],
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_file_of_another_library_becomes_a_task(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ``warmstart init FILE``."""
+    assert f"warmstart init {name}" in PAGE
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("\n".join(LINES[name]) + "\n")
+    assert main(["init", name]) == 0
+    task = load_task("task.yaml")
+    assert (task.type, task.labels) == ("classification", ("order", "other"))
+    assert len(task.train) + len(task.test) == 12
+
+
+def test_the_manifest_of_fasttext_reads_its_lines(tmp_path: Path) -> None:
+    """As the page shows it."""
+    (block,) = [one for one in PAGE.split("```yaml\n")[1:] if "__label__" in one]
+    manifest = yaml.safe_load(block.partition("```")[0])
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(manifest))
+    for key in ("train", "test"):
+        (tmp_path / manifest[key]).write_text("\n".join(LINES["mails.train.txt"]) + "\n")
+    assert load_task(tmp_path).train.texts == tuple(text for _, text in MAILS)
+
+
+def test_a_saved_dataset_becomes_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``DatasetDict``, by ``warmstart init mails``."""
+    import polars as pl
+
+    monkeypatch.chdir(tmp_path)
+    for split in ("train", "test"):
+        table = pl.DataFrame({"text": [text for _, text in MAILS], "label": [int(name == "other") for name, _ in MAILS]})
+        saved_dataset(Path("mails", split), table, features={"label": class_label("order", "other")})
+    Path("mails", "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert main(["init", "mails"]) == 0
+    assert load_task("task.yaml").labels == ("order", "other")

@@ -1,0 +1,193 @@
+"""``warmstart init``: a manifest from any table, which reads as the task that the table holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warmstart.cli import main
+from warmstart.commands.init import InitConfig, write_manifest
+from warmstart.errors import ConfigError, DataError, WarmstartError
+from warmstart.tasks.guess import MANY_TEXTS, guess_task
+from warmstart.tasks.load import load_task, read_spec
+
+pytestmark = pytest.mark.usefixtures("no_second_process")
+TEXTS = ["The cat sleeps.", "A dog barks, loudly.", "Cats sleep all day.", "Dogs bark at night.", "My cat purrs.", "The dog runs."]
+LABELS = ["cat", "dog", "cat", "dog", "cat", "dog"]
+
+
+def rows(**columns: list[Any]) -> pl.DataFrame:
+    """A table of twelve rows."""
+    return pl.DataFrame({name: values * 2 for name, values in columns.items()})
+
+
+WRITERS: dict[str, Any] = {
+    "csv": pl.DataFrame.write_csv,
+    "tsv": lambda table, file: table.write_csv(file, separator="\t", quote_style="never"),
+    "ndjson": pl.DataFrame.write_ndjson,
+    "jsonl": pl.DataFrame.write_ndjson,
+    "parquet": pl.DataFrame.write_parquet,
+}
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_a_table_becomes_a_task(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every format, whatever its columns are called; the manifest reads as the task that was shown."""
+    monkeypatch.chdir(tmp_path)
+    table = rows(id=[*range(6)], message=TEXTS, animal=LABELS)
+    WRITERS[ending](table, Path(f"mails.{ending}"))
+    shown = write_manifest(InitConfig(table=f"mails.{ending}"))
+    task = load_task("task.yaml")
+    assert task.digest == shown.digest
+    assert (task.name, task.type, task.labels) == ("mails", "classification", ("cat", "dog"))
+    assert {*task.train.texts, *task.test.texts} == {*TEXTS}
+    assert not len(task.validation)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"text": TEXTS, "label": ["1", "0"] * 3}, {"type": "classification"}),
+        ({"text": TEXTS, "label": [0.5, 1.25, 3.0, 2.0, 1.0, 0.1]}, {"type": "regression"}),
+        ({"review": TEXTS, "topics": ["a;b", "b", "a", "c;a", "b;c", "c"]}, {"type": "multilabel"}),
+        ({"text": TEXTS, "labels": [["a"], ["a", "b"], [], ["b"], ["a"], ["b"]]}, {"type": "multilabel"}),
+        ({"words": [[*text.split()[:2]] for text in TEXTS], "tags": [["X", "Y"]] * 6}, {"type": "tagging"}),
+        ({"premise": TEXTS, "hypothesis": TEXTS[::-1], "label": LABELS}, {"type": "classification", "second": "hypothesis"}),
+    ],
+)
+def test_the_type_is_guessed(columns: dict[str, list[Any]], expected: dict[str, str], tmp_path: Path) -> None:
+    """Classes, numbers, several labels in a cell or a list, tags of words, and pairs of texts."""
+    file = tmp_path / "train.ndjson"
+    rows(**columns).write_ndjson(file)
+    task = write_manifest(InitConfig(table=str(file), out=str(tmp_path / "task.yaml")))
+    spec = read_spec(tmp_path / "task.yaml")[1]
+    assert task.type == expected["type"]
+    assert spec.train[0].second == expected.get("second")
+
+
+def test_files_of_other_splits_are_found(tmp_path: Path) -> None:
+    """Beside the training table, by their names; flags overrule them, and many texts without a file give validation a tenth."""
+    for name in ("mails_train", "mails_test", "mails_dev"):
+        rows(text=TEXTS, label=LABELS).write_csv(tmp_path / f"{name}.csv")
+    guess = guess_task(tmp_path / "mails_train.csv")
+    assert (guess.test, guess.validation) == (tmp_path / "mails_test.csv", tmp_path / "mails_dev.csv")
+    words = ["init", str(tmp_path / "mails_train.csv"), "--out", str(tmp_path / "task.yaml"), "--validation", "none", "--test", "4"]
+    assert main(words) == 0
+    spec = read_spec(tmp_path)[1]
+    assert (spec.validation, spec.test) == (None, 4)
+    pl.DataFrame({"text": TEXTS * MANY_TEXTS, "label": LABELS * MANY_TEXTS}).write_csv(tmp_path / "many.csv")
+    write_manifest(InitConfig(table=str(tmp_path / "many.csv"), out=str(tmp_path / "many.yaml")))
+    assert read_spec(tmp_path / "many.yaml")[1].validation == 0.1
+
+
+def test_folders_fasttext_and_other_encodings(tmp_path: Path) -> None:
+    """One folder of files per label, lines that begin with __label__, and a table as Windows writes it."""
+    for number, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True)):
+        (tmp_path / "classes" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "classes" / label / f"{number}.txt").write_text(f"{text}\n\nAnd more.")
+    (tmp_path / "lines.txt").write_text("".join(f"__label__{label} {text}\n" for text, label in zip(TEXTS, LABELS, strict=True)))
+    (tmp_path / "windows.csv").write_bytes("text,label\nça va,oui\nnon,non\nété,oui\npas,non\nbien,oui\n".encode("cp1252"))
+    for name, labels in (("classes", ("cat", "dog")), ("lines.txt", ("cat", "dog")), ("windows.csv", ("non", "oui"))):
+        out = tmp_path / f"{name}.yaml"
+        task = write_manifest(InitConfig(table=str(tmp_path / name), out=str(out), test="2"))
+        assert task.labels == labels
+        assert load_task(out).digest == task.digest
+    assert any("été" in text for text in (*task.train.texts, *task.test.texts))
+
+
+def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three rows, the labels with their numbers, what was guessed, and the next command; nothing is asked without a terminal."""
+    rows(text=TEXTS, label=LABELS).write_csv(tmp_path / "mails.csv")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "one.txt").write_text("A cat.")
+    out = str(tmp_path / "task.yaml")
+    assert main(["init", str(tmp_path / "mails.csv"), "--out", out, "--unlabelled", str(tmp_path / "more")]) == 0
+    said = capsys.readouterr().err
+    assert "column 'text', the label from 'label'" in said
+    assert sum(text in said for text in TEXTS) == 3
+    assert re.search(r"labels to learn: (cat|dog) \d, (cat|dog) \d", said)
+    assert f"warmstart race {out}" in said
+    assert load_task(out).unlabelled[0].document == "file"
+
+
+def test_a_terminal_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most five questions; an empty answer keeps the guess."""
+    rows(a=TEXTS, b=TEXTS[::-1], kind=LABELS).write_csv(tmp_path / "mails.csv")
+    asked: list[str] = []
+
+    def answer(question: str, *, default: str, **_: Any) -> str:
+        asked.append(question)
+        return "b" if "text?" in question else default
+
+    monkeypatch.setattr("rich.prompt.Prompt.ask", answer)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    write_manifest(InitConfig(table=str(tmp_path / "mails.csv"), out=str(tmp_path / "task.yaml")))
+    assert len(asked) == 5
+    assert read_spec(tmp_path)[1].train[0].text == "b"
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "message"),
+    [
+        ("text;label\na;b\n", [], "one column, text;label"),
+        ("text,label\n", [], "looks like labels|at least"),
+        ("text,label\nx,1\ny,2\n", ["--label", "lable"], "no column 'lable'; did you mean 'label'"),
+        ("text,label\nx,1\ny,2\n", ["--type", "classify"], "classification"),
+        ("text,label\nx,a\ny,b\nz,a\nv,b\n", ["--test", "nowhere.csv"], "--test must be a file, a fraction"),
+        ("text,label\nx,a\ny,b\nz,a\nv,b\n", ["--unlabelled", "nowhere"], "no such file or folder"),
+    ],
+)
+def test_a_table_that_is_no_task_is_refused(
+    content: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a sentence, exit code 2, and no manifest."""
+    (tmp_path / "mails.csv").write_text(content)
+    assert main(["init", str(tmp_path / "mails.csv"), "--out", str(tmp_path / "task.yaml"), *flags]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert any(part in said for part in message.split("|")), said
+    assert not (tmp_path / "task.yaml").exists()
+
+
+def test_a_manifest_is_not_replaced_by_accident(tmp_path: Path) -> None:
+    """--force replaces it."""
+    rows(text=TEXTS, label=LABELS).write_csv(tmp_path / "mails.csv")
+    settings = {"table": str(tmp_path / "mails.csv"), "out": str(tmp_path / "task.yaml")}
+    (tmp_path / "task.yaml").write_text("mine")
+    with pytest.raises(ConfigError, match="--force"):
+        write_manifest(InitConfig(**settings))
+    assert (tmp_path / "task.yaml").read_text() == "mine"
+    write_manifest(InitConfig(**settings, force=True))
+    assert load_task(tmp_path).name == "mails"
+    with pytest.raises(DataError, match="name a table"):
+        guess_task(tmp_path / "nothing.csv")
+
+
+WORDS = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
+
+
+@given(
+    found=st.lists(st.tuples(WORDS, st.sampled_from(["one", "two: three", "#four"])), min_size=1, max_size=8),
+    first=WORDS,
+    second=WORDS,
+)
+def test_any_table_becomes_a_manifest_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, found: list[tuple[str, str]], first: str, second: str
+) -> None:
+    """Whatever the columns are called and the cells hold: the manifest reads as the task shown, or a sentence says why not."""
+    place = tmp_path_factory.mktemp("any")
+    lines = [json.dumps({first: text, second: label}) for text, label in found]
+    (place / "any.ndjson").write_text("\n".join(lines), encoding="utf-8")
+    try:
+        shown = write_manifest(InitConfig(table=str(place / "any.ndjson"), out=str(place / "task.yaml"), test="1"))
+    except WarmstartError:
+        assert not (place / "task.yaml").exists()
+    else:
+        assert load_task(place).digest == shown.digest
