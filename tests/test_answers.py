@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers.models import make_language_model
+from helpers.results import answers_result
 from warmstart.cli import main
 from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.errors import ConfigError, DataError, ModelError
@@ -17,6 +19,10 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.differences import paired_difference
+from warmstart.stats.formatting import percent, percent_range
+from warmstart.stats.proportions import wilson_interval
 from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.answers import (
     Answer,
@@ -28,6 +34,7 @@ from warmstart.tasks.answers import (
     load_answer_task,
     question_rows,
 )
+from warmstart.tasks.predict import predict
 from warmstart.tasks.proper_names import proper_names, unseen_names
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -161,6 +168,8 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     known, unknown = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (known["answer"], "unseen_names" in known) == ("Riga", False)
     assert unknown["unseen_names"] == ["Max Weber"]
+    assert [one["answer"] for one in predict(load_bundle(out / "bundle"), asked)] == ["Riga", unknown["answer"]]
+    assert predict(load_bundle(out / "bundle"), asked[0]) == {"answer": "Riga", "confidence": known["confidence"]}
     assert unknown["answer"] is not None, "without a threshold it answers all the same, but flags the name"
     assert main(["predict", str(out), *asked, "--target-error", "0.05"]) == 0
     assert [json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines()] == [None, None], (
@@ -179,6 +188,59 @@ def test_a_bidirectional_model_cannot_answer(
     assert main(["answers", str(masked), str(manifest), "--out", str(tmp_path / "out")]) == 2
     assert "this model is bidirectional; pretrain one with --objective causal, span or hybrid" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_errors_among_answers_have_intervals() -> None:
+    """Those of the saved model over questions, copies counting once; mean error rates of methods over seeds and questions."""
+    result = answers_result()
+    _, answered, risks = result.abstention_findings()
+    best = result.best.test
+    given = best.confidence >= result.threshold.threshold
+    count, wrong = int(given.sum()), int((~best.correct[given]).sum())
+    assert answered.startswith(
+        f"Of the 200 test questions the saved model, whose seed is the best on validation, answers {count} ("
+    )
+
+    def ends(independent: int) -> str:
+        rate, low, high = wilson_interval(wrong / count, independent)
+        return f", {wrong} of them wrongly: {percent(rate)} (95% interval {percent_range(low, high)}, over the questions)."
+
+    assert answered.endswith(ends(count))
+    copies = replace(result.task, test=replace(result.task.test, questions=("Where?",) * 200))
+    assert replace(result, task=copies).abstention_findings()[1].endswith(ends(1))
+    assert risks.startswith("Mean error rate over all thresholds (AURC), 95% over 3 seeds and the test questions: pretrained 8")
+    assert "No significant difference between pretrained and from scratch: " in risks
+    assert "over 3 seeds and the test questions). They differ by at most" in risks
+    one = answers_result(1).abstention_findings()[2]
+    assert "Pretrained and from scratch differ by" in one
+    assert "on one seed, which shows nothing about other seeds" in one
+
+
+@pytest.mark.slow
+def test_few_equal_methods_differ_in_their_mean_risk() -> None:
+    """Two methods that are right equally often, 3 seeds, 200 questions: false claims in at most 5%, coverage at least 94%.
+
+    Both give or take two Monte-Carlo errors; the true difference is 0.
+    """
+    held, claimed = [], []
+    for draw in range(80):
+        result = answers_result(draw=draw)
+        gap = paired_difference(*(result._mean_risk(runs) for runs in result.runs.values()))
+        held.append(gap.low <= 0 <= gap.high)
+        claimed.append(gap.p < SIGNIFICANT)
+    print(f"coverage {np.mean(held):.3f}, false claims {np.mean(claimed):.3f}")
+    error = np.sqrt(0.05 * 0.95 / len(held))
+    assert np.mean(held) >= 0.94 - 2 * error
+    assert np.mean(claimed) <= 0.05 + 2 * error
+
+
+def test_copies_of_a_question_are_on_one_side(manifest: Path) -> None:
+    """A question that comes twice either chooses or guarantees."""
+    task = load_answer_task(manifest)
+    twice = replace(task.validation, questions=task.validation.questions * 2, answers=task.validation.answers * 2)
+    rest, apart = split_calibration_questions(replace(task, validation=twice), 0.5)
+    assert not {*rest.validation.questions} & {*apart.questions}
+    assert len(apart) == len({*apart.questions}) == 2
 
 
 def test_calibration_questions_choose_nothing(manifest: Path) -> None:

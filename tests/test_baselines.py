@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.choice import BaselineRun, run_baseline
@@ -140,8 +142,6 @@ def test_no_text_is_predicted_by_what_learned_its_label(name: str) -> None:
 
 def test_all_labels_with_a_holdout_are_tfidf_as_it_was() -> None:
     """A plain loop over scikit-learn's models, scored on validation, chooses and predicts the same."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
     train, validation, test = made_up(60, 0), made_up(20, 1), made_up(30, 2)
@@ -157,6 +157,25 @@ def test_all_labels_with_a_holdout_are_tfidf_as_it_was() -> None:
         result = run(name, train, validation, test)
         assert (result.test.argmax(axis=1) == expected).all()
         assert [*result.tried.values()] == pytest.approx(scores)
+
+
+def test_characters_are_those_of_scikit_learn_and_find_new_forms_of_known_words() -> None:
+    """TF-IDF of its n-grams inside words, for the chosen C; words that no text had, with the stems of those that were learned."""
+    stems = {0: ("walk", "climb", "jump"), 2: ("paint", "draw", "print")}
+
+    def split(endings: tuple[str, ...]) -> Split:
+        rows = [(f"the {one}{ending} {two}{ending}", label) for ending in endings for label in stems for one in stems[label]
+                for two in stems[label]]  # fmt: skip
+        return Split(tuple(text for text, _ in rows), np.array([label for _, label in rows]))
+
+    train, test = split(("er", "ed")), split(("ing", "s"))
+    budget = label_budget(task_of(train, train, test), None, "cross-validation", 0)
+    found = run_with("TF-IDF of characters + logistic regression", budget)
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True, min_df=2)
+    model = LogisticRegression(C=found.setting, max_iter=10_000).fit(vectorizer.fit_transform(train.texts), train.labels)
+    np.testing.assert_allclose(found.test[:, [0, 2]], model.predict_proba(vectorizer.transform(test.texts)), atol=1e-6)
+    assert (found.test.argmax(axis=1) == test.labels).all()
+    assert (run_with(TFIDF, budget).test.argmax(axis=1) == test.labels).mean() == 0.5, "words see nothing that they know"
 
 
 def test_without_two_texts_of_a_class_there_is_no_choice() -> None:

@@ -293,6 +293,18 @@ def test_calibration_texts_choose_nothing() -> None:
     assert split_calibration_texts(task, 0.0) == (task, None)
 
 
+def test_copies_of_a_text_are_on_one_side() -> None:
+    """Without groups too: none of the texts that choose is among those that guarantee, and of each text one copy serves."""
+    once = cats().validation
+    twice = Split(once.texts + tuple(f"{text} " for text in once.texts), np.concatenate([once.labels] * 2))
+    rest, calibration = split_calibration_texts(replace(cats(), validation=twice), 0.5)
+    assert calibration
+    kept, apart = ({text.strip() for text in split.texts} for split in (rest.validation, calibration))
+    assert not kept & apart
+    assert kept | apart == {*once.texts}
+    assert len(calibration) == len(apart)
+
+
 def test_predict_abstains_below_the_threshold(adapted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With few texts no threshold can guarantee 1% errors; a loose guarantee labels what is sure; no held-out texts: an error."""
     adapt(run(adapted, "run", calibration_fraction=0.5))

@@ -68,6 +68,14 @@ def test_what_would_have_been_detected_is_said() -> None:
     assert "detected" not in Change(4.0, 3.9, -0.15, -0.05, "9 texts").in_nats("It")
 
 
+def test_half_of_the_range_is_not_worth_printing() -> None:
+    """Two seeds of a score are too few, as in comparisons; a loss has no range."""
+    chance = np.random.default_rng(0)
+    [change] = changes_of([(scores([0.70, 0.85], chance), scores([0.74, 0.71], chance))], "the test texts")
+    assert change.in_percent("It").endswith("; 2 seeds are too few to detect a difference under 50 points with 80% power.")
+    assert re.search(r"; \d\.\d{3} nats would have been detected with 80% power\.$", change.in_nats("It"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 3, 5])
 def test_few_equal_scores_are_said_to_have_changed(seeds: int) -> None:

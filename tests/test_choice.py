@@ -11,7 +11,7 @@ import pytest
 from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
-from warmstart.commands.race.page import _rule, method_header
+from warmstart.commands.race.page import _answer_tiles, _rule, method_header
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.stats.comparison import SIGNIFICANT
@@ -19,15 +19,16 @@ from warmstart.stats.differences import (
     Difference,
     MethodScores,
     cheapest_within_noise,
-    corrected_p_values,
     difference_to_choice,
     paired_difference,
     picked,
     score_of_choice,
 )
+from warmstart.stats.formatting import percent_interval
 from warmstart.stats.noise import Noise
 from warmstart.sweep.choice import doubt_of_best, transfer_gain
 from warmstart.sweep.ranking import RankedMethod, Ranking
+from warmstart.sweep.recommendation import ALONE_BY_CHANCE
 from warmstart.sweep.trial import Method, TrialResult
 
 Scores = tuple[np.ndarray, np.ndarray]
@@ -117,7 +118,7 @@ def test_a_race_compares_each_seed_with_the_choice_of_the_others() -> None:
     ],
 )
 def test_only_what_was_simulated_is_said_of_the_rule(seeds: int, splits: tuple[int, ...], weak: str, rule: str) -> None:
-    """Nothing follows from one seed, and races over splits were not simulated; the score of one seed is said to be flattered."""
+    """Nothing follows from one seed, whose score is said to be higher than others', and races over splits were not simulated."""
     scores = np.array([[0.70, 0.66, 0.70], [0.71, 0.71, 0.72]])[:, :seeds]
     found = race(*[(scores, scores[..., None] + np.zeros(5))] * 2)
     rows = [replace(one, runs=tuple(replace(run, split_sizes=splits) for run in one.runs)) for one in found.ranking.methods]
@@ -125,8 +126,8 @@ def test_only_what_was_simulated_is_said_of_the_rule(seeds: int, splits: tuple[i
     assert found.recommended.name == "1"
     assert found.findings[0].endswith(f"and every cheaper method falls short by more than one standard error, {weak}")
     assert rule in _rule(found)
-    flattered = "The run was chosen on validation for this seed, which flatters its score."
-    assert (flattered in found.findings[1]) == (seeds == 1)
+    chose = "This one seed chose the method on validation; other seeds would score lower on average."
+    assert (chose in found.findings[1]) == (seeds == 1)
     assert ("One seed says nothing about other seeds." in found.findings) == (seeds == 1)
     heads = {1: "score (95% over texts)", 3: "score (95% over splits and seeds)" if splits else "score (95% over seeds and texts)"}
     assert method_header(found)[1] == heads[seeds]
@@ -142,6 +143,10 @@ def test_one_seed_says_that_it_could_have_seen_no_gain() -> None:
     assert f"Transfer brought no significant gain on validation, where {limit}." in found.findings
 
 
+TASK = cats()
+AUDIT = audit(TASK)
+
+
 def race(validation: Scores, test: Scores) -> RaceResult:
     """A race of methods in the order of their costs, from scores (M, S) and resamples (M, S, R)."""
     methods, seeds = test[0].shape
@@ -153,31 +158,84 @@ def race(validation: Scores, test: Scores) -> RaceResult:
             for s in range(seeds)
         )
         ranked.append(RankedMethod(method, runs, tuple(range(seeds))))
-    return RaceResult(cats(), 60, 20, Ranking(tuple(ranked), (), (), seeds), audit(cats()), 0.5)
+    return RaceResult(TASK, 60, 20, Ranking(tuple(ranked), (), (), seeds), AUDIT, 0.5)
 
 
-def races(
+def scored(
     chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, lead: float = 0.0, fixed: int = 0
-) -> Iterator[RaceResult]:
-    """Races of M methods with S seeds, 300 validation and 500 test texts; the last and most expensive method has the lead.
+) -> Iterator[tuple[Scores, Scores]]:
+    """Scores on 300 validation and 500 test texts in races of M methods with S seeds, (50, M, S) and (50, M, S, R) at a time.
 
-    No seed changes the skill of the first ``fixed`` methods.
+    The last and most expensive method has the lead. No seed changes the skill of the first ``fixed`` methods.
     """
     for _ in range(count // 50):
         effects = seed_effects(chance, (50, *shape), spread)
         effects[:, shape[0] - fixed :] = 0
-        splits = [accuracies(chance, answers(chance, effects, texts, lead)[:, ::-1], draws=100) for texts in (300, 500)]
-        yield from (race(*((scores[i], resampled[i]) for scores, resampled in splits)) for i in range(50))
+        one, other = (accuracies(chance, answers(chance, effects, n, lead)[:, ::-1], draws=100) for n in (300, 500))
+        yield one, other
+
+
+def race_of(parts: tuple[Scores, Scores], i: int) -> RaceResult:
+    """The race number ``i`` of ``scored``."""
+    return race(*((scores[i], resampled[i]) for scores, resampled in parts))
+
+
+def races(chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, fixed: int = 0) -> Iterator[RaceResult]:
+    """The same as results."""
+    for parts in scored(chance, shape, spread, count, fixed=fixed):
+        yield from (race_of(parts, i) for i in range(50))
 
 
 def to_choice(result: RaceResult, one: RankedMethod) -> Difference:
     """The difference of a method to the choice, from the methods that each seed's race chooses."""
     scores = {ranked.method: ranked.test_scores for ranked in result.ranking.methods}
     best, own = scores[result.best.method], scores[one.method]
-    chosen = [scores[fold.best.method] for fold in result._folds]
+    chosen = [scores[fold.best.method] for fold in result.choice.folds]
     return difference_to_choice(
         own, best, [(best if it is own else own, it) for it in chosen], doubt_of_best(result.ranking.methods)
     )
+
+
+def chosen_by(validation: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each of n races with scores (n, M, S): the best method, the cheapest within its noise, and the doubt about the best."""
+    scores, resampled = validation
+    rows, best = np.arange(len(scores)), scores.mean(axis=-1).argmax(axis=1)
+    gaps = scores - scores[rows, best][:, None]
+    noise = Noise.of(gaps, resampled - resampled[rows, best][:, None])
+    cheapest = (gaps.mean(axis=-1) >= -noise.error).argmax(axis=1)
+    others = noise.p(gaps.mean(axis=-1))
+    others[rows, best] = 0
+    return best, cheapest, others.max(axis=1)
+
+
+def without(seed: int, validation: Scores) -> Scores:
+    """The scores of all other seeds."""
+    return np.delete(validation[0], seed, axis=2), np.delete(validation[1], seed, axis=2)
+
+
+def against_choice(validation: Scores, test: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As ``RaceResult.differences``, of n races at once: differences (n, M), their p-values, and the best method (n,), left out."""
+    (scores, resampled), (best, _, doubt) = test, chosen_by(validation)
+    rows, (_, methods, seeds) = np.arange(len(scores)), scores.shape
+    gaps = np.empty(scores.shape)
+    for s in range(seeds):
+        choice = chosen_by(without(s, validation))[0]
+        gaps[..., s] = scores[..., s] - scores[rows, choice, s][:, None]
+        gaps[rows, choice, s] = scores[rows, best, s] - scores[rows, choice, s]  # the best takes the place of the choice
+    pairs = scores - scores[rows, best][:, None], resampled - resampled[rows, best][:, None]
+    p = Noise.of(*pairs).of_choice(doubt[:, None]).p(gaps.mean(axis=-1))  # type: ignore[arg-type]
+    return np.where(np.arange(methods) == best[:, None], np.nan, gaps.mean(axis=-1)), p, best
+
+
+def leads_of_best(validation: Scores, test: Scores) -> tuple[np.ndarray, Noise, np.ndarray, np.ndarray]:
+    """As ``RaceResult.gap_of_recommended``, of n races at once: differences (n,), their noise, best and recommended method."""
+    (scores, resampled), (best, cheapest, doubt) = test, chosen_by(validation)
+    rows, gaps = np.arange(len(scores)), []
+    for s in range(scores.shape[-1]):
+        choice, cheap, _ = chosen_by(without(s, validation))
+        gaps.append(scores[rows, cheap, s] - scores[rows, choice, s])
+    noise = Noise.of(*(part[rows, cheapest] - part[rows, best] for part in (scores, resampled)))
+    return np.mean(gaps, axis=0), noise.of_choice(doubt), best, cheapest  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -186,28 +244,39 @@ def to_choice(result: RaceResult, one: RankedMethod) -> Difference:
 def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -> None:
     """Equal methods, spread of seeds 0 to 4 points: bias at most 0.2 points, coverage at least 94%, false claims at most 5%.
 
-    Own scores against those of the best were 1.1 to 3.1 points too low where seeds spread by 4 points; among 8 methods their
-    intervals held the truth in 91 to 94%, and 6 to 7% of tables had a false claim.
+    Own scores against those of the best would be 1.1 to 3.2 points too low where seeds spread by 4 points, with a false claim in 4
+    to 8% of tables. 2,000 races, so that the bias has a Monte-Carlo error below 0.1 points; the first 5 as the command computes
+    them.
     """
     chance = np.random.default_rng(seeds)
     for spread in (0.0, 0.02, 0.04):
         means, held, false, own = [], [], [], []
-        for result in races(chance, (methods, seeds), spread, 300):
-            rows = result.differences
-            assert rows[0].difference == to_choice(result, rows[0].ranked)
-            means.append(np.mean([row.difference.mean for row in rows]))
-            held += [row.difference.low <= 0 <= row.difference.high for row in rows]
-            false.append(any(row.significant for row in rows))
-            fixed = [paired_difference(row.ranked.test_scores, result.best.test_scores) for row in rows]
-            own.append((np.mean([one.mean for one in fixed]), min(corrected_p_values(fixed)) < SIGNIFICANT))
-        of_own, claims = np.mean(own, axis=0)
+        for number, parts in enumerate(scored(chance, (methods, seeds), spread, 2000)):
+            gaps, p, best = against_choice(*parts)
+            for result, i in [(race_of(parts, i), i) for i in range(5)] if not number else []:
+                assert result.differences[0].difference == to_choice(result, result.differences[0].ranked)
+                of_race = {int(row.ranked.name): row.difference for row in result.differences}
+                assert result.best.name == f"{best[i]}"
+                assert gaps[i][[*of_race]] == pytest.approx([one.mean for one in of_race.values()])
+                assert p[i][[*of_race]] == pytest.approx([one.p for one in of_race.values()])
+            others = np.isfinite(gaps)
+            means += np.nanmean(gaps, axis=1).tolist()
+            held += (p[others] >= 0.05).tolist()
+            false += (np.where(others, p, 1).min(axis=1) * (methods - 1) < SIGNIFICANT).tolist()
+            rows, (scores, resampled) = np.arange(50), parts[1]
+            fixed = scores - scores[rows, best][:, None]
+            of_fixed = Noise.of(fixed, resampled - resampled[rows, best][:, None]).p(fixed.mean(axis=-1))
+            claims = np.where(others, of_fixed, 1).min(axis=1) * (methods - 1) < SIGNIFICANT
+            own += zip(np.nanmean(np.where(others, fixed.mean(axis=-1), np.nan), axis=1), claims, strict=True)
+        of_own, claimed = np.mean(own, axis=0).tolist()
         show(
             f"{seeds} seeds, {methods} methods, spread {spread}: bias {100 * np.mean(means):+.2f} points (own scores "
-            f"{100 * of_own:+.2f}), coverage {np.mean(held):.3f}, false claims {np.mean(false):.3f} (own scores {claims:.3f})",
-            seeds=seeds, methods=methods, spread=spread, bias=float(np.mean(means)), own=float(of_own),
-            coverage=float(np.mean(held)), claimed=float(np.mean(false)), claimed_by_own=float(claims),
+            f"{100 * of_own:+.2f}), coverage {np.mean(held):.3f}, false claims {np.mean(false):.3f} (own scores {claimed:.3f})",
+            seeds=seeds, methods=methods, spread=spread, bias=float(np.mean(means)), own=of_own,
+            coverage=float(np.mean(held)), claimed=float(np.mean(false)), claimed_by_own=claimed,
         )  # fmt: skip
         assert abs(np.mean(means)) <= 0.002 + 2 * np.std(means) / np.sqrt(len(means))
+        assert np.std(means) / np.sqrt(len(means)) <= 0.001
         assert np.mean(held) >= 0.94
         assert np.mean(false) <= 0.05
 
@@ -280,34 +349,84 @@ def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int
         assert claims <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(found))
 
 
+def test_the_recommended_method_is_scored_on_seeds_that_did_not_recommend_it() -> None:
+    """The figure of the sentence and of the first tile: seed s scores what the others recommend, with an interval."""
+    validation = np.array([[0.70, 0.70, 0.74], [0.72, 0.74, 0.71], [0.40, 0.40, 0.41]])
+    test = np.array([[0.70, 0.72, 0.80], [0.74, 0.75, 0.73], [0.40, 0.41, 0.42]])
+    found = race(*((scores, np.repeat(scores[..., None], 5, axis=2)) for scores in (validation, test)))
+    assert (found.recommended.name, found.best.name) == ("0", "1")
+    assert [fold.recommended.name for fold in found.choice.folds] == ["0", "0", "1"]
+    score = found.score_of_recommended
+    assert score.mean == pytest.approx((0.70 + 0.72 + 0.73) / 3)
+    written = percent_interval(score.mean, score.low, score.high)
+    assert found.findings[2].startswith(f"0 reaches {written} in 1.0 seconds per run, ")
+    assert "against 1, without the luck of being chosen." in found.findings[2]
+    assert _answer_tiles(found)[0] == ("accuracy, recommended: 0", written)
+    assert found.score_of_best.mean + found.gap_of_recommended.mean == pytest.approx(score.mean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_the_score_of_the_recommended_method_is_not_flattered(seeds: int) -> None:
+    """Equal methods: bias at most 0.2 points, coverage at least 94%, both give or take two Monte-Carlo errors.
+
+    The bias is that against the mean of all methods, which shares the luck of the test texts. The own scores of the recommended
+    method are too high: the figures are printed.
+    """
+    chance = np.random.default_rng(seeds)
+    for methods, spread in ((2, 0.04), (8, 0.04)):
+        truth, bias, held, own = accuracy(spread), [], [], []
+        for result in races(chance, (methods, seeds), spread, 200):
+            found, means = result.score_of_recommended, [one.test_scores.over_seeds.mean for one in result.ranking.methods]
+            bias.append(found.mean - np.mean(means))
+            held.append(found.low <= truth <= found.high)
+            own.append(result.recommended.test_scores.over_seeds.mean - np.mean(means))
+        show(
+            f"{seeds} seeds, {methods} methods, spread {spread}: bias {100 * np.mean(bias):+.2f} points "
+            f"(own scores {100 * np.mean(own):+.2f}), coverage {np.mean(held):.3f}",
+            seeds=seeds, methods=methods, spread=spread,
+            bias=float(np.mean(bias)), own=float(np.mean(own)), coverage=float(np.mean(held)),
+        )  # fmt: skip
+        assert abs(np.mean(bias)) <= 0.002 + 2 * np.std(bias) / np.sqrt(len(bias))
+        assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_lead_over_the_recommended_method_is_not_flattered(seeds: int) -> None:
-    """Where a cheaper method than the best is recommended: bias at most 1 point, coverage at least 94%.
+    """Where a cheaper method than the best is recommended: bias at most 0.2 points, 0.4 where seeds spread by 4; coverage 94%.
 
-    Both give or take two Monte-Carlo errors, for 2, 4 and 8 methods. The bias is that of equal methods; a true lead is seen too
-    small, because a fold may choose another. Own scores were up to 1.6 points off. The interval of the cross-fitted scores alone
-    held the truth in 87 to 90% of races with 10 seeds that spread by 4 points.
+    All give or take two Monte-Carlo errors, which are below 0.1 points, for 2, 4 and 8 equal methods; own scores are up to 1.7
+    points off. A true lead of 3 points is seen up to 2.1 points too small, because a fold may choose another method. The interval
+    of the cross-fitted scores alone held the truth in 87 to 90% of races with 10 seeds that spread by 4 points.
     """
     chance = np.random.default_rng(seeds)
     for methods in (2, 4, 8):
-        for spread in (0.01, 0.04):
-            for lead in (0.0, 0.03):
-                errors, held = [], []
-                truth = [accuracy(spread, one) for one in (0.0, lead)]
-                for result in races(chance, (methods, seeds), spread, 100, lead):
-                    of = [truth[one.name == f"{methods - 1}"] for one in (result.recommended, result.best)]
-                    if result.recommended is not result.best:
-                        found = result.gap_of_recommended
-                        errors.append(found.mean - (of[0] - of[1]))
-                        held.append(found.low <= of[0] - of[1] <= found.high)
-                print(
-                    f"{seeds} seeds, {methods} methods, spread {spread}, lead {lead}: bias {100 * np.mean(errors):+.2f} points, "
-                    f"coverage {np.mean(held):.3f} of {len(held)}"
-                )
-                if not lead:
-                    assert abs(np.mean(errors)) <= 0.01 + 2 * np.std(errors) / np.sqrt(len(errors))
-                assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
+        for spread, lead, count in ((0.01, 0.0, 2000), (0.04, 0.0, 3000), (0.01, 0.03, 600), (0.04, 0.03, 600)):
+            errors, held, own = list[float](), list[bool](), list[float]()
+            truths = np.array([accuracy(spread)] * (methods - 1) + [accuracy(spread, lead)])
+            for number, parts in enumerate(scored(chance, (methods, seeds), spread, count, lead)):
+                gaps, noise, best, cheapest = leads_of_best(*parts)
+                for result, i in [(race_of(parts, i), i) for i in range(5)] if not number else []:
+                    assert (result.best.name, result.recommended.name) == (f"{best[i]}", f"{cheapest[i]}")
+                    assert result.gap_of_recommended.mean == pytest.approx(gaps[i])
+                    assert result.gap_of_recommended.error == pytest.approx(noise.error[i])
+                said, off = best != cheapest, gaps - (truths[cheapest] - truths[best])
+                errors += off[said].tolist()
+                held += (noise.p(off) >= 0.05)[said].tolist()
+                rows, means = np.arange(50), parts[1][0].mean(axis=-1) - truths
+                own += (means[rows, cheapest] - means[rows, best])[said].tolist()
+            bias, error = float(np.mean(errors)), float(np.std(errors)) / np.sqrt(len(errors))
+            show(
+                f"{seeds} seeds, {methods} methods, spread {spread}, lead {lead}: bias {100 * bias:+.2f} points (Monte-Carlo error "
+                f"{100 * error:.2f}; own scores {100 * np.mean(own):+.2f}), coverage {np.mean(held):.3f} of {len(held)}",
+                seeds=seeds, methods=methods, spread=spread, lead=lead, bias=bias, own=float(np.mean(own)),
+                coverage=float(np.mean(held)),
+            )  # fmt: skip
+            if not lead:
+                assert abs(bias) <= (0.002 if spread < 0.04 else 0.004) + 2 * error
+                assert error <= 0.001
+            assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
 
 
 @pytest.mark.slow
@@ -335,9 +454,9 @@ def test_the_seed_that_chooses_the_learning_rate_flatters_a_method_a_little(rate
 def test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse() -> None:
     """At most 5% of races of 2, 4 or 9 equal methods find each cheaper method significantly worse than the best on validation.
 
-    No cheaper one is within one standard error in far more of them, so that this is no claim: the figures are printed.
+    No cheaper one is within one standard error in 10 to 27% of them, about as many as is said, so that this is no claim.
     """
-    chance = np.random.default_rng(0)
+    chance, alone = np.random.default_rng(0), []
     for seeds in (3, 5, 10):
         for methods in (2, 4, 9):
             for spread in (0.0, 0.04):
@@ -360,3 +479,6 @@ def test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse() -> N
                     f"no cheaper one within a standard error in {near:.3f}"
                 )
                 assert claimed <= 0.05
+                assert 0.10 <= near <= 0.27
+                alone.append(near)
+    assert np.mean(alone) == pytest.approx(ALONE_BY_CHANCE, abs=0.03)

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from helpers.multitask import multitask_model, task_settings, write_inputs
+from helpers.results import continual_result
 from warmstart.commands.continual.command import ContinualConfig, continual
-from warmstart.commands.continual.result import ContinualResult, ContinualRun, forgetting_metrics
+from warmstart.commands.continual.result import ContinualResult, forgetting_metrics
 from warmstart.data.encode import Encoded
 from warmstart.finetuning.continual import EwcAnchor, ewc_penalty, fisher_information
 from warmstart.model.files import load_bundle
@@ -70,18 +71,7 @@ def test_forgetting_by_hand() -> None:
 
 def test_metrics_are_stated_over_seeds_and_texts() -> None:
     """Resample by resample with the same formulas; seeds alone beside them; what was tested stands in one table."""
-    chance = np.random.default_rng(0)
-    texts = chance.normal(0, 0.02, (3, 3, 1000))  # other test texts move all seeds alike
-
-    def one_run(seed: int, end: float) -> ContinualRun:
-        means = ((0.9,), (0.8, 0.8), (end, 0.8, 0.7))
-        scores = tuple(tuple(mean + chance.normal(0, 0.01) for mean in row) for row in means)
-        resampled = tuple(tuple(score + texts[k, j] for j, score in enumerate(row)) for k, row in enumerate(scores))
-        losses = (3.0, 3.5 + chance.normal(0, 0.01))
-        return ContinualRun(seed, scores, losses, 1.0, 0.8, resampled, tuple(loss + texts[0, 0] for loss in losses))
-
-    ends = {"none": 0.6, "replay": 0.75}
-    result = ContinualResult(("a", "b", "c"), {name: tuple(one_run(seed, end) for seed in range(5)) for name, end in ends.items()})
+    result = continual_result({"none": 0.6, "replay": 0.75})
     metric, run = result.metric("none", "forgetting"), result.runs["none"][2]
     scores = [[float(one[7]) for one in row] for row in run.resampled]
     assert metric.resampled[2][7] == pytest.approx(forgetting_metrics(scores).forgetting)
@@ -89,13 +79,22 @@ def test_metrics_are_stated_over_seeds_and_texts() -> None:
     average = result.metric("none", "average")
     both, seeds = average.over_both, average.over_seeds
     assert both.high - both.low > seeds.high - seeds.low
-    assert result.table()[0][1:3] == (str(both), seeds.ends)
-    first = ("the score on a fell", "the score on b did not change", "Replay is better than no strategy", "model loss rose")
+    first_rows = [row[:3] for row in result.table()[:2]]
+    assert first_rows == [("none", "seeds and texts", str(both)), ("none", "seeds alone", seeds.ends)]
+    first = (
+        "the score on a fell",
+        "the score on b did not change",
+        "Replay is better than no strategy",
+        "model loss rose",
+        THIS_SPLIT,
+    )
     assert all(part in sentence for part, sentence in zip(first, result.findings, strict=True))
     tested = result.tested()
     assert len(tested) == 2 * 2 + 2 + 2
     assert all(len(row) == len(result.TESTED_HEADER) for row in tested)
-    assert [row[-1] for row in tested] == ["yes", "no", "yes", "no", "yes", "no", "yes", "yes"]
+    assert [row[6] for row in tested] == ["yes", "no", "yes", "no", "yes", "no", "yes", "yes"]
+    assert [row[7].split()[-1] for row in tested] == ["points"] * 6 + ["nats"] * 2
+    assert {row[7] for row in continual_result({"none": 0.6, "replay": 0.75}, seeds=1).tested()} == {"-"}
 
 
 @pytest.fixture

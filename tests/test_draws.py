@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import norm
 
@@ -18,10 +20,10 @@ from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.folds import cross_validation_folds
 from warmstart.stats.calibration import loss_gain
-from warmstart.stats.choice import LossGains, choose_within_draw, worse_out_of_fold
+from warmstart.stats.choice import LossGains, choose_within_draw, detectable_lead, worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference, picked
-from warmstart.sweep.choice import transfer_gain
+from warmstart.sweep.choice import best_of, transfer_gain
 from warmstart.sweep.ranking import RankedMethod, Ranking
 from warmstart.sweep.stack import combine
 from warmstart.sweep.store import TrialPredictions
@@ -70,6 +72,7 @@ def test_each_draw_chooses_by_its_own_scores() -> None:
     assert "(full in 2 of 3 draws, majority in 1)" in found.findings[1]
     held = next(one for one in found.findings if "no method is significantly better than the majority label, which" in one)
     assert held.startswith("In 1 of 3 draws no method")
+    assert re.search(r"which is chosen instead; \d\d\.\d points would have been detected with 80% power\. If each draw", held)
     assert "they would reach 77.0% (full)" in held
     assert found.draws.labels_of_choice.startswith("The method is what most of 3 draws chose, so that the labels of all")
     assert "50 labels: all of them learn." in found.findings
@@ -133,6 +136,32 @@ def test_what_transfer_bought_names_the_strongest_rival_of_each_draw() -> None:
     same = replace(found.transfer, rivals=found.transfer.rivals[1:], by_loss=True).sentence(bounded=True)
     assert "between full and NB (the strongest rival without pretraining): +3.7 points (" in same
     assert same.endswith("by the lowest calibrated log loss on texts not learned from: full against NB.")
+
+
+def refusing(methods: Sequence[RankedMethod], name: str, draws: Sequence[int]) -> tuple[RankedMethod, ...]:
+    """The same where one method is refused in some draws: the pool hurt it."""
+    return tuple(
+        replace(one, runs=tuple(replace(run, refused=draw in draws and one.name == name) for draw, run in enumerate(one.runs)))
+        for one in methods
+    )
+
+
+def test_what_the_pool_hurts_is_no_rival_and_no_best() -> None:
+    """A refused method is left out of both sides of the comparison, draw by draw, and of what seeds choose together."""
+    methods = methods_of(VALIDATION, TEST)
+    drawn = transfer_gain(refusing(methods, "NB", [1]), drawn=True)
+    assert drawn is not None
+    assert [one.name for one in drawn.rivals] == ["TF-IDF", "TF-IDF", "NB"]
+    together = transfer_gain(refusing(methods, "NB", [0, 1, 2]), drawn=False)
+    assert together is not None
+    assert together.rivals[0].name == "TF-IDF"
+    both = refusing(methods_of(VALIDATION | {"probe": VALIDATION["TF-IDF"]}, TEST | {"probe": TEST["NB"]}), "full", [0, 1])
+    gain = transfer_gain(both, drawn=False)
+    assert gain is not None
+    assert gain.transfer[0].name == "probe"
+    found = RaceResult(cats(), 50, 50, Ranking(both, (), (), 3), audit(cats()), 0.5)
+    assert found.best.name == "probe"
+    assert best_of(refusing(methods[1:2], "NB", [0, 1, 2])).name == "NB", "the only one is the best"
 
 
 def test_where_little_can_be_learned_the_majority_label_is_chosen() -> None:
@@ -337,6 +366,34 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
         assert rivals > 4 or claimed <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(claims))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("draws", [3, 5, 10])
+def test_the_lead_of_a_curve_is_not_flattered(draws: int) -> None:
+    """Four pretrained methods against one without pretraining, all equal: bias at most 0.2 points, coverage at least 94%.
+
+    The truth is what a user of one draw gains by choosing. The method that most draws chose, scored on these draws, would seem 0.1
+    to 0.3 points better than it is.
+    """
+    chance, accuracy, labels = np.random.default_rng(draws), np.full(5, 0.75), 50
+    truth = policy(tuple(accuracy), labels, 0.5, ((0, 4),))[0] - 0.75
+    task, audited, errors, fixed = cats(), audit(cats()), [], []
+    methods = [Method(name=f"{m}", family="adapted" if m < 4 else "baseline", scheme=f"{m}") for m in range(5)]
+    for choosing, test, resampled in sweeps(chance, 1500, draws, accuracy, labels):
+        rows = []
+        for m, method in enumerate(methods):
+            runs = zip(test[:, m].tolist(), resampled[:, m].tolist(), choosing[:, m].tolist(), strict=True)
+            trials = tuple(TrialResult(score, many, 1.0, chosen) for score, many, chosen in runs)
+            rows.append(RankedMethod(method, trials, tuple(range(draws)), place=m))
+        found = CurveResult(task, {labels: tuple(rows)}, (), {}, None, audited, drawn=True)
+        lead = found.lead(methods[4], labels)
+        errors.append(held(lead.mean, lead.low, lead.high, truth))
+        fixed.append(test[:, int(found.pretrained.name)].mean() - test[:, 4].mean())
+    (bias, coverage), of_fixed = np.mean(errors, axis=0), np.mean(fixed)
+    print(f"{draws} draws: bias {100 * bias:+.2f} points, coverage {coverage:.3f}; the method of most {100 * of_fixed:+.2f}")
+    assert abs(bias) <= 0.002 + 2 * np.std([error for error, _ in errors]) / np.sqrt(len(errors))
+    assert coverage >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(errors))
+
+
 @functools.cache
 def resamples(texts: int, number: int) -> np.ndarray:
     """(N, R) weights of one of 20 sets of resamples of the texts of a draw."""
@@ -521,6 +578,46 @@ def out_of_fold(chance: np.random.Generator, counts: np.ndarray, labels: np.ndar
     learners = [TrialPredictions(probabilities[i], probabilities[i]) for i in np.argsort(gains)[::-1] if i]
     stack = combine(learners, labels)[1].choosing
     return np.array([right[key] for key in best.values()]), [*gains, loss_gain(stack, labels, labels)[0]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("texts", [50, 200])
+def test_the_detectable_gain_is_detected(texts: int) -> None:
+    """Five methods that truly gain so much over the label frequencies are chosen in at least 80% of draws.
+
+    Two classes of equal size; the methods are right on much the same texts, and their mistakes are as frequent as they believe.
+    These texts are independent; where folds double the variance, as the test allows for, it is fewer.
+    """
+    chance, size = np.random.default_rng(texts), LossGains([], texts).detectable
+    sure = float(brentq(lambda p: np.log(2) + p * np.log(p) + (1 - p) * np.log(1 - p) - size, 0.5, 0.999))
+    right = right_answers(chance, np.full((400, 1, 5), norm.ppf(sure) * SCALE), texts, shared=False)[:, 0]
+    labels, found = np.arange(texts) % 2, []
+    for answers in right:
+        guesses = np.where(answers, labels, 1 - labels)
+        gains = [loss_gain(np.where(np.eye(2, dtype=bool)[one], sure, 1 - sure), labels, labels)[0] for one in guesses]
+        found.append(LossGains([0.0, *gains], texts).p_of_no_signal(0) < SIGNIFICANT)
+    print(f"{texts} texts: a gain of {size:.3f} nats per text (right in {sure:.3f}) is found in {np.mean(found):.3f} of draws")
+    assert np.mean(found) >= 0.8 - 2 * np.sqrt(0.8 * 0.2 / 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("texts", [50, 200])
+def test_the_detectable_lead_is_detected(texts: int) -> None:
+    """A method that is right so much more often than the majority label is found among five in at least 80% of draws.
+
+    These texts are independent; where folds double the variance, as the test allows for, it is fewer.
+    """
+    chance, majority = np.random.default_rng(texts), np.arange(texts) < texts // 2
+
+    def draws(lead: float, count: int) -> list[list[MethodScores]]:
+        skill = np.tile(norm.ppf(0.5 + np.array([lead, 0.0, 0.0, 0.0, 0.0])) * SCALE, (count, 1, 1))
+        answers = right_answers(chance, skill, texts, shared=False)[:, 0]
+        return [drawn_methods(np.concatenate([majority[None], one]), draw) for draw, one in enumerate(answers)]
+
+    size = float(np.mean([detectable_lead(methods, 0) for methods in draws(0.3, 20)]))
+    found = [choose_within_draw(methods, [*range(6)], constant=0) > 0 for methods in draws(size, 300)]
+    print(f"{texts} texts: a lead of {100 * size:.1f} points is found in {np.mean(found):.3f} of draws")
+    assert np.mean(found) >= 0.8 - 2 * np.sqrt(0.8 * 0.2 / 300)
 
 
 @pytest.mark.slow

@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
+from helpers.figures import show
 from helpers.learners import Population, naive_bayes, nearest_mean
 from helpers.tasks import cats
 from warmstart.commands.curve.result import CurveResult
@@ -65,6 +65,12 @@ def mean_accuracies() -> tuple[np.ndarray, np.ndarray]:
     return logits, special.expit(logits[:, None] + effects).mean(axis=1)
 
 
+@cache
+def resamples(number: int) -> np.ndarray:
+    """(N, R) weights of one of 50 sets of resamples of the test texts: drawing them anew each time takes most of the time."""
+    return np.asarray(resample_counts(TEXTS, np.random.default_rng(number), 300).T / TEXTS, dtype=np.float32)
+
+
 def experiment(chance: np.random.Generator, seeds: int, spread_at_16: float, pool: int) -> list[dict[int, MethodScores]]:
     """Both methods at every size."""
     return [scores for scores, _ in measure((TRUE, WEAKER), chance, seeds, spread_at_16, pool)]
@@ -87,33 +93,37 @@ def measure(
     def effects(*shape: int) -> np.ndarray:
         return np.sqrt(0.5) * (chance.normal(size=(*shape, 1)) + chance.normal(size=(*shape, len(sizes))))
 
-    difficulty, drawn = chance.normal(0, DIFFICULTY, TEXTS), resample_counts(TEXTS, chance, 300) / TEXTS
+    difficulty, drawn = chance.normal(0, DIFFICULTY, TEXTS), resamples(int(chance.integers(50)))
     subset, whole, found = effects(seeds), effects(), []
     for law in laws:
         texts = np.sqrt(0.5) * (np.sqrt(1 - f) * (subset + effects(seeds)) + np.sqrt(f) * (whole + effects()))
         accuracy = [law.score(n) for n in SIZES] + spread * np.sqrt(0.5) * (texts + effects(seeds))  # (S, K)
         logit = np.interp(accuracy, accuracies, logits)[..., None] + difficulty + chance.normal(0, METHOD_BY_TEXT, TEXTS)
         right = chance.random(logit.shape) < special.expit(logit)  # (S, K, N)
-        resampled = right @ drawn.T
+        resampled = right.astype(np.float32) @ drawn
         scores = {n: MethodScores("", tuple(right[:, i].mean(axis=1)), resampled[:, i]) for i, n in enumerate(SIZES)}
         found.append((scores, accuracy))
     return found
 
 
-def covered(share: float, draws: int) -> bool:
-    """Whether a share of the intervals that contain the truth is between 87% and 93%, give or take two standard errors."""
-    noise = 2 * math.sqrt(0.9 * 0.1 / draws)
-    return 0.87 - noise <= share <= 0.93 + noise
+def covered(share: float) -> bool:
+    """Whether a share of 90% intervals that contain the truth is between 87 and 93%, give or take two errors of 2,000 draws."""
+    return 0.855 <= share <= 0.945
+
+
+CURVES = [(10, 0.01, 4000), (3, 0.01, 4000), (5, 0.03, 1000)]
+"""seeds, their spread with 16 labels, and the texts of the pool"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "spread", "pool"), [(10, 0.01, 4000), (3, 0.01, 4000), (5, 0.03, 1000)])
+@pytest.mark.parametrize(("seeds", "spread", "pool"), [*CURVES, (2, 0.01, 4000)])
 def test_intervals_of_a_curve_cover(seeds: int, spread: float, pool: int) -> None:
-    """Score with twice the labels, equivalent number of labels: of 300 90% intervals each, 87 to 93% contain the truth.
+    """Score with twice the labels, equivalent number of labels: of 2,000 90% intervals each, 87 to 93% contain the truth.
 
-    With the spread of the seeds alone 65% of the first contained it with ten seeds, 81% with three; the second did not exist.
+    Within 1.5 points. With the spread of the seeds alone 65% of the first contained it with ten seeds, 81% with three; the second
+    did not exist.
     """
-    chance, draws, score, worth = np.random.default_rng(0), 300, 0, 0
+    chance, draws, score, worth = np.random.default_rng(0), 2000, 0, 0
     for _ in range(draws):
         one, other = (
             extrapolate(scores, pool) or pytest.fail("enough sizes") for scores in experiment(chance, seeds, spread, pool)
@@ -122,9 +132,17 @@ def test_intervals_of_a_curve_cover(seeds: int, spread: float, pool: int) -> Non
         score += low <= TRUE.score(1024) <= high
         _, low, high = one.equivalent_labels(other, 64)
         worth += low <= WEAKER.labels(TRUE.score(64)) <= high
-    print(f"{seeds} seeds, pool of {pool:,}: twice the labels {score / draws:.3f}, equivalent number {worth / draws:.3f}")
-    assert covered(score / draws, draws), score / draws
-    assert covered(worth / draws, draws), worth / draws
+    show_coverage("power laws", seeds, pool, score / draws, worth / draws)
+
+
+def show_coverage(kind: str, seeds: int, pool: int, score: float, worth: float) -> None:
+    """Print how many of the intervals contained the truth, and hold them to what is promised."""
+    show(
+        f"{kind}, {seeds} seeds, pool of {pool:,}: twice the labels {score:.3f}, equivalent number {worth:.3f}",
+        kind=kind, seeds=seeds, pool=pool, score=score, worth=worth,
+    )  # fmt: skip
+    assert covered(score), score
+    assert covered(worth), worth
 
 
 CLOSE, CROSSING = PowerLaw(0.15, 0.65, 0.3), PowerLaw(0.13, 1.2, 0.45)
@@ -132,16 +150,20 @@ CLOSE, CROSSING = PowerLaw(0.15, 0.65, 0.3), PowerLaw(0.13, 1.2, 0.45)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "spread", "pool"), [(10, 0.01, 4000), (3, 0.01, 4000), (5, 0.03, 1000)])
-@pytest.mark.parametrize("rivals", [(WEAKER,) * 4, (CLOSE,) * 4, (WEAKER, CROSSING) * 2], ids=["weaker", "close", "crossing"])
-def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, ...], seeds: int, spread: float, pool: int) -> None:
-    """Two pretrained methods, four rivals, each fit as lucky on n texts that choose as on test: 87 to 93% of the intervals hold.
+@pytest.mark.parametrize(
+    ("rivals", "setting"),
+    [((WEAKER,) * 4, CURVES[1]), ((CLOSE,) * 4, CURVES[1]), ((CLOSE,) * 4, CURVES[2]), ((WEAKER, CROSSING) * 2, CURVES[0])],
+    ids=["weaker", "close", "close, small pool", "crossing"],
+)
+def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, ...], setting: tuple[int, float, int]) -> None:
+    """Two pretrained methods, four rivals, each fit as lucky on n texts that choose as on test: 87 to 93% of 500 intervals hold.
 
-    The method, its rival and the number of labels are those that a curve prints. Where test scores chose them, too few intervals of
-    close rivals held, and few were printed.
+    Within 1.5 points. The method, its rival and the number of labels are those that a curve prints. Where test scores chose them,
+    too few intervals of close rivals held, and few were printed.
     """
-    chance, draws, held, laws = np.random.default_rng(7), 250, [], (TRUE, TRUE, *rivals)
-    task: Any = SimpleNamespace(train=range(pool), metric="accuracy")
+    (seeds, spread, pool), chance, draws, held = setting, np.random.default_rng(7), 500, []
+    laws = (TRUE, TRUE, *rivals)
+    task, audited = SimpleNamespace(train=range(pool), metric="accuracy"), audit(cats())
     names = [Method(name=f"{i}", family="adapted" if i < 2 else "baseline", scheme=f"{i}") for i in range(len(laws))]
     for _ in range(draws):
         rankings: dict[int, list[RankedMethod]] = {n: [] for n in SIZES}
@@ -150,56 +172,59 @@ def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, 
                 right = chance.binomial(n, np.clip(accuracy[:, i], 0, 1)) / n
                 runs = tuple(
                     TrialResult(score, tuple(resampled), 1.0, float(validation), (float(validation),))
-                    for score, resampled, validation in zip(scores[n].scores, scores[n].resampled, right, strict=True)
+                    for score, resampled, validation in zip(scores[n].scores, scores[n].resampled[:, :100], right, strict=True)
                 )
                 rankings[n].append(RankedMethod(method, runs, tuple(range(seeds)), place=len(rankings[n])))
-        result = CurveResult(task, {n: tuple(ranked) for n, ranked in rankings.items()}, (), {}, None, audit(cats()), drawn=True)
+        of_sizes = {n: tuple(ranked) for n, ranked in rankings.items()}
+        result = CurveResult(task, of_sizes, (), {}, None, audited, drawn=True)  # type: ignore[arg-type]
         if found := result.worth:
             rival = laws[int(found.rival.name)]
             held.append(found.needed.low <= rival.labels(TRUE.score(found.labels)) <= found.needed.high)
-    print(f"{seeds} seeds, spread {spread}, pool of {pool:,}: said in {len(held)} of {draws}, held in {np.mean(held):.3f}")
+    share = float(np.mean(held))
+    print(f"{seeds} seeds, spread {spread}, pool of {pool:,}: said in {len(held)} of {draws}, held in {share:.3f}")
     assert len(held) > draws / 2
-    assert covered(float(np.mean(held)), len(held))
+    assert covered(share), share
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "pool"), [(5, 2000), (3, 1000)])
 def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> None:
-    """Naive Bayes and nearest means, whose curves are not power laws: 90% intervals contain the truth about as often.
+    """Naive Bayes and nearest means, whose curves are not power laws: of 1,500 90% intervals each, 87 to 93% contain the truth.
 
-    This world had no part in the choice of the method, which the laws of ``experiment`` had. The figures are printed.
+    Within 1.5 points. This world had no part in the choice of the method, which the laws of ``experiment`` had.
     """
     population = Population.of(40_000, seed=0, tilt=0.6)
-    strong, weak = (population.accuracies(one, (*SIZES, 1024), 300, 500) for one in (naive_bayes, nearest_mean))
+    strong, weak = (population.accuracies(one, (*SIZES, 1024), 600, 2000) for one in (naive_bayes, nearest_mean))
     truth = float(np.exp(np.interp(strong[2], weak, np.log((*SIZES, 1024)))))
-    chance, draws, score, worth = np.random.default_rng(3), 120, np.zeros(2), 0
+    chance, draws, score, worth = np.random.default_rng(3), 1500, np.zeros(2), 0
     for _ in range(draws):
         drawn = chance.choice(len(population.labels), pool + TEXTS, replace=False)
-        test, weights = drawn[:TEXTS], resample_counts(TEXTS, chance, 300).T / TEXTS
+        test, weights = drawn[:TEXTS], resamples(int(chance.integers(50)))
         subsets = [population.nested(drawn[TEXTS:], SIZES, chance) for _ in range(seeds)]
         curves = []
         for learner in (naive_bayes, nearest_mean):
-            right = np.array([[population.right(learner, one, test) for one in seed] for seed in subsets])  # (S, K, N)
+            right = np.array(
+                [[population.right(learner, one, test) for one in seed] for seed in subsets], dtype=np.float32
+            )  # (S, K, N)
             scores = {n: MethodScores("", tuple(right[:, i].mean(axis=1)), right[:, i] @ weights) for i, n in enumerate(SIZES)}
             curves.append(extrapolate(scores, pool) or pytest.fail("enough sizes"))
         found = [one.score(1024) for one in curves]
         score += [one.low <= true <= one.high for one, true in zip(found, (strong[-1], weak[-1]), strict=True)]
         _, low, high = curves[0].equivalent_labels(curves[1], 64)
         worth += low <= truth <= high
-    print(f"{seeds} seeds, pool of {pool:,}: twice the labels {score / draws}, equivalent number {worth / draws:.3f}")
-    least = 0.87 - 2 * math.sqrt(0.9 * 0.1 / draws)
-    assert min(*score / draws, worth / draws) >= least
+    for kind, one in zip(("naive Bayes", "nearest means"), score / draws, strict=True):
+        show_coverage(kind, seeds, pool, float(one), worth / draws)
 
 
 @pytest.mark.slow
 def test_hindsight_counts_the_noise_of_what_was_observed() -> None:
-    """Where the law holds, the mean of five seeds on the same test texts is inside in about nine of ten experiments."""
-    chance, inside, draws = np.random.default_rng(1), 0, 200
+    """Where the law holds, the mean of five seeds on the same test texts is inside in nine of ten of 2,000 experiments."""
+    chance, inside, draws = np.random.default_rng(1), 0, 2000
     for _ in range(draws):
         _, score, (_, low, high) = backtest(experiment(chance, 5, 0.01, 4000)[0], 4000) or pytest.fail("enough sizes were given")
         inside += low <= score <= high
     print(f"the largest size is inside its interval in {inside / draws:.3f}")
-    assert 0.83 <= inside / draws <= 0.96
+    assert covered(inside / draws), inside / draws
 
 
 def test_what_favours_both_methods_cancels() -> None:
@@ -220,13 +245,22 @@ def test_what_favours_both_methods_cancels() -> None:
 
 
 def test_the_best_law_is_the_non_negative_least_squares_one() -> None:
-    """For every exponent the closed form equals SciPy's nnls, also where one of the two unknowns is 0."""
+    """For every exponent the closed form equals SciPy's nnls, also where one of the two unknowns is 0.
+
+    With an exponent between those tried, SciPy's ``least_squares`` fits hardly better: by at most 2% of the distance.
+    """
     sizes, chance = np.array(SIZES, dtype=float), np.random.default_rng(2)
     for means in chance.uniform(0.2, 0.99, (50, len(SIZES))):
         law = fit_power_law(dict(zip(SIZES, map(float, means), strict=True)))
         bases = [np.stack([np.ones(len(sizes)), sizes**-exponent], axis=1) for exponent in extrapolation.EXPONENTS]
         best = min(optimize.nnls(basis, 1 - means)[1] for basis in bases)
         assert np.linalg.norm([law.score(n) for n in SIZES] - means) == pytest.approx(best, rel=1e-6)
+        of_scipy = optimize.least_squares(
+            lambda one: one[0] + one[1] * (sizes / 16) ** -one[2] - (1 - means),  # noqa: B023
+            [max(law.irreducible_error, 1e-9), max(law.scale * 16**-law.exponent, 1e-9), law.exponent],
+            bounds=([0, 0, extrapolation.EXPONENTS[0] - 1e-9], [2, 50, extrapolation.EXPONENTS[-1] + 1e-9]),
+        )
+        assert np.linalg.norm(of_scipy.fun) >= 0.98 * best
 
 
 def test_hindsight_hides_the_largest_size() -> None:

@@ -74,11 +74,22 @@ def test_a_label_budget_needs_none(place: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("command", ["adapt", "race"])
+def test_all_labels_choose_by_cross_validation(command: str, place: Path) -> None:
+    """Without a word about it: a task without validation texts needs no flag."""
+    lm, task = str(place / "lm"), str(place / "task")
+    words = {"race": [task, "--backbones", lm, "--schemes", "--no-scratch"], "adapt": [lm, task, "--no-scratch"]}[command]
+    assert main([command, *words, "--seeds", "1", "--out", str(place / command)]) == 0
+    saved = yaml.safe_load((place / command / "config.yaml").read_text())
+    assert saved["selection"] == {"race": "none", "adapt": "cross-validation"}[command]
+
+
 @pytest.mark.parametrize("command", ["adapt", "race", "multitask", "continual"])
 def test_what_needs_some_says_what_to_write(command: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything is written: a holdout is the default of all labels, and of several tasks."""
+    """Before anything is written: a holdout must have texts, and several tasks choose by one."""
     lm, tasks = str(place / "lm"), [str(place / "task"), str(place / "who")]
-    words = {"race": [tasks[0], "--backbones", lm], "adapt": [lm, tasks[0]]}.get(command, [lm, *tasks])
+    held = ["--selection", "holdout"]
+    words = {"race": [tasks[0], "--backbones", lm, *held], "adapt": [lm, tasks[0], *held]}.get(command, [lm, *tasks])
     assert main([command, *words, "--out", str(place / "run")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "write 'validation: 0.1'" in said

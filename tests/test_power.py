@@ -13,6 +13,7 @@ from warmstart.stats.differences import Difference
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import (
+    detectable_above,
     detectable_from_interval,
     detectable_proportion,
     detection_power,
@@ -39,6 +40,13 @@ def test_more_seeds_and_texts_detect_less() -> None:
     assert found == sorted(found, reverse=True)
     assert smallest_detectable(rescaled(noise, 1, 1.0)) == math.inf
     assert texts_needed(noise, 500, 0.01) is None
+
+
+def test_what_is_above_a_threshold_is_detected() -> None:
+    """Of 40,000 normal estimates of a figure of that size, 80% are above the threshold, and so are the ends of intervals."""
+    noise = np.random.default_rng(0).normal(0, 0.1 / 1.96, 40_000)
+    assert (detectable_above(0.3, -0.1, 0.1) + noise > 0.3).mean() == pytest.approx(0.8, abs=0.01)
+    assert (detectable_above(0.3 + 0.1, -0.1, 0.1) + noise - 0.1 > 0.3).mean() == pytest.approx(0.8, abs=0.01)
 
 
 @pytest.mark.slow
@@ -151,6 +159,7 @@ def test_two_methods_differ_by_at_most_what_is_claimed(seeds: int) -> None:
                 f"{seeds} seeds, {texts} texts, spread {spread}: claims false in {rates[-3:]}, power {np.mean(powers):.2f}, "
                 f"with the estimate taken as known {np.mean(as_known):.2f}",
                 seeds=seeds, texts=texts, spread=spread, false=rates[-3:], power=float(np.mean(powers)),
+                as_known=float(np.mean(as_known)),
             )  # fmt: skip
             assert 0.77 <= np.mean(powers) <= 0.86
     print(f"{seeds} seeds: claims false in {np.mean(rates):.3f}, at most {max(rates):.3f}")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import joblib
+import numpy as np
 import polars
 import pytest
 
@@ -20,6 +21,7 @@ from warmstart.commands.curve.command import curve
 from warmstart.commands.curve.result import list_sizes
 from warmstart.commands.race.command import race
 from warmstart.data import pool
+from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.estimate import RunCost
@@ -158,6 +160,55 @@ def test_tasks_of_a_race_have_names_of_their_own(place: Path) -> None:
     """Each name becomes a folder."""
     with pytest.raises(ConfigError, match="each task needs its own name, but two are called cats"):
         race(race_config(place, more_tasks=[str(place / "task")]))
+
+
+def test_what_one_of_several_tasks_cannot_have_is_refused_before_the_first_race(place: Path, counted: list[str]) -> None:
+    """Too few labels for the classes of the second task, or a name to save that it has not."""
+    other, names = cats(1), tuple(f"class {number:02}" for number in range(30))
+    save_task(replace(other, name="many", labels=names, train=Split(other.train.texts, np.arange(60) % 30)), place / "many")
+    with pytest.raises(ConfigError, match="--labels 20: one label of each of the 30 classes must learn"):
+        race(race_config(place, more_tasks=[str(place / "many")], labels=20))
+    with pytest.raises(ConfigError, match="--save fulll: no method of this race has this name; did you mean 'full'"):
+        race(race_config(place, more_tasks=[str(place / "many")], save="fulll"))
+    assert counted == []
+    assert not (place / "race").exists()
+
+
+@pytest.mark.parametrize("texts", ["", "\n\n", "\n".join(cats().test.texts[:9]), "\n\n".join(cats().test.texts[:9])])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_pool_without_texts_ends_the_race_before_any_trial(
+    texts: str, place: Path, counted: list[str], capsys: pytest.CaptureFixture[str], *, named: bool
+) -> None:
+    """An empty one, and one of test texts only, as ``unlabelled`` of the manifest or as a file; exit code 2."""
+    file, manifest = place / "pool.txt", place / "task" / "task.yaml"
+    file.write_text(texts)
+    words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--labels", "20", "--out", str(place / "race")]
+    if named:
+        words += ["--pool", str(file)]
+    else:
+        manifest.write_text(manifest.read_text().replace("unlabelled: []", f"unlabelled: [{file}]"))
+    assert main(words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "pool must hold no test text" if named and texts.strip() else "must have texts that are not in test or validation"
+    ) in said
+    assert counted == []
+    assert not (place / "race").exists()
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_lines_that_are_read_as_texts_are_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The manifest's ``unlabelled`` file has no blank lines; the notes of the methods count its lines."""
+    file, manifest = place / "pool.txt", place / "task" / "task.yaml"
+    file.write_text("\n".join([*(f"We found a cat in {year}." for year in range(1900, 1920)), *cats().test.texts[:9]]))
+    manifest.write_text(manifest.read_text().replace("unlabelled: []", f"unlabelled: [{file}]"))
+    found = race(
+        race_config(place, schemes=[], seeds=1, scratch=False, labels=60, selection="cross-validation", learning_rates=[5e-3])
+    )
+    said = "".join(capsys.readouterr().err.split())
+    assert f"note: {file} has no blank line between the lines, so each line is a text without a label".replace(" ", "") in said
+    note = next(one.note for one in found.ranking.methods if one.name == "naive Bayes + EM")
+    assert "read 20 texts without labels" in note
 
 
 @pytest.mark.usefixtures("no_pages")

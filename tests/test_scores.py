@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -38,6 +39,25 @@ def test_equal_to_scikit_learn(seed: int, absent: int | None) -> None:
         expected = reference(labels, answers, labels=every, average=None, zero_division=0)
         assert [getattr(row, field) for row in scores.per_class] == pytest.approx(list(expected))
     assert [row.support for row in scores.per_class] == np.bincount(labels, minlength=4).tolist()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.sampled_from([None, 0, 3]))
+def test_equal_to_counts_of_texts(seed: int, absent: int | None) -> None:
+    """Every figure is its definition, counted text by text, without scikit-learn."""
+    labels, probabilities = drawn(seed, absent=absent)
+    found = classification_scores(labels, probabilities, NAMES)
+    pairs = [(int(label), max(range(4), key=lambda c: row[c])) for label, row in zip(labels, probabilities.tolist(), strict=True)]
+    f1 = []
+    for c, scores in enumerate(found.per_class):
+        right, given, true = (sum(map(one, pairs)) for one in (lambda p: p == (c, c), lambda p: p[1] == c, lambda p: p[0] == c))  # noqa: B023
+        f1.append(2 * right / (given + true) if given + true else 0.0)
+        assert (scores.precision, scores.recall) == (right / given if given else 0, right / true if true else 0)
+        assert (scores.f1, scores.support) == (pytest.approx(f1[-1]), true)
+    assert found.accuracy == pytest.approx(sum(label == answer for label, answer in pairs) / len(pairs))
+    assert found.macro_f1 == pytest.approx(sum(f1) / 4)
+    losses = [-math.log(row[label]) for label, row in zip(labels, probabilities.tolist(), strict=True)]
+    assert found.log_loss == pytest.approx(sum(losses) / len(losses))
 
 
 def test_by_hand() -> None:

@@ -21,7 +21,7 @@ import warmstart.stats
 from warmstart.stats import MethodScores, paired_difference
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "statistics.md"
+PAGE = TESTS.parent / "docs" / "reference" / "statistics.md"
 FUNCTIONS = [name for name in warmstart.stats.__all__ if inspect.isfunction(getattr(warmstart.stats, name))]
 MODULES = sorted(path.stem for path in Path(warmstart.stats.__file__).parent.glob("[a-z]*.py"))
 
@@ -115,7 +115,7 @@ def rows_of_page() -> dict[str, str]:
 
 
 def test_the_page_lists_every_public_name_and_no_other() -> None:
-    """docs/statistics.md names, for each function, the test that its docstring names."""
+    """docs/reference/statistics.md names, for each function, the test that its docstring names."""
     rows = rows_of_page()
     assert rows.keys() == set(warmstart.stats.__all__)
     for name in FUNCTIONS:
@@ -131,7 +131,7 @@ def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFix
     """It needs nothing but numpy and ``warmstart.stats``."""
     code, shown = re.findall(r"```(?:python|text)\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)[:2]
     assert set(re.findall(r"^(?:import|from) (\S+)", code, flags=re.MULTILINE)) == {"numpy", "warmstart.stats"}
-    exec(compile(code, "docs/statistics.md", "exec"), {})
+    exec(compile(code, "docs/reference/statistics.md", "exec"), {})
     assert capsys.readouterr().out == shown
 
 

@@ -8,8 +8,9 @@ import pytest
 from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage
 from warmstart.stats.coding import frequency_code_bits
 from warmstart.stats.correlation import correlation_q_values
+from warmstart.stats.differences import MethodScores, cheapest_within_noise
 from warmstart.stats.goodness_of_fit import distance_from_normal
-from warmstart.stats.multiple_testing import benjamini_hochberg, cauchy_combination, holm
+from warmstart.stats.multiple_testing import benjamini_hochberg, cauchy_combination, holm, max_statistic_threshold
 from warmstart.stats.proportions import binomial_test, clopper_pearson_bound, paired_proportions, sign_test, wilson_interval
 from warmstart.stats.ratios import ClusteredRatio
 from warmstart.stats.resampling import cluster_bootstrap, jackknife
@@ -24,7 +25,7 @@ def draws(name: int) -> np.random.Generator:
 
 
 def report(what: str, rate: float) -> float:
-    """Print a figure of docs/statistics.md, and return it."""
+    """Print a figure of docs/reference/statistics.md, and return it."""
     print(f"{what}: {rate:.3f}")
     return rate
 
@@ -98,6 +99,47 @@ def test_combined_p_values_are_rarely_small_by_chance(correlation: float) -> Non
     combined = np.array([cauchy_combination(row.tolist()) for row in norm.sf(z)])
     small = report(f"Cauchy combination, correlation {correlation}, small by chance", float((combined < 0.05).mean()))
     assert 0.045 <= small <= 0.07
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_the_largest_of_many_is_seldom_significant_by_chance(correlation: float) -> None:
+    """Means of 30 columns of 25 values around 0: the largest exceeds the threshold of 199 sign flips in 5% of 2,000 experiments.
+
+    So it does whether or not columns are correlated; Bonferroni's threshold is passed less often where they are.
+    """
+    from scipy.stats import t
+
+    chance, passed, by_number = draws(13), [], []
+    for _ in range(2000):
+        values = np.sqrt(1 - correlation) * chance.normal(size=(25, 30)) + np.sqrt(correlation) * chance.normal(size=(25, 1))
+        means = np.vstack([np.ones((1, 25)), chance.choice([-1.0, 1.0], (199, 25))]) @ values / 25
+        found = np.abs(means) / np.sqrt(((values**2).mean(axis=0) - means**2) / 24)
+        passed.append(found[0].max() > max_statistic_threshold(found.max(axis=1, keepdims=True))[0])
+        by_number.append(found[0].max() > t.isf(0.025 / 30, 24))
+    rate = report(f"largest of 30, correlation {correlation}, above the threshold", float(np.mean(passed)))
+    alone = report(f"largest of 30, correlation {correlation}, above Bonferroni's", float(np.mean(by_number)))
+    assert rate == pytest.approx(0.05, abs=2.5 * np.sqrt(0.05 * 0.95 / 2000))
+    assert correlation == 0 or alone < rate
+
+
+@pytest.mark.parametrize("behind", [0.0, 1.0, 2.0])
+def test_a_cheaper_method_is_kept_if_it_is_hardly_worse(behind: float) -> None:
+    """A cheaper method that is truly so many standard errors worse is chosen with probability Phi(1 - behind): 84, 50 and 16%.
+
+    Ten seeds and the texts as the only noise, so that the standard error is nearly known; within 4 points, of 3,000 pairs.
+    """
+    from scipy.stats import norm
+
+    chance, kept = draws(14), []
+    for _ in range(3000):
+        seeds, texts = chance.normal(0, 0.02, (2, 10)), chance.normal(0, 0.01)
+        error = np.hypot(0.02 * np.sqrt(2 / 10), 0.01)
+        scores = 0.8 + seeds - np.array([[0.0], [behind * error]]) + np.array([[0.0], [texts]])
+        around = np.stack([np.zeros(60), chance.normal(0, 0.01, 60)])[:, None]  # the two differ so on other texts
+        best, cheap = (MethodScores("", tuple(row), row[:, None] + other) for row, other in zip(scores, around, strict=True))
+        kept.append(cheapest_within_noise([best, cheap], best, [10.0, 1.0]) is cheap)
+    rate = report(f"cheaper method {behind:g} standard errors behind, chosen", float(np.mean(kept)))
+    assert rate == pytest.approx(norm.cdf(1 - behind), abs=0.04)
 
 
 def test_benjamini_hochberg_keeps_the_false_discovery_rate() -> None:

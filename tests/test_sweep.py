@@ -422,7 +422,7 @@ def test_the_recommendation_is_made_on_validation(test: float, validation: float
     assert "Only 20 labels choose, which is few." in found.findings
     assert "full reaches 80.0% (80.0 to 80.0), over 3 seeds and the test texts, in 9.0 seconds per run" in found.findings[1]
     if recommended == "probe":
-        behind = "Probe reaches 60.0% in 1.0 seconds per run, -20.0 points (-20.0 to -20.0) against full"
+        behind = "Probe reaches 60.0% (60.0 to 60.0) in 1.0 seconds per run, -20.0 points (-20.0 to -20.0) against full"
         assert f"{behind}, without the luck of being chosen." in found.findings
     else:
         better = "On the test texts, probe is better than full: +10.0 points (+10.0 to +10.0); on validation it was not better."

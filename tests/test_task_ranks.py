@@ -52,6 +52,35 @@ def test_equal_methods_are_seldom_called_different(tasks: int, methods: int, mon
     assert max(claims) <= allowed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("tasks", "methods"), [(6, 3), (6, 4), (12, 4), (12, 8), (20, 8)])
+def test_the_detectable_difference_of_ranks_is_detected(tasks: int, methods: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two methods whose mean ranks truly differ by that are told apart in at least 80% of tables, give or take Monte-Carlo error.
+
+    One is better and the other worse than all others, so that both differ from them too.
+    """
+    monkeypatch.setattr(task_ranks, "PERMUTATIONS", 1000)
+    chance = np.random.default_rng(tasks * methods)
+    detectable = rank_over_tasks(chance.normal(size=(tasks, methods))).detectable
+    noise, leads = chance.normal(size=(20_000, methods)), np.linspace(0, 6, 121)
+
+    def scores(lead: float, noise: np.ndarray) -> np.ndarray:
+        return np.asarray(noise + lead / 2 * np.eye(methods)[0] - lead / 2 * np.eye(methods)[1])
+
+    apart = [float(np.diff(stats.rankdata(-scores(lead, noise), axis=1).mean(axis=0)[:2])[0]) for lead in leads]
+    lead = float(np.interp(detectable, apart, leads))
+    tables = [rank_over_tasks(scores(lead, chance.normal(size=(tasks, methods)))) for _ in range(150)]
+    found = np.mean([one.p_pairs[0, 1] < 0.05 for one in tables])
+    print(f"{methods} methods, {tasks} tasks: a difference of {detectable:.2f} mean ranks is found in {found:.3f}")
+    assert found >= 0.8 - 2 * np.sqrt(0.8 * 0.2 / 150)
+
+
+def test_so_few_tasks_that_nothing_is_detected() -> None:
+    """Two methods on three tasks: even three wins of three are not significant."""
+    assert rank_over_tasks([[0.9, 0.8]] * 3).detectable == np.inf
+    assert rank_over_tasks(np.random.default_rng(0).normal(size=(6, 4))).detectable < 3
+
+
 def test_a_better_method_is_found() -> None:
     """One that wins on eleven of twelve tasks is significantly better than the rest, which are not told apart."""
     chance = np.random.default_rng(1)

@@ -36,7 +36,14 @@ from warmstart.baselines.naive_bayes_svm import NBSVM_MARGINS, nbsvm
 from warmstart.baselines.semi_supervised import POOL_LIMIT, label_spreading, self_training
 from warmstart.baselines.word_overlap import rows_themselves, tfidf_overlap
 from warmstart.baselines.word_tags import most_frequent_tags
-from warmstart.baselines.words import latent_semantic_analysis, present_word_pairs, present_words, tfidf, tfidf_words
+from warmstart.baselines.words import (
+    latent_semantic_analysis,
+    present_word_pairs,
+    present_words,
+    tfidf,
+    tfidf_characters,
+    tfidf_words,
+)
 from warmstart.data.task import Task
 from warmstart.registry import Registry
 
@@ -47,6 +54,9 @@ BASELINES: Registry[Baseline] = Registry(
     {
         "majority": MAJORITY,
         "TF-IDF + logistic regression": Baseline(tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3]),
+        "TF-IDF of characters + logistic regression": Baseline(
+            tfidf_characters, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], race_only=True
+        ),
         "TF-IDF + linear SVM": Baseline(tfidf, support_vector_machine, _LABELS, "C", MARGINS, race_only=True),
         "naive Bayes": Baseline(present_words, multinomial_naive_bayes, _LABELS, "alpha", SMOOTHING, race_only=True),
         "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),

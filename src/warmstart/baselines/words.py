@@ -1,4 +1,4 @@
-"""Texts as bags of words (``stack/rows.py``), fitted by scikit-learn.
+"""Texts as bags of words, or of character n-grams (``stack/rows.py``), fitted by scikit-learn.
 
 What reads the pool takes its vocabulary and its weights from it too, and leaves out words that only one text has. All draws of
 labels share that, because it does not depend on which of the texts have labels.
@@ -26,6 +26,13 @@ DIMENSIONS = 100
 def tfidf(readable: Readable) -> Reading:
     """Rows are (N, V) TF-IDF of words and word pairs."""
     return _read(readable, word_pairs=True, weighted=True)
+
+
+def tfidf_characters(readable: Readable) -> Reading:
+    """Rows are (N, V) TF-IDF of character n-grams that at least two texts have: one text alone would bring most of them."""
+    texts = tuple(sorted({*readable.words_of()}))
+    known = _fitted(texts, 2, word_pairs=False, weighted=True, characters=True)
+    return Reading(known.rows, saved=known.words)
 
 
 def tfidf_words(readable: Readable) -> Reading:
@@ -85,15 +92,15 @@ def _known_texts(readable: Readable, *, word_pairs: bool, weighted: bool) -> _Kn
 
 
 @functools.lru_cache(maxsize=12)
-def _fitted(texts: tuple[str, ...], least_texts: int, *, word_pairs: bool, weighted: bool) -> _KnownTexts:
+def _fitted(texts: tuple[str, ...], least_texts: int, *, word_pairs: bool, weighted: bool, characters: bool = False) -> _KnownTexts:
     """Bags of the words that so many texts have."""
-    vectorizer = word_vectorizer(word_pairs=word_pairs, weighted=weighted, min_df=least_texts)
+    vectorizer = word_vectorizer(word_pairs=word_pairs, weighted=weighted, characters=characters, min_df=least_texts)
     try:
         matrix = vectorizer.fit_transform(texts)
     except ValueError:  # no word is in two texts
         matrix = vectorizer.set_params(min_df=1).fit_transform(texts)
     vocabulary = tuple(map(str, vectorizer.get_feature_names_out()))
-    words = WordRows(vocabulary, word_pairs, vectorizer.idf_ if weighted else None)
+    words = WordRows(vocabulary, word_pairs, vectorizer.idf_ if weighted else None, characters=characters)
     return _KnownTexts(words, {text: place for place, text in enumerate(texts)}, matrix)
 
 

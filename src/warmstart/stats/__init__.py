@@ -2,8 +2,8 @@
 
     from warmstart.stats import MethodScores, holm, paired_difference
 
-The names below are public and need no other part of warmstart; docs/statistics.md lists them by question, with formula, source and
-simulation. They are looked up when they are used, so that importing the package costs nothing.
+The names below are public and need no other part of warmstart; docs/reference/statistics.md lists them by question, with formula,
+source and simulation. They are looked up when they are used, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ _HOMES = {
     "paired_difference": "differences",
     "paired_proportions": "proportions",
     "perfect_calibration_error": "calibration",
+    "possible_noise": "power",
+    "power_range": "power",
     "rank_over_tasks": "task_ranks",
     "reliability_bins": "calibration",
     "resample_classification": "resampling",
@@ -146,6 +148,8 @@ if TYPE_CHECKING:
     from warmstart.stats.power import detectable_from_interval as detectable_from_interval
     from warmstart.stats.power import detectable_proportion as detectable_proportion
     from warmstart.stats.power import detection_power as detection_power
+    from warmstart.stats.power import possible_noise as possible_noise
+    from warmstart.stats.power import power_range as power_range
     from warmstart.stats.power import rescaled as rescaled
     from warmstart.stats.power import smallest_detectable as smallest_detectable
     from warmstart.stats.power import texts_needed as texts_needed

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from warmstart.stats.comparison import SIGNIFICANT, detection_text
+from warmstart.stats.comparison import SIGNIFICANT, detection_text, too_few_seeds
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.formatting import p_value, percent, percent_value, points_range, sources_of_chance
 from warmstart.stats.power import detectable_from_interval
@@ -29,6 +29,8 @@ class Change:
     """whether it is significant after a correction for several; None: whether the interval excludes 0"""
     detectable: float | None = None
     """the smallest true change that would have been detected with 80% power; None: that of the interval"""
+    seeds: int = 0
+    """that the figures are means of"""
 
     @property
     def sign(self) -> int:
@@ -45,18 +47,23 @@ class Change:
 
         -> ``"The held-out loss fell from 4.000 to 3.900 nats (95% interval of the change -0.150 to -0.050, over 12 documents)."``
         """
-        interval, limit = f"{self.low:+.3f} to {self.high:+.3f}", self._limit("{:.3f}".format, " nats")
+        interval, limit = f"{self.low:+.3f} to {self.high:+.3f}", self._limit("{:.3f}".format, " nats", bounded=False)
         return self._sentence(subject, (f"{self.before:.3f}", f"{self.after:.3f}"), interval, limit, " nats")
 
     def in_percent(self, subject: str) -> str:
         """The same about a score between 0 and 1; its interval is in points."""
-        interval, limit = f"{points_range(self.low, self.high)} points", self._limit(percent_value, " points")
+        interval, limit = f"{points_range(self.low, self.high)} points", self._limit(percent_value, " points", bounded=True)
         return self._sentence(subject, (percent(self.before), percent(self.after)), interval, limit)
 
-    def _limit(self, write: Callable[[float], str], unit: str) -> str:
-        """How large a change had to be, to be detected, after one that is not significant; one seed detects none."""
+    def _limit(self, write: Callable[[float], str], unit: str, *, bounded: bool) -> str:
+        """How large a change had to be, to be detected, after one that is not significant; one seed detects none.
+
+        Of ``bounded`` scores, 50 points or more are not printed: seeds are said to be too few, as in comparisons.
+        """
         size = detectable_from_interval(self.low, self.high) if self.detectable is None else self.detectable
-        return "" if self.sign or not 0 < size < math.inf else f"; {detection_text([size], write, unit)}"
+        if self.sign or not 0 < size < math.inf:
+            return ""
+        return f"; {too_few_seeds(size, self.seeds, bounded=bounded) or detection_text([size], write, unit)}"
 
     def _sentence(self, subject: str, figures: tuple[str, str], interval: str, limit: str, unit: str = "") -> str:
         before, after = figures
@@ -90,5 +97,5 @@ def changes_of(pairs: Sequence[tuple[MethodScores, MethodScores]], texts: str) -
         if len(pairs) > 1 and found.claimable:
             over += f"; corrected p {p_value(p)}"
         first, last = (float(np.mean(one.scores)) for one in (before, after))
-        changes.append(Change(first, last, found.low, found.high, over, p < SIGNIFICANT, found.detectable(len(pairs))))
+        changes.append(Change(first, last, found.low, found.high, over, p < SIGNIFICANT, found.detectable(len(pairs)), seeds))
     return changes

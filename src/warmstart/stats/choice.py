@@ -14,6 +14,7 @@ import numpy as np
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.multiple_testing import cauchy_combination, max_statistic_threshold
+from warmstart.stats.power import POWER
 
 FOLD_VARIANCE = 2.0
 """the variance of an out-of-fold score over draws without signal, at most, in multiples of the bootstrap's over texts"""
@@ -43,6 +44,17 @@ class LossGains:
         alone = [gain for i, gain in enumerate(self.gains) if i != constant and i not in self.combined]
         scale = 2 * self.texts / FOLD_VARIANCE
         return cauchy_combination([float(norm.sf(math.sqrt(scale * max(gain, 0.0)))) for gain in alone])
+
+    @property
+    def detectable(self) -> float:
+        """The true gain, in nats per text, that is found with a probability of at least 80% if all methods have it.
+
+        (z_{0.95} + z_{0.8})^2 FOLD_VARIANCE / 2 N: sqrt(2 N gain / FOLD_VARIANCE) is then normal around z_{0.95} + z_{0.8} with a
+        standard deviation of at most 1 (Wilks 1938). Simulation: tests/test_draws.py: ``test_the_detectable_gain_is_detected``.
+        """
+        from scipy.special import ndtri
+
+        return float((ndtri(1 - SIGNIFICANT) + ndtri(POWER)) ** 2) * FOLD_VARIANCE / (2 * self.texts)
 
 
 def choose_within_draw(
@@ -105,14 +117,36 @@ def worse_out_of_fold(one: MethodScores, other: MethodScores) -> bool:
     return bool(one.scores[0] - other.scores[0] < norm.ppf(SIGNIFICANT) * error)
 
 
+def detectable_lead(methods: Sequence[MethodScores], constant: int) -> float:
+    """The smallest true lead over ``methods[constant]`` that ``choose_within_draw`` finds by scores with 80% probability, at least.
+
+    (c + z_{0.8}) √2 max(e, e₀), with the largest standard error e of any method (Cohen 1988); 0 if no score varies. Simulation:
+    tests/test_draws.py: ``test_the_detectable_lead_is_detected``.
+
+    >>> scores = np.random.default_rng(0).normal(0.5, 0.05, (2, 1, 200))
+    >>> round(detectable_lead([MethodScores("", (0.5,), one) for one in scores], constant=0), 2)
+    0.17
+    """
+    from scipy.special import ndtri
+
+    threshold, error = _threshold_and_errors(np.array([one.resampled[0] for one in methods]), constant)
+    return float((threshold + ndtri(POWER)) * error.max())
+
+
 def _better_than_constant(methods: Sequence[MethodScores], constant: int, least: float) -> np.ndarray:
     """(M,) whether each method is significantly better than ``methods[constant]``, and than ``least``."""
-    scores, resampled = np.array([one.scores[0] for one in methods]), np.array([one.resampled[0] for one in methods])
+    scores = np.array([one.scores[0] for one in methods])
+    threshold, error = _threshold_and_errors(np.array([one.resampled[0] for one in methods]), constant)
+    return (scores - max(scores[constant], least) > threshold * error) & (error > 0)
+
+
+def _threshold_and_errors(resampled: np.ndarray, constant: int) -> tuple[float, np.ndarray]:
+    """What the largest standardised lead stays below by chance, and (M,) standard errors of leads, from scores (M, R)."""
     errors = resampled.std(axis=1, ddof=1)
-    gaps, error = scores - max(scores[constant], least), np.sqrt(FOLD_VARIANCE) * np.maximum(errors, errors[constant])
+    error = np.sqrt(FOLD_VARIANCE) * np.maximum(errors, errors[constant])
     varying = [i for i, one in enumerate(errors) if one > 0 and i != constant]
     if not varying:
-        return (gaps > 0) & (error > 0)
+        return 0.0, error
     unit = (resampled[varying] - resampled[varying].mean(axis=1, keepdims=True)) / errors[varying, None]
     largest = np.concatenate([unit.max(axis=0), (-unit).max(axis=0)])  # both signs, because few texts make the tails uneven
-    return (gaps > max_statistic_threshold(largest[:, None])[0] * error) & (error > 0)
+    return float(max_statistic_threshold(largest[:, None])[0]), error

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from warmstart.notebook import Shown
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.formatting import (
     p_value,
@@ -170,9 +171,9 @@ def too_few_seeds(detectable: float, seeds: int, *, bounded: bool, power: float 
     return f"{seeds_are} too few to detect a difference under {percent_value(USEFUL, 0)} points with {percent(power, 0)} power"
 
 
-def detectable_points(detectable: float, *, bounded: bool) -> str:
-    """A smallest detectable difference in a table: ``"2.4"`` points, or ``"too few seeds"`` where ``too_few_seeds`` says so."""
-    return "too few seeds" if bounded and detectable >= USEFUL else percent_value(detectable)
+def detectable_points(detectable: float, *, bounded: bool, unit: str = "") -> str:
+    """A smallest detectable difference in a table: ``"2.4"``, or ``"too few seeds"`` where ``too_few_seeds`` says so."""
+    return "too few seeds" if bounded and detectable >= USEFUL else f"{percent_value(detectable)}{unit}"
 
 
 def detection_text(
@@ -245,7 +246,7 @@ def _scores(method: MethodResult, *, texts: bool) -> MethodScores:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown, view="report.notebook:comparison_view"):
     """Methods on the same splits and seeds; the first row is the method in question."""
 
     metric: str
@@ -255,10 +256,18 @@ class Comparison:
         """The rows, best mean first."""
         return sorted(self.rows, key=lambda row: -row.interval.mean)
 
+    @property
+    def pairs(self) -> list[tuple[MethodResult, MethodResult]]:
+        """The first method with each of the others, the strongest first."""
+        return [(self.rows[0], row) for row in self.ranked() if row is not self.rows[0]]
+
+    def compared(self) -> list[PairedComparison]:
+        """The first method against each of the others, the strongest first."""
+        return compare_pairs(self.pairs)
+
     def findings(self) -> list[str]:
-        """The first method against each of the others, the strongest first, one sentence each."""
-        others = [row for row in self.ranked() if row is not self.rows[0]]
-        return [found.sentence for found in compare_pairs([(self.rows[0], other) for other in others])]
+        """The same, one sentence each."""
+        return [found.sentence for found in self.compared()]
 
     @property
     def header(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from warmstart.stats.intervals import Interval, percentiles, t_interval
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import Noise
-from warmstart.stats.power import smallest_detectable
+from warmstart.stats.power import possible_noise, smallest_detectable
 from warmstart.stats.resampling import resample_indices
 
 
@@ -113,7 +113,9 @@ class Difference:
 
     def detectable(self, comparisons: int = 1) -> float:
         """The smallest true difference that a repetition finds significant with 80% power, as one of so many (Bonferroni)."""
-        return smallest_detectable(self.noise, error_rate=0.05 / comparisons, estimated=True) if self.claimable else math.inf
+        if not self.claimable:
+            return math.inf
+        return smallest_detectable(possible_noise(self.noise, self.noise.seeds - 1), error_rate=0.05 / comparisons)
 
 
 def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
@@ -192,8 +194,8 @@ def difference_to_choice(
     if one.deterministic and best.deterministic:
         if all(a is one and b is best for a, b in folds):
             return paired_difference(one, best)
-        return _around(mean, _of_choice(*_paired(*of_folds), best.overlap))
-    return _around(mean, _of_choice(*_paired(one, best), best.overlap, doubt))
+        return _around(mean, Noise.of(*_paired(*of_folds), best.overlap).of_choice(1.0, best.overlap))
+    return _around(mean, Noise.of(*_paired(one, best), best.overlap).of_choice(doubt, best.overlap))
 
 
 def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
@@ -209,16 +211,9 @@ def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
     """
     scores = picked(methods)
     values = np.array(scores.scores)
-    found = _around(float(values.mean()), _of_choice(values, scores.resampled, scores.overlap))
+    noise = Noise.of(values, scores.resampled, scores.overlap).of_choice(1.0, scores.overlap)
+    found = _around(float(values.mean()), noise)
     return Interval(found.mean, found.low, found.high, found.error, len(methods))
-
-
-def _of_choice(values: np.ndarray, resampled: np.ndarray, overlap: float | None, doubt: float = 1.0) -> Noise:
-    """The noise of a mean over S seeds, each of which scores what the others choose; one run has none over seeds."""
-    noise = Noise.of(values, resampled, overlap)
-    if len(values) < 2:
-        return noise
-    return replace(noise, of_seeds=noise.of_seeds + doubt * float(values.var(ddof=1)) / (len(values) - 1))
 
 
 def _with_both_variances(values: np.ndarray, resampled: np.ndarray, overlap: float | None) -> Difference:
@@ -239,8 +234,9 @@ def cheapest_within_noise(methods: Sequence[MethodScores], best: MethodScores, c
     """Among the methods within the noise of ``best``, the one with the lowest cost; of equals, the first.
 
     A method is within the noise if it falls short by at most one standard error of the paired difference, over seeds and texts (the
-    one-standard-error rule of Breiman et al. 1984, section 3.4.3). A decision, not a claim: tests/test_choice.py simulates claims
-    (``test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse``).
+    one-standard-error rule of Breiman et al. 1984, section 3.4.3). A decision, not a claim: one that is truly k standard errors
+    worse is chosen with probability Phi(1 - k). Simulation: tests/test_stats_simulations.py:
+    ``test_a_cheaper_method_is_kept_if_it_is_hardly_worse``.
 
     >>> table = {"big": (0.80, 0.84), "small": (0.79, 0.84)}
     >>> one, other = (MethodScores(name, row, np.array([[score] * 2 for score in row])) for name, row in table.items())

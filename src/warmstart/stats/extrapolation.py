@@ -132,8 +132,8 @@ class Extrapolation:
 def fit_power_law(means: Mapping[int, float]) -> PowerLaw:
     """The power law nearest to the ``means``, scores by number of labels (least squares).
 
-    error(n) = c + a n^-b (Hestness et al. 2017; Rosenfeld et al. 2020). Held by tests/test_extrapolation.py:
-    ``test_a_law_without_noise_is_found_again``.
+    error(n) = c + a n^-b (Hestness et al. 2017; Rosenfeld et al. 2020). Parity with scipy: tests/test_extrapolation.py:
+    ``test_the_best_law_is_the_non_negative_least_squares_one``.
 
     >>> law = fit_power_law({16: 0.70, 64: 0.80, 256: 0.85})  # each quadrupling halves what is left
     >>> round(law.irreducible_error, 2), round(law.scale, 1), round(law.exponent, 1)

@@ -5,7 +5,25 @@ Fractions are numbers from 0 to 1. An interval is written ``27.2% (24.5 to 29.9)
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
+_MOST_ALTERNATIVES = 3
+
+
+class _WithEnds(Protocol):
+    """An estimate with the ends of its interval, which are not finite if it has none."""
+
+    @property
+    def mean(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
 
 
 def percent(fraction: float, digits: int = 1, *, trim: bool = False) -> str:
@@ -41,6 +59,11 @@ def points_value(difference: float, digits: int = 1) -> str:
 def points_range(low: float, high: float, *, digits: int = 1) -> str:
     """The ends of an interval of differences: ``"-1.4 to +5.9"``."""
     return f"{points_value(low, digits)} to {points_value(high, digits)}"
+
+
+def with_ends(found: _WithEnds, write: Callable[[float, float, float], str]) -> str:
+    """An estimate with its interval, as ``percent_interval`` or ``points_interval`` writes it; without one, alone."""
+    return write(found.mean, found.low, found.high) if math.isfinite(found.low) else write(found.mean, 0, 0).split(" (")[0]
 
 
 def points_interval(mean: float, low: float, high: float, *, digits: int = 1) -> str:
@@ -91,6 +114,22 @@ def sources_of_interval(seeds: int, texts: str = "texts") -> str:
     return f"seeds and {texts}" if seeds > 1 else f"{texts} alone"
 
 
+INTERVAL_OVER = "95% interval over"
+"""the column that says what the intervals of a row cover"""
+
+
+def rows_by_source(
+    name: str, seeds: int, both: Iterable[object], alone: Iterable[str], texts: str = "texts"
+) -> list[tuple[str, ...]]:
+    """Rows of a table under a name and ``INTERVAL_OVER``: figures with intervals over ``both`` sources, then over seeds ``alone``.
+
+    One seed has the first row only. ``rows_by_source("LoRA", 3, ["80.0% (75.0 to 85.0)"], ["78.1 to 81.9"])`` ->
+    ``[("LoRA", "seeds and texts", "80.0% (75.0 to 85.0)"), ("LoRA", "seeds alone", "78.1 to 81.9")]``
+    """
+    first = (name, sources_of_interval(seeds, texts), *map(str, both))
+    return [first, (name, "seeds alone", *alone)] if seeds > 1 else [first]
+
+
 def file_size(size: float) -> str:
     """Bytes for people: ``file_size(1_290_000)`` -> ``"1.3 MB"``."""
     for unit in ("B", "KB", "MB"):
@@ -98,3 +137,31 @@ def file_size(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def merged_notes(notes: Sequence[str]) -> list[str]:
+    """The parts of the notes of several runs; parts that differ in one number become one.
+
+    ``["C = 1; read 7 texts", "C = 10; read 9 texts"]`` -> ``["C = 1 or 10", "read 7 or 9 texts"]``
+    """
+    kinds: dict[str, list[str]] = {}
+    for part in dict.fromkeys(part for note in notes for part in note.split("; ")):
+        kinds.setdefault(_NUMBER.sub("#", part), []).append(part)
+    return [merged for parts in kinds.values() for merged in _merged(parts)]
+
+
+def _merged(parts: Sequence[str]) -> Sequence[str]:
+    """Texts that are the same but for their numbers; as they are if more than one number differs."""
+    columns = [list(dict.fromkeys(column)) for column in zip(*map(_NUMBER.findall, parts), strict=True)]
+    if sum(len(column) > 1 for column in columns) != 1:
+        return parts
+    numbers = iter(columns)
+    return [_NUMBER.sub(lambda _: _alternatives(next(numbers)), parts[0])]
+
+
+def _alternatives(numbers: Sequence[str]) -> str:
+    """``["1", "10"]`` -> ``"1 or 10"``; of more than three the range."""
+    ordered = sorted(numbers, key=lambda number: float(number.replace(",", "")))
+    if len(ordered) > _MOST_ALTERNATIVES:
+        return f"{ordered[0]} to {ordered[-1]}"
+    return " or ".join(filter(None, [", ".join(ordered[:-1]), ordered[-1]]))

@@ -57,8 +57,8 @@ def cauchy_combination(p_values: Sequence[float]) -> float:
 def max_statistic_threshold(statistics: np.ndarray, level: float = 0.95) -> np.ndarray:
     """(P,) what the largest of many statistics stays below in 95% of permutations, from ``statistics`` (R, P) of R permutations.
 
-    A statistic above it is significant whichever of the many it was chosen from (Westfall and Young 1993). Held by
-    tests/test_resampling.py: ``test_the_threshold_is_passed_by_one_permutation_in_twenty``.
+    A statistic above it is significant whichever of the many it was chosen from (Westfall and Young 1993). Simulation:
+    tests/test_stats_simulations.py: ``test_the_largest_of_many_is_seldom_significant_by_chance``.
 
     >>> max_statistic_threshold(np.arange(101.0)[:, None]).tolist()
     [95.0]

@@ -13,7 +13,7 @@ T = Z' / sqrt(W), W = chi-square / (S - 1), the sum is normal for each W, so tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -65,6 +65,19 @@ class Noise:
             return cls(np.zeros_like(of_mean), _without_rounding(of_splits), seeds)
         both, of_seeds = (resampled.var(axis=-1, ddof=1).mean(axis=-1) - of_mean) / (seeds - 1), values.var(axis=-1, ddof=1) / seeds
         return cls(_without_rounding(of_mean - both), _without_rounding(of_seeds), seeds, np.clip(both, 0.0, of_seeds))
+
+    def of_choice(self, doubt: float = 1.0, overlap: float | None = None) -> Noise:
+        """The same if each of the S seeds scores what the others choose: 1 / S + doubt / (S - 1) for 1 / S over seeds.
+
+        Nadeau and Bengio (2003, equation 10); ``overlap`` is added to 1 / S as in ``of``. One run has no noise over seeds.
+        Simulation: tests/test_plan_power.py: ``test_races_detect_what_a_plan_says``.
+
+        ``Noise(0.0, 0.0004, 3).of_choice()`` -> of_seeds 0.001.
+        """
+        if self.seeds < 2:
+            return self
+        factor = 1 + doubt / (self.seeds - 1) / (1 / self.seeds + (overlap or 0.0))
+        return replace(self, of_seeds=self.of_seeds * factor, of_both=self.of_both * factor)
 
     @property
     def error(self) -> np.ndarray:

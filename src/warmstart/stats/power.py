@@ -1,6 +1,8 @@
 """What a comparison over seeds and test texts can detect, and how many seeds and texts it takes to detect more.
 
-The variances are those of a pilot, taken as known: a plan from few seeds is itself uncertain.
+A plan from a pilot knows the variance of seeds from few of them. Taken as known, it promises too much: where the pilot's seeds were
+alike by luck, far too few texts seem enough. ``possible_noise`` is what may lie behind such an estimate; the functions below then
+average over it. The variance of texts, which hundreds of texts show, is taken as known.
 
 Letters: S seeds, N test texts.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -24,6 +27,21 @@ _NODES = 64
 _ANGLES = 33
 
 
+def possible_noise(noise: Noise, degrees: float) -> Noise:
+    """The noises that may lie behind ``noise``, whose seed variance was estimated with so many ``degrees`` of freedom.
+
+    These are S - 1 if S seeds were run. of_seeds / W with W = chi-square / degrees: the fiducial distribution of a variance (Fisher
+    1935), as 64 equally likely values. Power that is averaged over them is that of a repetition of the run; taken as known, three
+    seeds would have a power of 64% instead of 80%. Simulation: tests/test_plan_power.py:
+    ``test_plans_from_single_pilots_come_true``.
+
+    >>> found = possible_noise(Noise(1e-4, 1e-4, 3), 2).of_seeds
+    >>> [round(float(found[i] / 1e-4), 1) for i in (1, 16, 32, 48)]  # three seeds may be alike by luck
+    [42.2, 3.4, 1.4, 0.7]
+    """
+    return replace(noise, of_seeds=noise.of_seeds / _estimates(degrees))
+
+
 def rescaled(noise: Noise, seeds: int, texts_factor: float) -> Noise:
     """The noise of the same comparison with ``seeds`` seeds on ``texts_factor`` times as many test texts.
 
@@ -32,11 +50,12 @@ def rescaled(noise: Noise, seeds: int, texts_factor: float) -> Noise:
     ``test_a_plan_from_a_pilot_comes_true``.
 
     >>> new = rescaled(Noise(4e-4, 1e-4, 5), 10, 2.0)
-    >>> new.of_texts, new.of_seeds
+    >>> new.of_texts, float(new.of_seeds)
     (0.0002, 5e-05)
     """
     share, both = noise.seeds / seeds if seeds else 0.0, noise.of_both / texts_factor
-    return Noise(noise.of_texts / texts_factor, (noise.of_seeds - noise.of_both + both) * share, seeds, both * share)
+    of_seeds = np.maximum(noise.of_seeds - noise.of_both, 0.0) + both
+    return Noise(noise.of_texts / texts_factor, of_seeds * share, seeds, both * share)
 
 
 def detection_power(noise: Noise, difference: float, error_rate: float = 0.05) -> float:
@@ -47,23 +66,38 @@ def detection_power(noise: Noise, difference: float, error_rate: float = 0.05) -
 
         E_W[Phi((|difference| - h(W)) / error) + Phi((-|difference| - h(W)) / error)].
 
-    0 for one seed, whose comparisons claim nothing (Cohen 1988, for known variances). Simulation: tests/test_power.py:
-    ``test_simulated_experiments_detect_as_often``.
+    0 for one seed, whose comparisons claim nothing (Cohen 1988, for known variances). The mean for noises that are equally likely.
+    Simulation: tests/test_power.py: ``test_simulated_experiments_detect_as_often``.
 
     >>> round(detection_power(Noise(1e-4, 0.0, 5), 0.028), 2)  # as for a normal variable
     0.8
     """
+    return float(_powers(noise, difference, error_rate).mean())
+
+
+def power_range(noise: Noise, difference: float, error_rate: float = 0.05, level: float = 0.9) -> tuple[float, float]:
+    """Between which the power for a true difference lies with this probability, if the noises of ``possible_noise`` are likely.
+
+    The quantiles of ``detection_power`` (Cohen 1988) over them. Simulation: tests/test_plan_power.py:
+    ``test_plans_from_single_pilots_come_true``.
+
+    >>> low, high = power_range(possible_noise(Noise(1e-4, 1e-4, 3), 2), 0.08)
+    >>> round(low, 1), round(high, 1)
+    (0.2, 1.0)
+    """
+    low, high = np.quantile(_powers(noise, difference, error_rate), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _powers(noise: Noise, difference: float, error_rate: float) -> np.ndarray:
+    """The power with each noise."""
     if noise.seeds == 1:
-        return 0.0
-    return float(_power(abs(difference), _half_widths(noise, error_rate), noise.error[..., None]))
+        return np.zeros(np.shape(noise.of_seeds))
+    return _power(abs(difference), _half_widths(noise, error_rate), noise.error[..., None])
 
 
-def smallest_detectable(noise: Noise, power: float = POWER, error_rate: float = 0.05, *, estimated: bool = False) -> float:
+def smallest_detectable(noise: Noise, power: float = POWER, error_rate: float = 0.05) -> float:
     """The smallest true difference that is significant with probability ``power``; infinite for one seed.
-
-    ``estimated``: the seed variance of ``noise`` is an estimate from its own seeds. The probability is then that of a repetition of
-    the run, averaged over the variances of_seeds / W that may lie behind the estimate; taken as known, three seeds would have a
-    power of 64% instead of 80%.
 
     Solves ``detection_power`` = power (Cohen 1988). Simulation: tests/test_power.py:
     ``test_the_smallest_detectable_difference_is_detected``.
@@ -75,12 +109,11 @@ def smallest_detectable(noise: Noise, power: float = POWER, error_rate: float = 
 
     if noise.seeds == 1:
         return math.inf
-    if float(noise.error) == 0:
+    if not np.any(noise.error):
         return 0.0
-    true = Noise(noise.of_texts, noise.of_seeds / _spread_of_estimates(noise.seeds) if estimated else noise.of_seeds, noise.seeds)
-    widths, error = _half_widths(true, error_rate), true.error[..., None]
+    widths, error = _half_widths(noise, error_rate), noise.error[..., None]
     most = float((widths + 10 * error).max())
-    return float(brentq(lambda gap: _power(gap, widths, error) - power, 0.0, most, rtol=1e-6))
+    return float(brentq(lambda gap: _power(gap, widths, error).mean() - power, 0.0, most, rtol=1e-6))
 
 
 def detectable_from_interval(low: float, high: float, count: int | None = None, comparisons: int = 1) -> float:
@@ -106,7 +139,21 @@ def detectable_from_interval(low: float, high: float, count: int | None = None, 
     if count is None:
         return float(half * (ndtri(1 - 0.025 / comparisons) + ndtri(POWER)) / ndtri(0.975))
     noise = Noise(0.0, (half / t_quantile(0.95, count - 1)) ** 2, count)
-    return smallest_detectable(noise, error_rate=0.05 / comparisons, estimated=True)
+    return smallest_detectable(possible_noise(noise, count - 1), error_rate=0.05 / comparisons)
+
+
+def detectable_above(threshold: float, low: float, high: float) -> float:
+    """The smallest true figure whose estimate is above a threshold with a probability of 80%, from the 95% interval of an estimate.
+
+    threshold + h z_{0.8} / z_{0.975}, h half the width of the interval of a near normal estimate (Cohen 1988). Held by
+    tests/test_power.py: ``test_what_is_above_a_threshold_is_detected``.
+
+    >>> round(detectable_above(0.2, 0.1, 0.2), 3)
+    0.221
+    """
+    from scipy.special import ndtri
+
+    return threshold + (high - low) / 2 * float(ndtri(POWER) / ndtri(0.975))
 
 
 def detectable_proportion(count: int, comparisons: int = 1) -> float:
@@ -125,27 +172,28 @@ def detectable_proportion(count: int, comparisons: int = 1) -> float:
     return float(stats.beta.ppf(POWER, least, count - least + 1)) if least <= count else math.inf
 
 
-def _power(gap: float, widths: np.ndarray, error: np.ndarray) -> np.float64:
+def _power(gap: float, widths: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """(...) from half widths (..., nodes) and standard errors (..., 1)."""
     from scipy.special import ndtr
 
-    return np.mean(ndtr((gap - widths) / error) + ndtr((-gap - widths) / error))
+    return np.asarray((ndtr((gap - widths) / error) + ndtr((-gap - widths) / error)).mean(axis=-1))
 
 
 def _half_widths(noise: Noise, error_rate: float) -> np.ndarray:
     """(..., nodes) half widths if the seed variance is estimated anew, each equally likely; for at least two seeds."""
-    drawn, of_angle = _spread_of_estimates(noise.seeds), _half_width_by_angle(noise.seeds, error_rate)
+    drawn, of_angle = _estimates(noise.seeds - 1), _half_width_by_angle(noise.seeds, error_rate)
     estimated = np.asarray(noise.of_seeds)[..., None] * drawn
     return np.sqrt(noise.of_texts + estimated) * of_angle(np.arctan2(np.sqrt(estimated), math.sqrt(float(noise.of_texts))))
 
 
 @cache
-def _spread_of_estimates(seeds: int) -> np.ndarray:
-    """(nodes,) what an estimate of the seed variance is, as a multiple of the true one: quantiles of chi-square / (S - 1)."""
+def _estimates(degrees: float) -> np.ndarray:
+    """(nodes,) what an estimate of a variance is, as a multiple of the true one: quantiles of chi-square / degrees; 1 for none."""
     from scipy import stats
 
-    if not seeds:
+    if degrees <= 0:
         return np.ones(1)
-    return np.asarray(stats.chi2.ppf((np.arange(_NODES) + 0.5) / _NODES, seeds - 1) / (seeds - 1))
+    return np.asarray(stats.chi2.ppf((np.arange(_NODES) + 0.5) / _NODES, degrees) / degrees)
 
 
 @cache
@@ -165,9 +213,9 @@ def _half_width_by_angle(seeds: int, error_rate: float) -> Callable[[np.ndarray]
 def texts_needed(noise: Noise, texts: int, difference: float, power: float = POWER, error_rate: float = 0.05) -> int | None:
     """The fewest test texts on which a difference is detected with probability ``power``, given the noise of a pilot on ``texts``.
 
-    The seeds are those of ``noise``. None if no number of texts suffices, because the seeds alone hide the difference. Solves
-    ``detection_power`` = power (Cohen 1988) with noise that is ``rescaled``. Simulation: tests/test_power.py:
-    ``test_a_plan_from_a_pilot_comes_true``.
+    The seeds are those of ``noise``, or of each of equally likely ones (``possible_noise``). None if no number of texts suffices,
+    because the seeds alone hide the difference. Solves ``detection_power`` = power (Cohen 1988) with noise that is ``rescaled``.
+    Simulation: tests/test_power.py: ``test_a_plan_from_a_pilot_comes_true``.
 
     >>> 1990 <= texts_needed(Noise(1e-4, 0.0, 5), 500, 0.014) <= 2020  # half the difference takes four times the texts
     True

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.errors import ConfigError, suggest
+from warmstart.notebook import Shown
 from warmstart.stats.calibration import log_loss
 
 
@@ -23,8 +24,12 @@ def metric_range(metric: str) -> tuple[float, float]:
     return {"pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "r2": (-float("inf"), 1.0)}.get(metric, (0.0, 1.0))
 
 
+class NamedFigures(dict[str, Any], Shown, view="report.notebook:figures_view"):
+    """Figures by name, which a notebook shows as a table."""
+
+
 @dataclass(frozen=True)
-class Scores:
+class Scores(Shown, view="report.notebook:scores_view"):
     """Named metrics on one split. Of those that a task can choose, higher is better."""
 
     values: dict[str, float]
@@ -100,27 +105,27 @@ class ClassificationScores(Scores):
 
 
 def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]) -> ClassificationScores:
-    """Scores of ``probabilities`` (N, C) against ``labels`` (N,), computed by scikit-learn; ``names`` are the C labels.
+    """Scores of ``probabilities`` (N, C) against ``labels`` (N,); ``names`` are the C labels.
 
-    The most probable class is the prediction; of equal ones the first. Macro F1 is the mean of the classes' F1 (Opitz and Burst
-    2019). Held by tests/test_scores.py: ``test_equal_to_scikit_learn``.
+    The most probable class is the prediction; of equal ones the first. Precision, recall and F1 with nothing to divide by are 0.
+    Macro F1 is the mean of the classes' F1 (Opitz and Burst 2019). Parity: tests/test_scores.py:
+    ``test_equal_to_counts_of_texts``, and ``test_equal_to_scikit_learn``.
 
     >>> probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     >>> found = classification_scores(np.array([0, 1, 1]), probabilities, ["cat", "dog"])
     >>> round(found.accuracy, 3), round(found.macro_f1, 3)
     (0.667, 0.667)
     """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
-
     assert probabilities.shape == (len(labels), len(names)), "one row per text, one column per class"
-    predicted, classes = probabilities.argmax(axis=1), np.arange(len(names))
-    parts = precision_recall_fscore_support(labels, predicted, labels=classes, zero_division=0)
-    rows = tuple(ClassScore(n, float(p), float(r), float(f), int(s)) for n, p, r, f, s in zip(names, *parts, strict=True))
+    predicted, classes = probabilities.argmax(axis=1), len(names)
+    confusion = np.bincount(labels * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    hits, predictions, support = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
+    precision, recall = hits / np.maximum(predictions, 1), hits / np.maximum(support, 1)
+    f1 = 2 * hits / np.maximum(predictions + support, 1)
+    rows = tuple(ClassScore(*one) for one in zip(names, *(part.tolist() for part in (precision, recall, f1, support)), strict=True))
     values = {
         "accuracy": float((predicted == labels).mean()),
-        "macro_f1": float(np.mean([row.f1 for row in rows])),
+        "macro_f1": float(f1.mean()),
         "log_loss": log_loss(probabilities, labels),
     }
-    return ClassificationScores(
-        values=values, per_class=rows, confusion=confusion_matrix(labels, predicted, labels=classes), predicted=predicted
-    )
+    return ClassificationScores(values=values, per_class=rows, confusion=confusion, predicted=predicted)

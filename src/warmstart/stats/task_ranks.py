@@ -8,6 +8,7 @@ Letters: N tasks, K methods, R permutations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from warmstart.seeding import rng
 from warmstart.stats.intervals import percentiles
+from warmstart.stats.power import POWER
 
 PERMUTATIONS = 10_000
 
@@ -36,6 +38,21 @@ class TaskRanks:
     def mean(self) -> np.ndarray:
         """(K,) mean rank of each method."""
         return np.asarray(self.ranks.mean(axis=0))
+
+    @property
+    def detectable(self) -> float:
+        """The smallest true difference of two mean ranks that is found with a probability of at least 80%; infinite if none is.
+
+        critical difference + z_{0.8} sqrt(K (K + 1) / (6 N)): the standard error is that of equal methods, and methods that differ
+        have a smaller one (Demšar 2006, section 3.2.2). Simulation: tests/test_task_ranks.py:
+        ``test_the_detectable_difference_of_ranks_is_detected``.
+        """
+        from scipy.special import ndtri
+
+        tasks, methods = self.ranks.shape
+        if self.critical_difference >= methods - 1:  # not even the best on every task differs from the worst
+            return math.inf
+        return self.critical_difference + float(ndtri(POWER)) * math.sqrt(methods * (methods + 1) / (6 * tasks))
 
     def wins(self, one: int, other: int) -> tuple[int, int, int]:
         """On how many tasks method ``one`` is better than ``other``, equal and worse."""

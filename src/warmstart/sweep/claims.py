@@ -18,7 +18,7 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
@@ -62,7 +62,7 @@ def machine_id() -> str:
     """Identifies this machine, since it was started, and the group of processes that see each other's numbers."""
     parts = [platform.node()]
     with suppress(OSError):
-        parts += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
+        parts += [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(), os.readlink("/proc/self/ns/pid")]
     return sha256("/".join(parts).encode())[:16]
 
 
@@ -130,10 +130,13 @@ class Claims:
                     found[worker] = WorkerLine(worker, str(values["trial"]), float(values["seconds"]))
         return [found[worker] for worker in sorted(found)]
 
-    def clear(self) -> None:
-        """Remove the claims of the dead, and the folder, if nobody is left in it."""
-        for file in [*self.folder.glob("*.*")] if self.folder.is_dir() else ():
-            if self._is_dead(file):
+    def clear(self, is_done: Callable[[str], bool]) -> None:
+        """Remove the claims of the dead and of trials that are done, by their keys, and the folder, if nobody is left in it.
+
+        Who was killed between saving a result and removing the claim may look alive from another machine until the lease ends.
+        """
+        for file in sorted(self.folder.glob("*.*")) if self.folder.is_dir() else ():
+            if is_done(file.stem) or self._is_dead(file):
                 file.unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()

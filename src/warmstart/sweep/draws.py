@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from warmstart.stats.choice import LossGains, choose_within_draw
+from warmstart.stats.choice import LossGains, choose_within_draw, detectable_lead
+from warmstart.stats.comparison import USEFUL, detection_text
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
 from warmstart.stats.formatting import percent
-from warmstart.sweep.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, with_all_seeds
+from warmstart.sweep.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, not_refused, with_all_seeds
 from warmstart.sweep.ranking import RankedMethod
 
 MAJORITY_LABEL = "majority"
@@ -50,16 +51,30 @@ class Draws:
 
     @cached_property
     def _seen(self) -> list[tuple[RankedMethod, ...]]:
-        seen = as_each_seed_sees(self.methods, drawn=True)
-        return [tuple(one for one in methods if not one.refused) for methods in seen]
+        return [(*not_refused(methods),) for methods in as_each_seed_sees(self.methods, drawn=True)]
 
     def _chosen(self, seen: Sequence[RankedMethod], *, tested: bool) -> RankedMethod:
-        constant = next((i for i, one in enumerate(seen) if tested and one.name == MAJORITY_LABEL), None)
+        constant = _majority_label(seen) if tested else None
         scores, places = [one.validation_scores for one in seen], [one.place for one in seen]
-        values = gains_of(seen)
+        index = choose_within_draw(scores, places, constant, self.most_frequent, self._gains(seen))
+        return with_all_seeds(self.methods, seen[index])
+
+    def _gains(self, seen: Sequence[RankedMethod]) -> LossGains | None:
+        """What the methods of a draw gain over the label frequencies; None if one has no probabilities."""
         combined = frozenset(i for i, one in enumerate(seen) if one.method.family == "stack")
-        gains = LossGains(values, self.choosing, combined, self.by_loss) if values else None
-        return with_all_seeds(self.methods, seen[choose_within_draw(scores, places, constant, self.most_frequent, gains)])
+        values = gains_of(seen)
+        return LossGains(values, self.choosing, combined, self.by_loss) if values else None
+
+    @property
+    def _limit(self) -> str:
+        """How much better than the majority label a method had to be, to be detected: a clause."""
+        gains = [self._gains(seen) for seen in self._seen]
+        if known := [one.detectable for one in gains if one]:
+            unit = " nats per text below that of the label frequencies"
+            return f"a log loss {detection_text(known, '{:.2f}'.format, unit)}"
+        places = [(seen, _majority_label(seen)) for seen in self._seen]
+        sizes = [detectable_lead([one.validation_scores for one in seen], i) for seen, i in places if i is not None]
+        return detection_text(sizes, most=USEFUL)
 
     @property
     def rate_is_known(self) -> bool:
@@ -73,7 +88,8 @@ class Draws:
         most = f"{sum(one.method == best.method for one in self.chosen)} of {draws} draws"
         if best.name != MAJORITY_LABEL:
             return f"Use {best.name}, chosen in {most}, each by its own labels."
-        return f"Label more texts first: in {most}, no method is significantly better than the majority label (5% level)."
+        found = f"no method is significantly better than the majority label (5% level); {self._limit}"
+        return f"Label more texts first: in {most}, {found}."
 
     @property
     def labels_of_choice(self) -> str:
@@ -90,9 +106,11 @@ class Draws:
         if not count:
             return []
         score = picked([one.test_scores for one in self.untested]).over_seeds.mean
+        limit = f"; {self._limit}" * (self.recommended.name != MAJORITY_LABEL)  # which says so already
         return [
             f"In {count} of {len(self.chosen)} draws no method is significantly better than the majority label, which is chosen "
-            f"instead; if each draw chose its best method, they would reach {percent(score)} ({list_choices(self.untested)})."
+            f"instead{limit}. If each draw chose its best method, they would reach {percent(score)} "
+            f"({list_choices(self.untested)})."
         ]
 
     @property
@@ -112,3 +130,8 @@ class Draws:
         return [
             f"The cheapest method within one standard error of what a draw chose is {one.name} in {count} of {len(found)} draws."
         ]
+
+
+def _majority_label(methods: Sequence[RankedMethod]) -> int | None:
+    """The index of the majority label, if it is among the methods."""
+    return next((i for i, one in enumerate(methods) if one.name == MAJORITY_LABEL), None)

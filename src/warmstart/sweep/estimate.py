@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.estimate import Estimator, RunCost, cost_sentence
 from warmstart.model.bundle import Bundle
+from warmstart.notebook import Shown
 from warmstart.stats.formatting import time_span
 from warmstart.sweep.store import selection_settings
 from warmstart.sweep.trial import Trial, TrialResult
+
+_LONG = 3600.0
+"""seconds beyond which the estimate says how to have an answer sooner"""
+_SHORTER = "For an answer sooner: --seeds 3, fewer --schemes, or --budget 30m, after which the same command runs the rest."
 
 Place = tuple[str, int | None, int]
 """a method, by what identifies it before and after continued pretraining, a number of labels, and one of learning rates"""
@@ -27,7 +33,7 @@ def _place(trial: Trial) -> Place:
 
 
 @dataclass
-class SweepEstimate:
+class SweepEstimate(Shown, view="report.notebook:estimate_view"):
     """The expected cost of a sweep, refined as trials finish."""
 
     costs: Mapping[Place, RunCost]
@@ -56,7 +62,12 @@ class SweepEstimate:
     def sentence(self) -> str:
         """Trials, minutes and memory, as a complete sentence."""
         jobs = f" with {self.jobs} jobs" if self.jobs > 1 else ""
-        return cost_sentence(f"{self.planned.total():,} trials on {self.task}{jobs}", self.seconds, self.memory)
+        sentence = cost_sentence(f"{self.planned.total():,} trials on {self.task}{jobs}", self.seconds, self.memory)
+        return sentence if self.seconds < _LONG else f"{sentence} {_SHORTER}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cost of all trials, as plain values."""
+        return {"task": self.task, "trials": self.planned.total(), "seconds": self.seconds, "bytes": self.memory, "jobs": self.jobs}
 
     def finish(self, trial: Trial, result: TrialResult) -> None:
         """A trial has run."""
@@ -76,6 +87,10 @@ class SweepEstimate:
         factor = spent / expected if expected else 1.0
         costs = {place: cost.seconds * factor for place, cost in self.costs.items()} | known
         return sum(costs.get(place, 0.0) * max(0, count) for place, count in self.planned.items()) / self.jobs
+
+
+class SweepEstimates(list[SweepEstimate], Shown, view="report.notebook:estimates_view"):
+    """The expected cost of a sweep on each of several tasks."""
 
 
 def estimate_sweep(

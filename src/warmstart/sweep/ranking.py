@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from warmstart.stats.differences import MethodScores
+from warmstart.stats.formatting import merged_notes
 from warmstart.sweep.trial import Method, SweepRuns, TrialResult
 
 
@@ -137,7 +138,8 @@ class RankedMethod:
             own,
             f"after {before:.0f} s of continued pretraining on {texts:,} texts, once, {decided}" if before and not own else "",
             f"learning rate{several} {self.rates}{' (at the edge of those tried)' if edge else ''}" if chosen else "",
-            *dict.fromkeys((*map(diverged_at, self.diverged), *(run.note for run in self.runs))),
+            *dict.fromkeys(map(diverged_at, self.diverged)),
+            *merged_notes([run.note for run in self.runs]),
         ]
         return "; ".join(part for part in parts if part)
 

@@ -27,7 +27,7 @@ from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.encode import cut_sentence
-from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
+from warmstart.data.pool import NO_POOL, REST, pool_digest, pool_note, task_pool
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun, read_run_id
 from warmstart.errors import ConfigError, DataError
@@ -35,10 +35,12 @@ from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.own_backbone import OwnBackboneConfig
+from warmstart.finetuning.schemes import SCHEMES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
+from warmstart.registry import Choices
 from warmstart.run import open_run, save_settings
 from warmstart.run_state import TRIALS
 from warmstart.sweep.backends import PROCESSES, SLURM, SlurmConfig, SlurmWorkers, check_backend, known_backend
@@ -79,8 +81,8 @@ def duration_seconds(text: str) -> float:
 
 
 FEW_LABELS = 300
-"""with fewer, a choice of learning rate and length gains less than it costs (docs/race.md)"""
-SchemeName = Annotated[str, AfterValidator(known_scheme)]
+"""with fewer, a choice of learning rate and length gains less than it costs (docs/how-to/race.md)"""
+SchemeName = Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)]
 LearningRate = Annotated[float, Field(gt=0)]
 
 
@@ -101,7 +103,8 @@ class SweepConfig(Config):
     """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
     selection: SelectionName | None = None
     """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings, least time);
-    default: none below 300 --labels unless several learning rates are named, cross-validation with more, otherwise holdout"""
+    default: with --labels, or without validation texts, none below 300 labels unless several learning rates are named, and
+    cross-validation with more; otherwise holdout"""
     pool: Advanced[str] = "rest"
     """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
     seeds: int = Field(5, gt=0)
@@ -177,7 +180,7 @@ class Sweep:
         self.context.scoring.finish([self.task])
         if self.helpers is not None:
             self.helpers.cancel()  # those that still wait in the queue have nothing to do
-        claims_of(self.context).clear()
+        claims_of(self.context).clear(lambda key: (Path(self.context.folder) / f"{key}.json").is_file())
         return Ledger.of(self.task).read()
 
     def rank(self, runs: SweepRuns) -> Ranking:
@@ -192,11 +195,10 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
     """
     started = time.time()
     check_backend(config.backend)
-    task = _checked_task(config)
+    task, methods = check_sweep(config)
     made = sweep_made_of(config, _contents(config, task))
     if config.worker:
         await_sweep(Path(config.out), made)
-    methods = _methods(_given_backbones(config), task)  # what does not fit is refused before anything is trained
     scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out) / TRIALS))
     folder = Path(config.out) if config.worker else _open_folder(config, made)
     threads = _threads(config, recorded_threads(folder))
@@ -217,6 +219,7 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
     if config.worker:
         console.print(f"worker: runs trials of {folder} with {threads} thread{'s' * (threads > 1)} each")
         return Sweep(config, task, Audit(task.name, None, (), (), ()), tuple(methods), context, folder, estimate, budget)
+    _print_pool_notes(config, task, methods)
     audited = _audit(task, completed)
     scoring.keep(folder / TRIALS)
     write_sweep(folder, made, threads, _count_trials(config, methods))
@@ -261,11 +264,19 @@ def _threads(config: SweepConfig, recorded: int | None) -> int:
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:
     """What the trials will cost, printed; nothing is written."""
-    task = _checked_task(config)
+    task, methods = check_sweep(config)
     if OWN_BACKBONE in config.backbones:
         console.print("The backbone that would be pretrained on the task's own text, and its trials, are not in the estimate.")
-    methods = _methods(_given_backbones(config), task)
     return _estimate(config, task, methods, _context(config, task, ScoringRun(command="estimate")))
+
+
+def check_sweep(config: SweepConfig) -> tuple[Task, list[Method]]:
+    """The task and the methods, of which one on a backbone of the task's own text is not made yet.
+
+    Trains and writes nothing. Raises ``WarmstartError`` if labels, pool, backbones or schemes do not fit the task.
+    """
+    task = _checked_task(config)
+    return task, _methods(_given_backbones(config), task)
 
 
 def _given_backbones(config: SweepConfig) -> SweepConfig:
@@ -302,17 +313,25 @@ def _checked_task(config: SweepConfig) -> Task:
 def _methods(config: SweepConfig, task: Task) -> list[Method]:
     """All methods on the backbones."""
     pool = _has_pool(config, task)
-    methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
-    if config.pool not in (REST, NO_POOL) and not any(reads_pool(method) for method in methods):
-        console.print(f"No method for a {task.type} task reads --pool {config.pool}.")
-    return methods
+    return list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
 
 
 def _has_pool(config: SweepConfig, task: Task) -> bool:
-    """Whether there are texts without labels; raises ``DataError`` if the file that was named has none, or holds test texts."""
-    if config.pool in (REST, NO_POOL):
-        return config.pool == REST and bool(task.unlabelled or config.numbers_of_labels()[0])
+    """Whether there are texts without labels.
+
+    Raises ``DataError`` if the file that was named or the task's ``unlabelled`` text has none, or if the file holds test texts.
+    """
+    if config.pool == NO_POOL or (config.pool == REST and not task.unlabelled):
+        return config.pool == REST and bool(config.numbers_of_labels()[0])
     return len(task_pool(task, config.pool)) > 0
+
+
+def _print_pool_notes(config: SweepConfig, task: Task, methods: Sequence[Method]) -> None:
+    """What somebody should know of the texts without labels that they gave."""
+    if note := pool_note(task, config.pool):
+        console.print(note)
+    if config.pool not in (REST, NO_POOL) and not any(reads_pool(method) for method in methods):
+        console.print(f"No method for a {task.type} task reads --pool {config.pool}.")
 
 
 def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:

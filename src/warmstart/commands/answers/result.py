@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,13 @@ import numpy as np
 
 from warmstart.data.test_ledger import LedgerSummary
 from warmstart.finetuning.runs import PRETRAINED, best_run
+from warmstart.notebook import Shown
 from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage
-from warmstart.stats.formatting import percent
+from warmstart.stats.comparison import MethodResult, compare_pairs
+from warmstart.stats.differences import MethodScores
+from warmstart.stats.formatting import percent, percent_range, sources_of_chance
+from warmstart.stats.proportions import wilson_interval
+from warmstart.stats.resampling import resample_indices
 from warmstart.stats.splits import THIS_SPLIT
 
 if TYPE_CHECKING:
@@ -25,7 +30,7 @@ EXAMPLE_HEADER = ("question", "answer", "right answer", "confidence", "correct")
 
 
 @dataclass(frozen=True)
-class AnswersResult:
+class AnswersResult(Shown, view="commands.answers.page:answers_view"):
     """A language model that was trained to answer questions over several seeds, and compared with baselines."""
 
     task: AnswerTask
@@ -66,14 +71,36 @@ class AnswersResult:
         answered = test.confidence >= self.threshold.threshold
         findings = [self.threshold.sentence()]
         if answered.any():
-            wrong = int((~test.correct[answered]).sum())
+            wrong, independent = int((~test.correct[answered]).sum()), len(np.unique(self.task.test.units[answered]))
+            rate, low, high = wilson_interval(wrong / int(answered.sum()), independent)
             findings.append(
-                f"Of the {len(test.correct)} test questions the model answers {int(answered.sum())} "
-                f"({percent(answered.mean(), 0)}), {wrong} of them wrongly ({percent(wrong / answered.sum())})."
+                f"Of the {len(test.correct)} test questions the saved model, whose seed is the best on validation, answers "
+                f"{int(answered.sum())} ({percent(answered.mean(), 0)}), {wrong} of them wrongly: "
+                f"{percent(rate)} (95% interval {percent_range(low, high)}, over the questions)."
             )
-        areas = [f"{name}: {area_under_risk_coverage(*curve):.3f}" for name, curve in self.risk_coverage().items()]
-        findings.append(f"Mean error rate over all thresholds (AURC), lower is better: {'; '.join(areas)}.")
-        return findings
+        return [*findings, self._mean_risks()]
+
+    def _mean_risks(self) -> str:
+        """The mean error rate over all thresholds of each trained method, and how they differ, as complete sentences."""
+        scores = {name: self._mean_risk(runs) for name, runs in self.runs.items()}
+        over = sources_of_chance(len(self.runs[PRETRAINED]), "the test questions")
+        each = [f"{name} {one.over_both.within(0, 1)}" for name, one in scores.items()]
+        # what is better has the lower error rate, so the rates of right answers are compared
+        right = [MethodResult(name, tuple(1 - s for s in one.scores), resampled=1 - one.resampled) for name, one in scores.items()]
+        compared = compare_pairs([(right[0], other) for other in right[1:]], "the test questions")
+        first = f"Mean error rate over all thresholds (AURC), 95% over {over}: {', '.join(each)}."
+        return " ".join([first, *(f"AURC: {one.sentence}" for one in compared)])
+
+    def _mean_risk(self, runs: Sequence[AnswerRun]) -> MethodScores:
+        """The same of each seed, and on resamples of the test questions, copies and groups together."""
+
+        def mean_risk(test: AnswerPredictions, chosen: np.ndarray | slice) -> float:
+            return area_under_risk_coverage(*risk_coverage(test.confidence[chosen], test.correct[chosen]))
+
+        units = self.task.test.units
+        drawn = [*resample_indices(len(units), groups=units)]
+        resampled = np.array([[mean_risk(run.test, chosen) for chosen in drawn] for run in runs])
+        return MethodScores("", tuple(mean_risk(run.test, slice(None)) for run in runs), resampled)
 
     def example_table(self, count: int) -> list[tuple[str, str, str, str, str]]:
         """The first test questions with the answers of the first pretrained run, under ``EXAMPLE_HEADER``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import altair as alt
@@ -10,42 +10,52 @@ import altair as alt
 from warmstart.commands.continual.result import ContinualResult
 from warmstart.config import Config
 from warmstart.report.charts import Chart, chart_of, coloured, finish
+from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.sections import closing_sections, footer
 from warmstart.report.theme import shapes
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import INTERVAL_OVER, percent_interval, sources_of_interval, with_ends
 
-METRICS = (
+EXPLAINED = (
     "Right after learning: mean over tasks of the score when each had just been learned. Backward transfer: mean over all but the "
     "last task of (score at the end - score right after learning). Forgetting: mean over them of (best score before the end - "
-    "score at the end). Intervals are 95%, over seeds and test texts."
+    "score at the end). The second column says what the intervals of a row cover."
 )
 TESTED = (
     "Scores at the end and right after learning, strategies against the first one, and the language-model loss at the end and "
-    "before the first task; significance is corrected for the number of each kind (Holm)."
+    "before the first task; significance is corrected for the number of each kind (Holm). Smallest detectable: the true difference "
+    "that a repetition finds significant with 80% power."
 )
 
 
 def write_continual_page(result: ContinualResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    findings = result.findings
-    seeds = len(next(iter(result.runs.values())))
     report = Report(
-        f"Continual learning: {' → '.join(result.tasks)}",
-        findings[0],
+        _title(result),
+        headline(result.findings[0]),
         tuple(
-            (f"average at the end, {strategy}", percent(result.metric(strategy, "average").over_both.mean))
+            (f"average at the end, {strategy}", with_ends(result.interval(strategy, "average"), percent_interval))
             for strategy in result.runs
         ),
-        (
-            Section("What was forgotten", (*findings, METRICS), (Table(result.HEADER, result.table()),)),
-            Section("Everything that was tested", (TESTED,), (Table(result.TESTED_HEADER, result.tested()),)),
-            *(_strategy_section(result, strategy) for strategy in result.runs),
-            *closing_sections(config),
-        ),
-        f"{footer()} {seeds} seeds.",
+        (*_sections(result), *closing_sections(config)),
+        f"{footer()} {result.seeds} seed{'' if result.seeds == 1 else 's'}.",
     )
     return write_report(report, folder)
+
+
+def continual_view(result: ContinualResult) -> Report:
+    """What a notebook shows: what was forgotten, what was tested, and every task after every stage."""
+    return Report(_title(result), headline(result.findings[0]), (), tuple(_sections(result)))
+
+
+def _title(result: ContinualResult) -> str:
+    return f"Continual learning: {' → '.join(result.tasks)}"
+
+
+def _sections(result: ContinualResult) -> Iterator[Section]:
+    yield Section("What was forgotten", (*result.findings, EXPLAINED), (Table(result.HEADER, result.table()),))
+    yield Section("Everything that was tested", (TESTED,), (Table(result.TESTED_HEADER, result.tested()),))
+    yield from (_strategy_section(result, strategy) for strategy in result.runs)
 
 
 def _strategy_section(result: ContinualResult, strategy: str) -> Section:
@@ -53,12 +63,13 @@ def _strategy_section(result: ContinualResult, strategy: str) -> Section:
     stages = range(len(result.tasks))
     scores = {(stage, task): result.score(strategy, stage, task) for stage in stages for task in range(stage + 1)}
     rows = [(result.tasks[task], stage, score.mean, score.low, score.high) for (stage, task), score in scores.items()]
-    table = [(result.tasks[stage], *(str(scores[stage, task]) if task <= stage else "" for task in stages)) for stage in stages]
     losses = " → ".join(f"{loss:.3f}" for loss in result.language_losses(strategy))
     text = [f"Language-model loss at the start and after each task, mean over seeds: {losses} nats."] if losses else []
-    caption = "Test score of each task after every stage; mean and 95% interval over seeds and test texts."
+    over = sources_of_interval(result.seeds, "test texts")
+    caption = f"{strategy}: test score of each task after every stage; mean and 95% interval over {over}."
     figure = Figure(f"continual-{strategy}", caption, continual_chart(rows, result.tasks, "score"))
-    return Section(f"Strategy: {strategy}", text, (figure, Table(("after learning", *result.tasks), table)))
+    table = Table(("after learning", INTERVAL_OVER, *result.tasks), result.stage_rows(strategy))
+    return Section(f"Strategy: {strategy}", text, (figure, table))
 
 
 def continual_chart(rows: Sequence[tuple[str, int, float, float, float]], stages: Sequence[str], metric: str) -> Chart:

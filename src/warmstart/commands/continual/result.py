@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from warmstart.data.test_ledger import LedgerSummary, findings_by_task
+from warmstart.notebook import Shown
 from warmstart.stats.changes import Change, changes_of
-from warmstart.stats.comparison import MethodResult, PairedComparison, compare_pairs
+from warmstart.stats.comparison import MethodResult, PairedComparison, compare_pairs, detectable_points
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent, points_range
+from warmstart.stats.formatting import INTERVAL_OVER, percent, points_range, rows_by_source
 from warmstart.stats.intervals import Interval
 from warmstart.stats.splits import THIS_SPLIT
 
 COMPARED = {"average": "Average over tasks at the end", "after_learning": "Score on each new task"}
 """metrics between 0 and 1, on which strategies are compared; the others lie between -1 and 1"""
+METRICS = ("average", "after_learning", "backward_transfer", "forgetting")
+"""in the order of the table"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class ContinualRun:
 
 
 @dataclass(frozen=True)
-class ContinualResult:
+class ContinualResult(Shown, view="commands.continual.page:continual_view"):
     """The runs of every strategy."""
 
     tasks: tuple[str, ...]
@@ -59,18 +64,33 @@ class ContinualResult:
     """whether the intervals hold for one split only, because seeds share too many training texts of a task"""
 
     HEADER: ClassVar = (
-        "strategy", "average at the end (95% over seeds and texts)", "over seeds", "right after learning", "backward transfer",
-        "forgetting", "seconds",
+        "strategy", INTERVAL_OVER, "average at the end", "right after learning", "backward transfer", "forgetting", "seconds",
     )  # fmt: skip
     """names the columns of ``table``"""
     TESTED_HEADER: ClassVar = (
         "strategy", "figure", "value", "compared with", "value there", "95% interval of the difference", "significant",
+        "smallest detectable",
     )  # fmt: skip
     """names the columns of ``tested``"""
+
+    @property
+    def seeds(self) -> int:
+        """Runs of each strategy."""
+        return len(next(iter(self.runs.values())))
 
     def score(self, strategy: str, stage: int, task: int) -> Interval:
         """Test score on a task after a stage, over seeds and test texts."""
         return self._score(strategy, stage, task).over_both.within(0, 1)
+
+    def stage_rows(self, strategy: str) -> list[tuple[str, ...]]:
+        """The scores of all tasks after each stage, and below them intervals over seeds alone; a task not yet learned is empty."""
+        rows = list[tuple[str, ...]]()
+        for stage in range(len(self.tasks)):
+            both = [self.score(strategy, stage, task) for task in range(stage + 1)]
+            alone = [self._score(strategy, stage, task).over_seeds.within(0, 1).ends for task in range(stage + 1)]
+            later = [""] * (len(self.tasks) - stage - 1)
+            rows += rows_by_source(self.tasks[stage], self.seeds, [*both, *later], [*alone, *later])
+        return rows
 
     def metric(self, strategy: str, name: str) -> MethodScores:
         """One of the metrics of every seed, with its resamples."""
@@ -108,15 +128,19 @@ class ContinualResult:
         for (strategy, task), one in self._forgotten().items():
             before, after = (percent(score) for score in (one.before, one.after))
             ends = f"{points_range(one.low, one.high)} points"
-            rows.append((strategy, f"score on {self.tasks[task]}", after, "right after learning", before, ends, _yes(one.sign)))
+            figure = f"score on {self.tasks[task]}"
+            row = (strategy, figure, after, "right after learning", before, ends, _yes(one.sign))
+            rows.append((*row, _points(one.detectable)))
         for (strategy, name), found in self._compared().items():
-            there, here = (percent(self._interval(each, name).mean) for each in (base, strategy))
+            there, here = (percent(self.interval(each, name).mean) for each in (base, strategy))
             ends = f"{points_range(found.difference.low, found.difference.high)} points"
-            rows.append((strategy, COMPARED[name].lower(), here, _named(base), there, ends, _yes(found.significant)))
+            row = (strategy, COMPARED[name].lower(), here, _named(base), there, ends, _yes(found.significant))
+            rows.append((*row, _points(found.difference.detectable(found.comparisons))))
         for strategy, one in self._language_changes().items():
             before, after = (f"{loss:.3f}" for loss in (one.before, one.after))
             ends = f"{one.low:+.3f} to {one.high:+.3f} nats"
-            rows.append((strategy, "language-model loss", after, "the pretrained model", before, ends, _yes(one.sign)))
+            row = (strategy, "language-model loss", after, "the pretrained model", before, ends, _yes(one.sign))
+            rows.append((*row, _detectable(one.detectable, "{:.3f} nats".format)))
         return rows
 
     def _forgotten(self) -> dict[tuple[str, int], Change]:
@@ -158,22 +182,22 @@ class ContinualResult:
         found = self.metric(strategy, name)
         return MethodResult(found.name, found.scores, resampled=found.resampled)
 
-    def _interval(self, strategy: str, name: str) -> Interval:
+    def interval(self, strategy: str, name: str) -> Interval:
         """A metric over seeds and test texts, cut to its range."""
-        return self.metric(strategy, name).over_both.within(0 if name in COMPARED else -1, 1)
+        return self.metric(strategy, name).over_both.within(_least(name), 1)
+
+    def over_seeds(self, strategy: str, name: str) -> Interval:
+        """The same over seeds alone."""
+        return self.metric(strategy, name).over_seeds.within(_least(name), 1)
 
     def table(self) -> list[tuple[str, ...]]:
-        """One row per strategy."""
-        return [
-            (
-                strategy,
-                str(self._interval(strategy, "average")),
-                self._method(strategy, "average").over_seeds.ends,
-                *(str(self._interval(strategy, name)) for name in ("after_learning", "backward_transfer", "forgetting")),
-                f"{np.mean([run.seconds for run in runs]):.1f}",
-            )
-            for strategy, runs in self.runs.items()
-        ]
+        """Two rows per strategy: all metrics over seeds and texts, and below them over seeds alone; one row each with one seed."""
+        rows = list[tuple[str, ...]]()
+        for strategy, runs in self.runs.items():
+            both, seconds = [self.interval(strategy, name) for name in METRICS], f"{np.mean([run.seconds for run in runs]):.1f}"
+            alone = [self.over_seeds(strategy, name).ends for name in METRICS]
+            rows += rows_by_source(strategy, self.seeds, [*both, seconds], [*alone, ""])
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but resamples as plain values, fit for JSON."""
@@ -186,8 +210,23 @@ class ContinualResult:
         return {"tasks": self.tasks, "findings": self.findings, "tested": self.tested(), "runs": runs, "test_splits": ledgers}
 
 
+def _least(metric: str) -> int:
+    """The lowest value that a metric can have."""
+    return 0 if metric in COMPARED else -1
+
+
 def _yes(significant: int) -> str:
     return "yes" if significant else "no"
+
+
+def _points(size: float | None) -> str:
+    """A smallest detectable difference of scores."""
+    return _detectable(size, partial(detectable_points, bounded=True, unit=" points"))
+
+
+def _detectable(size: float | None, write: Callable[[float], str]) -> str:
+    """The same of any figure; a dash where nothing can be detected, with one seed or without any spread."""
+    return "-" if size is None or math.isinf(size) else write(size)
 
 
 def _named(strategy: str) -> str:

@@ -11,13 +11,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from warmstart.commands.curve.page import score_header, score_rows, write_curve_page
+from warmstart.commands.curve.page import interval_header, interval_rows, write_curve_page
 from warmstart.commands.curve.result import CurveResult
 from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.data.budget import SelectionName
 from warmstart.errors import DataError
-from warmstart.stats.formatting import sources_of_interval
 from warmstart.storage import CURVE_FILE, atomic_write
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
@@ -78,8 +77,7 @@ def curve(config: CurveConfig) -> CurveResult | SweepEstimate | None:
     ranked = {labels: ranking.methods for labels, ranking in complete.items()}
     drawn = any(ranking.drawn for ranking in complete.values())
     result = CurveResult(task, ranked, incomplete, diverged, config.target, sweep.audit, sweep.finish(), drawn)
-    title = f"{task.name}: {task.metric} on {len(task.test)} test texts, 95% over {sources_of_interval(result.seeds)}"
-    print_table(title, score_rows(result), score_header(result))
+    print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", interval_rows(result), interval_header(result))
     for sentence in result.findings:
         console.print(sentence)
     write_runs_table([(labels, runs[labels]) for labels in complete], sweep.folder)

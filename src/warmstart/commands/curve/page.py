@@ -10,19 +10,21 @@ import altair as alt
 from warmstart.commands.curve.result import CurveResult
 from warmstart.config import Config
 from warmstart.report.charts import Chart, chart_of, coloured, finish
+from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.sections import audit_section, closing_sections, footer
 from warmstart.report.theme import QUIET, shapes
-from warmstart.stats.formatting import percent, sources_of_interval
+from warmstart.stats.formatting import INTERVAL_OVER, percent, percent_interval, rows_by_source, with_ends
 
 
 def write_curve_page(result: CurveResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
     report = Report(
         f"Learning curve: {result.task.name}",
-        result.findings[0],
+        headline(result.findings[0]),
         tuple(
-            (f"{method.name}, {result.largest:,} labels", percent(result.mean(method, result.largest))) for method in result.methods
+            (f"{method.name}, {result.largest:,} labels", with_ends(result.interval(method, result.largest), percent_interval))
+            for method in result.methods
         ),
         (
             _scores_section(result),
@@ -32,34 +34,28 @@ def write_curve_page(result: CurveResult, config: Config, folder: Path) -> Path:
             *closing_sections(config),
         ),
         footer(),
+        "where the curve still rises, `warmstart label` adds labels; where it is flat, `warmstart race` compares every method.",
     )
     return write_report(report, folder)
 
 
-def score_header(result: CurveResult) -> tuple[str, ...]:
-    """Names the columns of ``score_rows``."""
-    return ("method", *(f"{labels:,}" for labels in result.rankings))
-
-
-def score_rows(result: CurveResult) -> list[tuple[str, ...]]:
-    """One row per method: score and interval over seeds and texts at each number of labels."""
-    return [(method.name, *(str(result.interval(method, labels)) for labels in result.rankings)) for method in result.methods]
+def curve_view(result: CurveResult) -> Report:
+    """What a notebook shows: the curve, what more labels would give, and the costs."""
+    sections = (_scores_section(result), _extrapolation_section(result), _costs_section(result))
+    return Report(f"Learning curve: {result.task.name}", headline(result.findings[0]), (), sections)
 
 
 def interval_header(result: CurveResult) -> tuple[str, ...]:
     """Names the columns of ``interval_rows``."""
-    method, *sizes = score_header(result)
-    return (method, "95% interval over", *(f"{labels} labels" for labels in sizes))
+    return ("method", INTERVAL_OVER, *(f"{labels:,} labels" for labels in result.rankings))
 
 
 def interval_rows(result: CurveResult) -> list[tuple[str, ...]]:
-    """Two rows per method: as ``score_rows``, and below it the interval over seeds alone; one row each if there is one seed."""
-    over = sources_of_interval(result.seeds)
+    """Two rows per method: intervals over seeds and texts, and below them over seeds alone; one row each if there is one seed."""
     rows = list[tuple[str, ...]]()
-    for (name, *cells), method in zip(score_rows(result), result.methods, strict=True):
-        rows.append((name, over, *cells))
-        if result.seeds > 1:
-            rows.append((name, "seeds alone", *(result.over_seeds(method, labels).ends for labels in result.rankings)))
+    for method in result.methods:
+        both, alone = ([over(method, labels) for labels in result.rankings] for over in (result.interval, result.over_seeds))
+        rows += rows_by_source(method.name, result.seeds, both, [one.ends for one in alone])
     return rows
 
 
@@ -71,9 +67,10 @@ def _scores_section(result: CurveResult) -> Section:
         for interval in [result.interval(method, labels)]
     ]
     predicted = {method.name: result.predicted(method) for method in result.extrapolations}
+    seeds = " and seeds, each of which draws its own labelled texts" if result.seeds > 1 else ""
     caption = (
-        f"{result.task.metric} on the test split: mean and 95% interval over test texts and seeds, each of which draws its own "
-        f"labelled texts. Dashed: the power law fitted to them, with its 90% interval. Dotted: {percent(result.target)}."
+        f"{result.task.metric} on the test split: mean and 95% interval over test texts{seeds}. Dashed: the power law fitted to "
+        f"them, with its 90% interval. Dotted: {percent(result.target)}."
     )
     figure = Figure("curve", caption, learning_curve(rows, predicted, result.task.metric, result.target))
     return Section("By number of labels", result.findings, (figure, Table(interval_header(result), interval_rows(result))))

@@ -1,9 +1,10 @@
 """The result of a curve: scores by number of labels, what more labels would give, and where pretraining stops paying.
 
 First, at each number of labels, the best pretrained method is compared with the strongest without pretraining, both chosen on the
-texts that choose: if every seed draws its own labels, in each draw within them. Then the pretrained method that is best with the
-most labels is compared with every method that needs no pretraining, at each number of labels. Differences count as significant
-after correction, of the former for all numbers of labels, of the latter for all methods and numbers of labels (Holm 1979).
+texts that choose: if every seed draws its own labels, in each draw within them. Then the chosen pretrained method is compared with
+every method that needs no pretraining, at each number of labels. It is what each draw chose, because the method that most draws
+choose owes some of its scores to the luck of these draws. Differences count as significant after correction, of the former for all
+numbers of labels, of the latter for all methods and numbers of labels (Holm 1979).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from warmstart.data.test_ledger import LedgerSummary
+from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, limits_of
-from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
+from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
 from warmstart.stats.formatting import percent, percent_interval, points_interval
 from warmstart.stats.scores import metric_range
@@ -56,7 +58,7 @@ class Worth(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CurveResult:
+class CurveResult(Shown, view="commands.curve.page:curve_view"):
     """All methods at each number of labels."""
 
     task: Task
@@ -164,8 +166,23 @@ class CurveResult:
         return Worth(ahead[0], rival, self.extrapolations[one].equivalent_labels(self.extrapolations[rival], ahead[0]))
 
     def lead(self, other: Method, labels: int) -> Difference:
-        """The scores of the pretrained method less those of another with so many labels."""
-        return paired_difference(self.at(self.pretrained, labels).test_scores, self.at(other, labels).test_scores)
+        """The scores of the pretrained method that was chosen less those of another with so many labels.
+
+        Each draw scores what it chose within them; if all seeds chose together, it is ``pretrained``. Simulation:
+        tests/test_draws.py: ``test_the_lead_of_a_curve_is_not_flattered``.
+        """
+        return paired_difference(self._chosen_scores(labels), self.at(other, labels).test_scores)
+
+    def _chosen_scores(self, labels: int) -> MethodScores:
+        if not self.drawn:
+            return self.at(self.pretrained, labels).test_scores
+        return picked([one.test_scores for one in self.gains[labels].transfer])
+
+    @property
+    def _chosen_name(self) -> str:
+        """The pretrained method of the comparisons."""
+        chosen = {one.method for gain in self.gains.values() for one in gain.transfer} if self.drawn else {self.pretrained}
+        return next(iter(chosen)).name if len(chosen) == 1 else "the pretrained method that each draw chose"
 
     @cached_property
     def significant(self) -> dict[tuple[Method, int], Difference]:
@@ -230,7 +247,7 @@ class CurveResult:
         if alike := [other for other in self.others if other not in apart]:
             leads = dict(enumerate(self.lead(other, labels) for other in alike for labels in self.rankings))
             names = "any of " * (len(alike) > 1) + ", ".join(other.name for other in alike)
-            findings += self._verdicts((self.pretrained.name, names), leads, [], len(self.others) * len(self.rankings))
+            findings += self._verdicts((self._chosen_name, names), leads, [], len(self.others) * len(self.rankings))
         return findings
 
     def _comparison(self, other: Method) -> list[str]:
@@ -239,7 +256,7 @@ class CurveResult:
         leads = {labels: self.lead(other, labels) for labels in sizes}
         significant = [labels for method, labels in self.significant if method == other]
         better = [n for n in significant if leads[n].mean > 0]
-        found = self._verdicts((self.pretrained.name, other.name), leads, significant, len(self.others) * len(sizes))
+        found = self._verdicts((self._chosen_name, other.name), leads, significant, len(self.others) * len(sizes))
         return found + self._stops_paying(other, [n for n in sizes if better and n > max(better)])
 
     def _verdicts(

@@ -57,7 +57,7 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
         )
         save(suite.task_bundle(models[best], number, record), folder / "bundles" / task.name)
     with model_is_saved(folder / "bundles"):
-        print_table("one backbone for all tasks, and one for each", [row[:3] for row in result.table()], result.header[:3])
+        print_table("one backbone for all tasks, and one for each", result.table(), result.header)
         for sentence in result.findings:
             console.print(sentence)
         atomic_write(folder / "multitask.json", json.dumps(result.to_dict(), indent=1).encode())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.test_ledger import LedgerSummary, findings_by_task
+from warmstart.notebook import Shown
 from warmstart.stats.comparison import Comparison, MethodResult, compare_pairs
 from warmstart.stats.formatting import sources_of_interval
 from warmstart.stats.splits import THIS_SPLIT
@@ -36,7 +37,7 @@ class MultitaskRun:
 
 
 @dataclass(frozen=True)
-class MultitaskResult:
+class MultitaskResult(Shown, view="commands.multitask.page:multitask_view"):
     """What sharing a backbone brings each task."""
 
     tasks: tuple[str, ...]
@@ -74,9 +75,13 @@ class MultitaskResult:
     def findings(self) -> list[str]:
         """The same, each with the task's name; what its labels were for, and how often its test split was scored."""
         named = [*zip(self.tasks, self.sentences(), strict=True), *zip(self.tasks, self.labels, strict=False)]
-        scored = findings_by_task(self.tasks, self.ledgers)
-        one_split = [THIS_SPLIT] if self.one_split else []
-        return [*(f"{task}: {sentence}" for task, sentence in named), *one_split, *(f"{task}: {one}" for task, one in scored)]
+        scored = [f"{task}: {one}" for task, one in findings_by_task(self.tasks, self.ledgers)]
+        return [*(f"{task}: {sentence}" for task, sentence in named), *self.one_split_caution, *scored]
+
+    @property
+    def one_split_caution(self) -> list[str]:
+        """What a reader of the intervals should know, if ``one_split``."""
+        return [THIS_SPLIT] if self.one_split else []
 
     @property
     def header(self) -> tuple[str, ...]:

@@ -32,13 +32,14 @@ from warmstart.run import open_run, save_settings
 from warmstart.run_state import TRIALS
 from warmstart.storage import RACE_FILE, atomic_write
 from warmstart.sweep.draws import MAJORITY_LABEL
-from warmstart.sweep.estimate import SweepEstimate
+from warmstart.sweep.estimate import SweepEstimates
 from warmstart.sweep.refit import refit
 from warmstart.sweep.store import write_runs_table
 from warmstart.sweep.sweep import (
     SchemeName,
     Sweep,
     SweepConfig,
+    check_sweep,
     duration_seconds,
     estimate_only,
     open_sweep,
@@ -46,7 +47,7 @@ from warmstart.sweep.sweep import (
     run_sweep,
 )
 from warmstart.sweep.trial import Method, SweepRuns
-from warmstart.tasks.load import load_named_tasks
+from warmstart.tasks.load import load_named_tasks, load_task, names_validation
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
@@ -84,13 +85,13 @@ class RaceConfig(SweepConfig):
         return self.resample
 
 
-def race(config: RaceConfig) -> RaceResult | TasksRaceResult | list[SweepEstimate] | None:
+def race(config: RaceConfig) -> RaceResult | TasksRaceResult | SweepEstimates | None:
     """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command.
 
     A worker only runs trials, and returns None.
     """
     if config.estimate:
-        return [estimate_only(_with_frozen(config, task)) for task in (config.task, *config.more_tasks)]
+        return SweepEstimates(estimate_only(_with_frozen(config, task)) for task in (config.task, *config.more_tasks))
     if config.worker:
         _work(config)
         return None
@@ -102,8 +103,9 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
     paths = (config.task, *config.more_tasks)
     tasks = load_named_tasks(paths)
     names = [task.name for task in tasks]
-    for task, path in zip(tasks, paths, strict=True):  # a sealed test split is refused before the first race, not after it
+    for task, path in zip(tasks, paths, strict=True):  # what one of the races would refuse is refused before the first of them
         single = _with_frozen(config, path).model_copy(update={"more_tasks": ()})
+        _check_saved(config, check_sweep(single)[1])
         ScoringRun.begin([task], single, read_run_id(Path(config.out) / task.name / TRIALS))
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in names))
     save_settings(folder, config)
@@ -137,15 +139,17 @@ def _work(config: RaceConfig) -> None:
 
 
 def _with_frozen(config: RaceConfig, task: str) -> RaceConfig:
-    """The same for one task, with the schemes that always run."""
-    return config.model_copy(update={"task": task, "schemes": (*ALWAYS_RUN, *config.schemes)})
+    """The same for one task, with the schemes that always run, and a selection that needs no validation texts if it has none."""
+    changes: dict[str, Any] = {"task": task, "schemes": (*ALWAYS_RUN, *config.schemes)}
+    if config.selection is None and config.labels is None and not names_validation(task):
+        changes["selection"] = config.selection_with(len(load_task(task).train))  # as with as many --labels
+    return config.model_copy(update=changes)
 
 
 def race_task(config: RaceConfig, features: str = "") -> RaceResult:
     """The race on one task; ``features`` is the folder of what frozen backbones read, if other tasks share it."""
     sweep = open_sweep(_with_frozen(config, config.task), features)
-    if config.save not in (None, RECOMMENDED):
-        _named(str(config.save), sweep.methods)  # an unknown name is refused before the first trial, not after the last
+    _check_saved(config, sweep.methods)
     task = sweep.task
     labels = config.labels or len(task.train)
     runs = run_sweep(sweep, config.labels)
@@ -156,7 +160,7 @@ def race_task(config: RaceConfig, features: str = "") -> RaceResult:
     if not ranking.methods:
         raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
     budget = ranking.methods[0].runs[0].budget
-    selection = config.selection_with(config.labels)
+    selection = sweep.config.selection_with(config.labels)
     counted = task.single_label and task.metric == "accuracy"
     result = RaceResult(
         task,
@@ -189,6 +193,12 @@ def race_task(config: RaceConfig, features: str = "") -> RaceResult:
             f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
         )
     return result
+
+
+def _check_saved(config: RaceConfig, methods: Sequence[Method]) -> None:
+    """Raise ``ConfigError`` for a name to ``--save`` that no method has: before the first trial, not after the last."""
+    if config.save not in (None, RECOMMENDED):
+        _named(str(config.save), methods)
 
 
 def _named(name: str, methods: Sequence[Method]) -> Method:

@@ -13,27 +13,45 @@ import numpy as np
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Config
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
+from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer
-from warmstart.report.theme import INK, QUIET, shapes
-from warmstart.stats.comparison import detectable_points
-from warmstart.stats.formatting import file_size, p_value, percent, percent_range, percent_value, points_range, points_value
+from warmstart.report.theme import BLUE, INK, QUIET, RED, shapes
+from warmstart.stats.comparison import SIGNIFICANT, USEFUL, detectable_points
+from warmstart.stats.formatting import (
+    file_size,
+    p_value,
+    percent,
+    percent_interval,
+    percent_range,
+    percent_value,
+    points_interval,
+    points_range,
+    points_value,
+    sentence_case,
+    with_ends,
+)
 from warmstart.stats.intervals import NO_SEEDS, ONE_SEED
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
 from warmstart.stats.task_ranks import TaskRanks
+from warmstart.sweep.choice import most_chosen
+from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.ranking import RankedMethod
+from warmstart.sweep.recommendation import ALONE_BY_CHANCE
 
 NOT_IN_TERMINAL = ("over test texts", "new", "note")
 """the columns that do not fit"""
+PART_COLUMNS = ("method", "over seeds", "over test texts", "trained", "new")
+"""the columns of a table of their own on the page, without which the ranking fits a screen"""
 RULE = (
     "The recommendation is the cheapest method that falls short of the best by at most one standard error on validation. This rule "
     "decides and proves nothing"
 )
 ERRORS_OF_RULE = (
-    ": where methods are equal, no cheaper one is that near in about 20% of races. The claim that every cheaper method is "
-    "significantly worse is then made in at most 5%"
+    f": where methods are equal, no cheaper one is that near in about {percent(ALONE_BY_CHANCE, 0)} of races. The claim that every "
+    "cheaper method is significantly worse is then made in at most 5%"
 )
 """for several seeds on one split: simulated in tests/test_choice.py"""
 RULE_OF_DRAWS = (
@@ -55,13 +73,12 @@ COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
 
 def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    best, task, drawn = result.best, result.task, result.ranking.drawn
-    recommendation, *findings = result.findings
+    task, drawn = result.task, result.ranking.drawn
     report = Report(
         f"Race: {task.name}",
-        recommendation,
+        headline_of(result),
         (
-            (f"{task.metric}, {'what each draw chose' if drawn else best.name}", percent(result.score_of_best.mean)),
+            *_answer_tiles(result),
             ("labels" if drawn else "training texts", f"{result.labels:,}"),
             *([] if drawn or not len(task.validation) else [("validation texts", f"{len(task.validation):,}")]),
             ("test texts", f"{len(task.test):,}"),
@@ -69,50 +86,99 @@ def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
             ("seeds", str(result.ranking.seeds or "none")),
         ),
         (
-            _ranking_section(result, findings),
+            _ranking_section(result),
             _differences_section(result),
             _restarts_section(result),
             Section("Costs", (), tuple(_cost_figures(result))),
-            _learning_rates_section(result),
+            *_learning_rates_section(result),
             audit_section(result.audit),
             *closing_sections(config),
         ),
+        footer(),
+        _next_step(result),
+    )
+    return write_report(report, folder)
+
+
+def headline_of(result: RaceResult) -> str:
+    """The recommendation and what transfer bought, in fewer than twenty words; with long names the recommendation alone."""
+    if result.recommended.name == MAJORITY_LABEL:
+        return "Label more texts first: no method is significantly better than the majority label."
+    return headline(f"Use {result.recommended.name}{f': {result.transfer.headline}' if result.transfer else ''}.")
+
+
+def _next_step(result: RaceResult) -> str:
+    """What to do with the recommendation, or to learn more."""
+    if result.ranking.missing:
+        return "run the same command again; it continues with the methods that are missing."
+    if result.recommended.name == MAJORITY_LABEL:
+        return "`warmstart label` shows which texts to label; then race again."
+    if result.transfer and result.transfer.p >= SIGNIFICANT:
+        return "`warmstart curve` shows what more labels would bring; more seeds make the intervals narrower."
+    return "the same command with --save recommended keeps the method as a model, which `warmstart serve` shows in a browser."
+
+
+def _answer_tiles(result: RaceResult) -> list[tuple[str, str]]:
+    """The score of the recommended method, what transfer bought against the strongest rival, and how sure that is."""
+    named = "what each draw chose, mostly " if result.ranking.drawn else "recommended: "
+    score = with_ends(result.score_of_recommended, percent_interval)
+    tiles = [(f"{result.task.metric}, {named}{result.recommended.name}", score)]
+    if gain := result.transfer:
+        one = len({rival.method for rival in gain.rivals}) == 1
+        rival = f"{most_chosen(gain.rivals).name}, the strongest rival" if one else "the strongest rival of each draw"
+        tiles.append((f"transfer against {rival}", with_ends(gain.difference, points_interval)))
+        tiles.append(("p-value of that difference", p_value(gain.p)))
+    return tiles
+
+
+def race_view(result: RaceResult) -> Report:
+    """What a notebook shows: the ranking, the differences, the restarts and the costs."""
+    sections = (
+        _ranking_section(result),
+        _differences_section(result),
+        _restarts_section(result),
+        Section("Costs", (), tuple(_cost_figures(result))),
+    )
+    return Report(f"Race: {result.task.name}", headline_of(result), (), sections, next_step=_next_step(result))
+
+
+def write_tasks_page(result: TasksRaceResult, config: Config, folder: Path) -> Path:
+    """Write the report of races on several tasks; returns its path."""
+    tiles = [(f"mean rank, {name}", f"{mean:.1f}") for name, mean in zip(result.names.values(), result.ranks.mean, strict=True)]
+    tasks = [f"{race.task.name}: the full report is {race.task.name}/report.html." for race in result.races]
+    report = Report(
+        f"Race over {len(result.races)} tasks",
+        headline(result.findings[0]),
+        tiles[:5],
+        (*_tasks_sections(result), Section("Tasks", tasks), *closing_sections(config)),
         footer(),
     )
     return write_report(report, folder)
 
 
-def write_tasks_page(result: TasksRaceResult, config: Config, folder: Path) -> Path:
-    """Write the report of races on several tasks; returns its path."""
+def tasks_view(result: TasksRaceResult) -> Report:
+    """What a notebook shows of races on several tasks: the ranks, wins and losses."""
+    return Report(f"Race over {len(result.races)} tasks", headline(result.findings[0]), (), _tasks_sections(result))
+
+
+def _tasks_sections(result: TasksRaceResult) -> tuple[Section, Section]:
+    """The ranks of the methods, then how often each beats each other."""
     names, ranks = [*result.names.values()], result.ranks
-    figure = Figure(
-        "ranks",
+    caption = (
         "Mean rank over tasks (bar) and rank on each task (crosses); 1 is the best. Methods with a mean rank in the grey band, "
-        f"{ranks.critical_difference:.1f} wide, are not significantly worse than the best (Nemenyi's test).",
-        ranks_chart(names, ranks),
+        f"{ranks.critical_difference:.1f} wide, are not significantly worse than the best (Nemenyi's test)."
     )
     pairs = [
         (row["method"], row["other"], f"{row['wins']}", f"{row['ties']}", f"{row['losses']}", p_value(row["p_corrected"]))
         for row in result.tables["pairs"].to_dicts()
     ]
     header = ("method", "other", "wins", "ties", "losses", "corrected p")
-    report = Report(
-        f"Race over {len(result.races)} tasks",
-        " ".join(result.findings[:2]),
-        tuple((f"mean rank, {name}", f"{mean:.1f}") for name, mean in zip(names[:5], ranks.mean, strict=False)),
-        (
-            Section("Ranks", result.findings[2:], (figure, Table(task_header(result), task_rows(result)))),
-            Section(
-                "Wins and losses",
-                ("On how many tasks each method has the higher mean score; corrected p is that of the pair's mean ranks.",),
-                (Table(header, pairs),),
-            ),
-            Section("Tasks", tuple(f"{race.task.name}: the full report is {race.task.name}/report.html." for race in result.races)),
-            *closing_sections(config),
-        ),
-        footer(),
+    told = "On how many tasks each method has the higher mean score; corrected p is that of the pair's mean ranks."
+    figure = Figure("ranks", caption, ranks_chart(names, ranks))
+    return (
+        Section("Ranks", result.findings, (figure, Table(task_header(result), task_rows(result)))),
+        Section("Wins and losses", (told,), (Table(header, pairs),)),
     )
-    return write_report(report, folder)
 
 
 def task_header(result: TasksRaceResult) -> tuple[str, ...]:
@@ -168,23 +234,29 @@ def terminal_header(result: RaceResult) -> tuple[str, ...]:
 
 def terminal_rows(result: RaceResult) -> list[tuple[str, ...]]:
     """The columns of ``method_rows`` that fit a terminal."""
-    header = method_header(result)
-    return [
-        tuple(cell for name, cell in zip(header, row, strict=True) if name not in NOT_IN_TERMINAL) for row in method_rows(result)
-    ]
+    return _columns(result, terminal_header(result))
 
 
-def _ranking_section(result: RaceResult, findings: Sequence[str]) -> Section:
+def _columns(result: RaceResult, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Some columns of ``method_rows``."""
+    return [tuple(dict(zip(method_header(result), row, strict=True))[name] for name in names) for row in method_rows(result)]
+
+
+def _ranking_section(result: RaceResult) -> Section:
     metric = result.task.metric
     rows = [(one.name, one.test_scores.scores, *_interval(result, one)) for one in result.ranking.methods]
-    caption = f"{metric} on the test split: each seed, mean and 95% interval over {result.sources}."
+    caption = f"{sentence_case(metric)} on the test split: each seed, mean and 95% interval over {result.sources}."
     explanation = (
         "Seconds and memory are those of one run, training and evaluation; memory is the peak on top of the program, the backbone "
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
     rule = RULE_OF_DRAWS + KNOWN_RATE * result.draws.rate_is_known if result.ranking.drawn else _rule(result)
-    return Section("Ranking", (*findings, rule, explanation), (figure, Table(method_header(result), method_rows(result))))
+    header = method_header(result)
+    first = [name for name in header if name == "method" or name not in PART_COLUMNS]
+    second = [name for name in header if name in PART_COLUMNS]
+    tables = (Table(first, _columns(result, first)), Table(second, _columns(result, second)))
+    return Section("Ranking", (*result.findings, rule, explanation), (figure, *tables))
 
 
 def _rule(result: RaceResult) -> str:
@@ -217,6 +289,7 @@ def _differences_section(result: RaceResult) -> Section:
             " Being chosen flatters a method's own scores, so each seed compares with the method that is best on the other seeds. "
             "A difference is not exactly that of the scores in the ranking."
         )
+    text += " What two methods differ by at most is claimed at the 5% level, for each pair by itself."
     count, bounded = len(result.differences), metric_range(result.task.metric) == (0, 1)
     rows = [
         (
@@ -225,13 +298,14 @@ def _differences_section(result: RaceResult) -> Section:
             points_range(gap.low, gap.high),
             p_value(row.p),
             "yes" if row.significant else "no",
+            percent_value(gap.at_most) if gap.at_most < (USEFUL if bounded else math.inf) else "-",
             detectable_points(gap.detectable(count), bounded=bounded) if gap.claimable else "-",
         )
         for row in result.differences
         for gap in [row.difference]
     ]
     first = "against the choice" if drawn else "against the best"
-    header = ("method", first, "95% interval", "corrected p", "significant", "smallest detectable")
+    header = ("method", first, "95% interval", "corrected p", "significant", "differ by at most", "smallest detectable")
     return Section("Significant differences", (text,), (Table(header, rows),))
 
 
@@ -239,7 +313,8 @@ def _restarts_section(result: RaceResult) -> Section:
     methods = [one for one in result.ranking.methods if one.name != "majority"]
     rows = [(one.name, one.test_scores.scores, [run.collapsed for run in one.runs]) for one in methods]
     caption = (
-        "Crosses are runs, the bar their mean, the stroke one standard deviation each way. Red: no better than the majority label."
+        "Crosses are runs, the bar their mean, the stroke one standard deviation each way. Triangles: no better than the majority "
+        "label."
     )
     figure = Figure("restarts", caption, restarts_chart(rows, result.task.metric, result.constant_score))
     return Section("Restarts", items=(figure,))
@@ -255,18 +330,21 @@ def _cost_figures(result: RaceResult) -> Iterator[Figure]:
             yield Figure(f"score-and-{name}", caption, trade_off_chart(rows, title, result.task.metric))
 
 
-def _learning_rates_section(result: RaceResult) -> Section:
+def _learning_rates_section(result: RaceResult) -> Iterator[Section]:
+    """The score of each rate, where rates were tried."""
     trained = [one for one in result.ranking.methods if one.tried]
+    if not trained:
+        return
     rates = sorted({rate for one in trained for rate in (*one.tried, *one.diverged)})
     rows = [(one.name, *(_validation_at(one, rate) for rate in rates), one.rates, f"{one.search_seconds:.1f}") for one in trained]
     total = sum(one.search_seconds for one in result.ranking.methods)
     of = "mean over seeds, each of which chose for itself" if result.ranking.drawn else "of a run that is not scored"
     text = (
-        f"{result.task.metric} at each learning rate on the texts that choose, {of}. Choosing settings and methods cost "
-        f"{total:.0f} seconds in all. A scheme scales the learning rate for its parts, so one learning rate means the same for all."
+        f"{sentence_case(result.task.metric)} at each learning rate on the validation texts, {of}. Choosing settings and methods "
+        f"cost {total:.0f} seconds in all. A scheme scales the learning rate for its parts, so one rate means the same for all."
     )
     header = ("method", *(f"{rate:g}" for rate in rates), "chosen", "seconds spent on choosing")
-    return Section("Learning rates", (text,), (Table(header, rows),))
+    yield Section("Learning rates", (text,), (Table(header, rows),))
 
 
 def _validation_at(ranked: RankedMethod, learning_rate: float) -> str:
@@ -280,15 +358,11 @@ def _interval(result: RaceResult, ranked: RankedMethod) -> tuple[float, float, f
     return found.mean, found.low, found.high
 
 
-COLLAPSED = "#c0392b"
-"""the colour of collapsed runs"""
-
-
 def restarts_chart(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], metric: str, constant: float) -> Chart:
     """One column per method, from (name, scores, collapsed): crosses for runs, a bar at the mean, the standard deviation.
 
-    Collapsed runs are red; the dashed line is the score of a constant prediction. With many seeds this is the figure of restarts in
-    the NAACL 2019 transfer-learning tutorial.
+    Collapsed runs are triangles; the dashed line is the score of a constant prediction. With many seeds this is the figure of
+    restarts in the NAACL 2019 transfer-learning tutorial.
     """
     names = [name for name, *_ in rows]
     crosses = [
@@ -314,11 +388,14 @@ def restarts_chart(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], 
             tooltip=["method:N", alt.Tooltip("mean:Q", format=".1%"), alt.Tooltip("spread:Q", format=".2%")],
         )
     )
-    state = alt.Color("state:N", scale=alt.Scale(domain=["learned", "collapsed"], range=["#1f77b4", COLLAPSED]), title=None)
+    states = ["learned", "collapsed"]
+    colour = alt.Color("state:N", scale=alt.Scale(domain=states, range=[BLUE, RED]), title=None)
+    shape = alt.Shape("state:N", scale=alt.Scale(domain=states, range=["M-1,-1L1,1M1,-1L-1,1", "triangle-down"]), title=None)
+    tooltip = ["method:N", "run:Q", alt.Tooltip("score:Q", format=".2%")]
     runs = (
         chart_of(crosses)
-        .mark_point(shape="cross", angle=45, size=70, filled=True, opacity=0.75)
-        .encode(x=x, y=alt.Y("score:Q", scale=y), color=state, tooltip=["method:N", "run:Q", alt.Tooltip("score:Q", format=".2%")])
+        .mark_point(size=70, strokeWidth=2, opacity=0.8)
+        .encode(x=x, y=alt.Y("score:Q", scale=y), color=colour, shape=shape, tooltip=tooltip)
     )
     line = chart_of([{"constant": constant}]).mark_rule(strokeDash=[4, 4], color=QUIET).encode(y=alt.Y("constant:Q", scale=y))
     return finish(stroke + mean + runs + (line if any(any(collapsed) for *_, collapsed in rows) else alt.LayerChart()), 340)
@@ -346,6 +423,11 @@ def trade_off_chart(rows: Sequence[tuple[str, float, float, float, float]], cost
     tooltip = ["method:N", alt.Tooltip("cost:Q", format=".3~s"), alt.Tooltip("mean:Q", format=".1%")]
     shape = alt.Shape("method:N", scale=alt.Scale(domain=names, range=shapes(names)))
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(y=y, shape=shape, tooltip=tooltip)
-    labels = chart_of(front).mark_text(align="left", dx=9, dy=-7, fontSize=11, color=QUIET).encode(x=x, y=y, text="method:N")
+    # neighbours on the line take turns above and below it, so that their names do not meet
+    labels = [
+        chart_of(front[start::2]).mark_text(align="left", dx=9, dy=dy, fontSize=11, color=QUIET).encode(x=x, y=y, text="method:N")
+        for start, dy in ((0, -8), (1, 12))
+        if front[start::2]
+    ]
     line = chart_of(front).mark_line(strokeDash=[3, 3], color=QUIET, interpolate="step-after").encode(x=x, y=y)
-    return finish(line + rule + dots + labels, 360)
+    return finish(alt.layer(line, rule, dots, *labels), 360)

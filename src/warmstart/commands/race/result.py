@@ -9,8 +9,8 @@ The recommendation (``RaceResult.recommended``) is made on the validation split;
    continued pretraining.
 
 This decides; a claim needs more. "Every cheaper method is significantly worse" is said only if each of them is, on validation (5%
-level). The test score of the best method, and the differences to it, are cross-fitted: each seed scores the method that is best on
-the other seeds, so that the luck that made the choice is not in the score.
+level). The test scores of the best and of the recommended method, and the differences to the best, are cross-fitted: each seed
+scores what the other seeds choose, so that the luck that made the choice is not in the score.
 
 If every seed draws its own labelled texts (``Ranking.drawn``), each draw is a user who sees these labels alone, and chooses by
 their out-of-fold scores (``choose_within_draw``). The race's figure is the mean test score of what the draws chose, and the
@@ -19,9 +19,8 @@ recommended method the one that most draws chose.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,16 +28,9 @@ import numpy as np
 import polars as pl
 
 from warmstart.data.test_ledger import LedgerSummary
-from warmstart.stats.comparison import SIGNIFICANT, detection_limit
-from warmstart.stats.differences import (
-    Difference,
-    MethodScores,
-    cheapest_within_noise,
-    corrected_p_values,
-    difference_to_choice,
-    paired_difference,
-    score_of_choice,
-)
+from warmstart.notebook import Shown
+from warmstart.stats.comparison import SIGNIFICANT, detection_limit, detection_text
+from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
 from warmstart.stats.formatting import (
     file_size,
     p_value,
@@ -48,24 +40,15 @@ from warmstart.stats.formatting import (
     points_interval,
     sentence_case,
     sources_of_chance,
+    with_ends,
 )
 from warmstart.stats.intervals import FEW_SEEDS, NO_SEEDS, ONE_SEED, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
-from warmstart.sweep.choice import (
-    TRANSFER,
-    TransferGain,
-    as_each_seed_sees,
-    best_of,
-    choice_findings,
-    chooses_by_loss,
-    doubt_of_best,
-    list_choices,
-    transfer_gain,
-    with_all_seeds,
-)
+from warmstart.sweep.choice import TRANSFER, TransferGain, choice_findings, chooses_by_loss, list_choices, transfer_gain
 from warmstart.sweep.draws import Draws
+from warmstart.sweep.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -89,7 +72,7 @@ class DifferenceToBest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RaceResult:
+class RaceResult(Shown, view="commands.race.page:race_view"):
     """All methods on one task, and the one to use."""
 
     task: Task
@@ -111,13 +94,14 @@ class RaceResult:
     """of the labels of the first seed's budget, the share of the most frequent class; 0 where the metric is not accuracy"""
 
     @cached_property
-    def best(self) -> RankedMethod:
-        """The trained method that is best on validation; if every seed drew its own labels, the one that most draws chose."""
-        return self.draws.recommended if self.ranking.drawn else best_of(self._candidates)
+    def choice(self) -> Recommendation:
+        """What all seeds together choose."""
+        return Recommendation(self.ranking.methods)
 
     @property
-    def _candidates(self) -> list[RankedMethod]:
-        return [one for one in self.ranking.methods if one.method.family != "baseline"]
+    def best(self) -> RankedMethod:
+        """The trained method that is best on validation; if every seed drew its own labels, the one that most draws chose."""
+        return self.draws.recommended if self.ranking.drawn else self.choice.best
 
     @cached_property
     def draws(self) -> Draws:
@@ -133,20 +117,7 @@ class RaceResult:
     @property
     def recommended(self) -> RankedMethod:
         """The method within the noise of the best that needs the fewest seconds per run; with draws, what most of them chose."""
-        if self.ranking.drawn:
-            return self.best
-        return self._cheapest(lambda one: one.seconds + one.method.continued_pretraining_seconds)
-
-    @property
-    def smallest(self) -> RankedMethod:
-        """The method within the noise of the best that needs the fewest bytes per task, of those that train a network."""
-        return self._cheapest(lambda one: float(one.runs[0].disk) if one.method.fine_tunes else math.inf)
-
-    def _cheapest(self, cost: Callable[[RankedMethod], float]) -> RankedMethod:
-        methods = sorted((one for one in self.ranking.methods if not one.refused), key=lambda one: one.place)
-        scores = [one.validation_scores for one in methods]
-        chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in methods])
-        return next(one for one in methods if one.validation_scores is chosen)
+        return self.best if self.ranking.drawn else self.choice.recommended
 
     @property
     def resampled(self) -> bool:
@@ -178,19 +149,8 @@ class RaceResult:
             found = [paired_difference(one.test_scores, self.draws.scores) for one in others]
             return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
         others = [one for one in self.ranking.methods if one is not self.best]
-        chosen = [fold.best.method for fold in self._folds]
-        found = [self._against_best(one, [self.best if it == one.method else one for it in chosen]) for one in others]
+        found = [self.choice.against_best(one) for one in others]
         return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
-
-    @cached_property
-    def _folds(self) -> list[RaceResult]:
-        """For each seed, the race that chooses for it: without it, or with its draw alone; none with one seed of a shared split."""
-        folds = as_each_seed_sees(self.ranking.methods, drawn=self.ranking.drawn)
-        return [replace(self, ranking=replace(self.ranking, methods=methods, drawn=False)) for methods in folds]
-
-    def _full(self, one: RankedMethod) -> MethodScores:
-        """The test scores on all seeds of a method of a fold."""
-        return with_all_seeds(self.ranking.methods, one).test_scores
 
     @cached_property
     def score_of_best(self) -> Interval:
@@ -198,35 +158,28 @@ class RaceResult:
 
         If every seed drew its own labels, that of what each draw chose, for which no test text played a part.
         """
-        if self.ranking.drawn:
-            return self.draws.scores.over_both.within(*metric_range(self.task.metric))
-        found = score_of_choice([self._full(fold.best) for fold in self._folds]) if self._folds else self.best.test_scores.over_both
+        found = self.draws.scores.over_both if self.ranking.drawn else self.choice.score_of_best
         return found.within(*metric_range(self.task.metric))
+
+    @cached_property
+    def score_of_recommended(self) -> Interval:
+        """The same of the recommended method."""
+        if self.ranking.drawn:
+            return self.score_of_best
+        return self.choice.score_of_recommended.within(*metric_range(self.task.metric))
 
     @property
     def gap_of_recommended(self) -> Difference:
         """The test score of the recommended method less that of the best, or of what the draws chose; neither flattered."""
         if self.ranking.drawn:
             return paired_difference(self.recommended.test_scores, self.draws.scores)
-        return self._against_best(self.recommended, [fold.recommended for fold in self._folds])
-
-    def _against_best(self, one: RankedMethod, in_folds: Sequence[RankedMethod]) -> Difference:
-        """The test score of ``one`` less that of the best, each fold with the method that stands for ``one``."""
-        if not self._folds:
-            return paired_difference(one.test_scores, self.best.test_scores)
-        folds = [(self._full(other), self._full(fold.best)) for other, fold in zip(in_folds, self._folds, strict=True)]
-        return difference_to_choice(one.test_scores, self.best.test_scores, folds, self._doubt)
-
-    @cached_property
-    def _doubt(self) -> float:
-        """How uncertain the choice of the best method is, on validation."""
-        return doubt_of_best(self._candidates)
+        return self.choice.gap_of_recommended
 
     @property
     def cheaper(self) -> list[DifferenceToBest]:
         """The methods that need fewer seconds than the best, on validation; p is not corrected: all of them must be worse."""
-        cost = {one.method: one.seconds + one.method.continued_pretraining_seconds for one in self.ranking.methods}
-        others = [one for one in self.ranking.methods if cost[one.method] < cost[self.best.method]]
+        most = seconds_with_pretraining(self.best)
+        others = [one for one in self.ranking.methods if seconds_with_pretraining(one) < most]
         found = [paired_difference(one.validation_scores, self.best.validation_scores) for one in others]
         return [DifferenceToBest(one, gap, gap.p if gap.claimable else 1.0) for one, gap in zip(others, found, strict=True)]
 
@@ -242,20 +195,20 @@ class RaceResult:
         interval = self.score_of_best
         score = percent_interval(interval.mean, interval.low, interval.high)
         reached = f"On the test texts, {best.name} reaches {score}, over {self.sources}, in {best.seconds:.1f} seconds per run."
-        if self._folds:
+        if self.choice.folds:
             reached += " Each seed scores the method that is best on the other seeds, so that being chosen does not flatter it."
         elif not best.deterministic:
-            reached += " The run was chosen on validation for this seed, which flatters its score."
+            reached += " This one seed chose the method on validation; other seeds would score lower on average."
         if chosen is best:
             findings = [f"Use {best.name}: it is the best on validation, {self._beside_cheaper()}.", reached]
         else:
             gap = self.gap_of_recommended
-            without_luck = ", without the luck of being chosen" if self._folds else ""
+            fair, recommended = ", without the luck of being chosen" * bool(self.choice.folds), self.score_of_recommended
             findings = [
                 f"Use {chosen.name}, the cheapest method within the noise of {best.name}, which is the best on validation.",
                 reached,
-                f"{sentence_case(chosen.name)} reaches {percent(chosen.test_scores.over_seeds.mean)} in {chosen.seconds:.1f} "
-                f"seconds per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}{without_luck}.",
+                f"{sentence_case(chosen.name)} reaches {with_ends(recommended, percent_interval)} in {chosen.seconds:.1f} seconds "
+                f"per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}{fair}.",
             ]
             if chosen.method.family not in TRANSFER:
                 gain = paired_difference(best.validation_scores, chosen.validation_scores)
@@ -263,7 +216,7 @@ class RaceResult:
                 limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" * (gain.error > 0)
                 findings.append(f"Transfer brought no significant gain on validation{limit}.")
         findings += self._bought_by_transfer()
-        if (smallest := self.smallest).method.fine_tunes:
+        if (smallest := self.choice.smallest).method.fine_tunes:
             size = file_size(smallest.runs[0].disk)
             findings.append(f"The smallest method within the noise is {smallest.name}: {size} per task beside the backbone.")
         return findings
@@ -296,7 +249,8 @@ class RaceResult:
             return "and no method is cheaper"
         if all(row.significant for row in cheaper):
             return "and every cheaper method is significantly worse there (5% level)"
-        weak = f"which is weak evidence{'' if self.resampled else ': about 20% of races of equal methods end so'}"
+        rate = f": about {percent(ALONE_BY_CHANCE, 0)} of races of equal methods end so" if not self.resampled else ""
+        weak = f"which is weak evidence{rate}"
         if self.ranking.seeds < 2:  # nothing was simulated without seeds
             weak = "from which nothing follows with one seed" if self.ranking.seeds else "which is weak evidence"
         return f"and every cheaper method falls short by more than one standard error, {weak}"
@@ -369,6 +323,8 @@ class RaceResult:
             "transfer": self.transfer.to_dict() if self.transfer else None,
             "best": self.best.name,
             "score_of_best": self.score_of_best.to_dict(),
+            "recommended": self.recommended.name,
+            "score_of_recommended": self.score_of_recommended.to_dict(),
             "best_id": self.best.method.id,
             "findings": self.findings,
             "missing": [method.name for method in self.ranking.missing],
@@ -422,7 +378,7 @@ class RaceResult:
 
 
 @dataclass(frozen=True)
-class TasksRaceResult:
+class TasksRaceResult(Shown, view="commands.race.page:tasks_view"):
     """The same methods on several tasks. Each task counts once, and only the order of the methods on it counts."""
 
     races: tuple[RaceResult, ...]
@@ -450,6 +406,7 @@ class TasksRaceResult:
         """Which methods differ over all tasks, then for each task the recommendation, then how often each test split was scored."""
         names, ranks, tasks = [*self.names.values()], self.ranks, len(self.races)
         tests = f"over {tasks} tasks (Friedman test by permutation, p {p_value(ranks.p)})"
+        limit = detection_text([ranks.detectable], "{:.1f}".format, " ranks", most=len(names) - 1)
         worse = [name for name, p in zip(names[1:], ranks.p_pairs[0, 1:], strict=True) if p < SIGNIFICANT]
         findings = [
             f"{sentence_case(names[0])} has the best mean rank, {ranks.mean[0]:.1f} of {len(names)} methods, over {tasks} tasks.",
@@ -457,7 +414,7 @@ class TasksRaceResult:
             if ranks.p < SIGNIFICANT
             else f"No significant difference between the methods {tests}.",
             f"Mean ranks that differ by more than {ranks.critical_difference:.1f} are significantly different at 5% (Nemenyi's "
-            f"test). Significantly worse than {names[0]}: {', '.join(worse) or 'none'}.",
+            f"test); {limit}. Significantly worse than {names[0]}: {', '.join(worse) or 'none'}.",
         ]
         if left_out := sorted({one.name for race in self.races for one in race.ranking.methods} - {*names}):
             findings.append(f"Left out, because not every task has a score for them: {', '.join(left_out)}.")

@@ -1,0 +1,53 @@
+"""Intervals that hold for one split only: every page that has them says so, and so do the sentences in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import warmstart
+from helpers.bundles import language_bundle
+from helpers.curves import curve_of
+from helpers.races import race_result
+from helpers.results import adapt_result, answers_result, continual_result, multitask_result, quickstart_result, report_of
+from warmstart.commands.adapt.page import write_adapt_page
+from warmstart.commands.answers.page import write_answers_page
+from warmstart.commands.continual.page import write_continual_page
+from warmstart.commands.curve.page import write_curve_page
+from warmstart.commands.multitask.page import write_multitask_page
+from warmstart.commands.quickstart.page import write_quickstart_page
+from warmstart.commands.race.page import write_race_page
+from warmstart.config import Config
+from warmstart.stats.splits import THIS_SPLIT
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+ROOT = Path(warmstart.__file__).parent
+SCORES = {"pretrained": 0.8, "TF-IDF": 0.72}
+WRITERS: dict[str, Callable[[Tokenizer, Path], object]] = {
+    "adapt": lambda tokenizer, folder: write_adapt_page(adapt_result(SCORES), None, language_bundle(tokenizer), Config(), folder),
+    "answers": lambda _, folder: write_answers_page(answers_result(), Config(), folder),
+    "continual": lambda _, folder: write_continual_page(continual_result({"none": 0.6}), Config(), folder),
+    "curve": lambda _, folder: write_curve_page(curve_of((16, 0.1, 0.02), (60, 0.06, 0.02)), Config(), folder),
+    "multitask": lambda _, folder: write_multitask_page(multitask_result(), Config(), folder),
+    "quickstart": lambda _, folder: write_quickstart_page(quickstart_result({40: SCORES, 80: SCORES}), Config(), folder),
+    "race": lambda _, folder: write_race_page(race_result(SCORES), Config(), folder),
+}
+"""writes the page of a result whose intervals hold for one split"""
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_every_page_with_intervals_over_one_split_says_so(
+    command: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In some paragraph, for all intervals or for those with many labels."""
+    report = report_of(monkeypatch, lambda: WRITERS[command](tokenizer, tmp_path))
+    texts = [text for section in report.sections for text in section.text]
+    assert any(THIS_SPLIT.partition(" hold ")[2][:-1] in text for text in texts), texts
+
+
+def test_every_command_with_such_intervals_is_tested() -> None:
+    """Those whose results know the sentence."""
+    knowing = {file.parent.name for file in (ROOT / "commands").glob("*/result.py") if "_SPLIT" in file.read_text()}
+    assert knowing == {*WRITERS}
