@@ -5,8 +5,8 @@
     python -m benchmarks --all --write      all of them, in the order of the list
 
 All of them take about 13 hours of one core. On two cores, two calls with half of the names each take one night; make the models
-that both need first (``wikitext-2 minilm``), and leave the machine alone for the speed tables of docs/performance.md. In the
-environment, ``WARMSTART_DATA`` names the folder of data sets, ``NANOGPT`` the ``model.py`` of nanoGPT.
+that both need first (``wikitext-2 minilm``), and leave the machine alone for the speed tables of docs/lab-notes/performance.md.
+In the environment, ``WARMSTART_DATA`` names the folder of data sets, ``NANOGPT`` the ``model.py`` of nanoGPT.
 
 What a table needs from another one, such as a backbone, comes first. A result that exists is kept, under ``runs/tables``;
 ``--again`` deletes those of the tables named, to measure them anew. Races take up their finished trials, so that a second call
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks import overview
 from benchmarks.catalogue import TABLES
 from benchmarks.command import Measured, forget, measure
 from benchmarks.table import DOCS, Table, last_measured, with_block
@@ -38,10 +39,11 @@ def measure_table(table: Table, runs: Path, *, render: bool) -> list[Measured]:
 
 
 def write(table: Table, content: str) -> None:
-    """Put a table into its pages."""
+    """Put a table into its pages, and the overview of reproductions into its own."""
     for page in table.pages:
         file = DOCS / page
         file.write_text(with_block(file.read_text(encoding="utf-8"), table.name, content), encoding="utf-8")
+    overview.PAGE.write_text(overview.written(), encoding="utf-8")
 
 
 def listing() -> str:

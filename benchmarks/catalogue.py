@@ -20,9 +20,11 @@ from benchmarks.render import (
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.table import Table
 
-BENCHMARKS, PERFORMANCE = "docs/benchmarks.md", "docs/performance.md"
-ADAPTATION, REPRODUCTIONS, STUDIES = "docs/adaptation-results.md", "docs/reproductions.md", "docs/study-results.md"
-COMPARISON, LABELLING = "docs/comparison.md", "docs/labelling.md"
+BENCHMARKS, PERFORMANCE = "docs/lab-notes/benchmarks.md", "docs/lab-notes/performance.md"
+ADAPTATION = "docs/lab-notes/adaptation-results.md"
+STUDIES = "docs/lab-notes/study-results.md"
+ALTEGRAD, ECE1786, NAACL2019, CS224N = (f"docs/lab-notes/{name}.md" for name in ("altegrad", "ece1786", "naacl2019", "cs224n"))
+COMPARISON, LABELLING = "docs/explanation/comparison.md", "docs/how-to/labelling.md"
 TREC = "warmstart race recipes/tasks/trec.yaml --backbones runs/wikitext-2 --drop-leaks"
 FEW = "full lp-ft discriminative lp-ft+discriminative gradual lora houlsby bitfit lm-loss l2-sp"
 MINILM = "warmstart race recipes/tasks/trec.yaml --backbones runs/minilm --batch 16 --drop-leaks"
@@ -42,7 +44,7 @@ DEVELOPMENT_TEXT = (
 TIMINGS = {
     "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 5, "finetuning": 5, "inference": 3,
     "scoring": 5, "generation": 2, "corpus": 5, "corpora": 6, "startup": 1, "fewshot": 45, "convergence": 30,
-    "recipe": 30, "mask_rate": 10, "race_time": 6, "gpu": 0, "serving": 3,
+    "recipe": 30, "mask_rate": 10, "race_time": 6, "gpu": 0, "serving": 5,
 }  # fmt: skip
 """speed and memory: module -> minutes"""
 
@@ -199,72 +201,85 @@ TABLES = (
     ),
     Table(
         "ece1786",
-        (REPRODUCTIONS,),
+        (ECE1786,),
         ("warmstart recipe recipes/ece1786.yaml --out runs/tables/ece1786",),
         reproduction(
             "the assignment",
             Row("toy grammar: last training loss, nats", "about 0.6, from 10.8", "small", "last_loss"),
             Row("the book on the Mint: held-out loss, nats", "", "larger", "loss"),
-            Row("film reviews, pretrained", "0.70, one split", "reviews", "pretrained"),
-            Row("film reviews, from scratch", "", "reviews", "from scratch"),
-            Row("film reviews, TF-IDF + logistic regression", "", "reviews", "TF-IDF + logistic regression"),
+            Row("film reviews, pretrained", "0.70, one split", "reviews", "pretrained", "864 + 96"),
+            Row("film reviews, from scratch", "", "reviews", "from scratch", "864 + 96"),
+            Row("film reviews, TF-IDF + logistic regression", "", "reviews", "TF-IDF + logistic regression", "864 + 96"),
         ),
         minutes=6,
     ),
     Table(
         "birthplace",
-        (REPRODUCTIONS,),
+        (CS224N,),
         ("warmstart recipe recipes/birthplace.yaml --length laptop --out runs/tables/birthplace",),
         reproduction(
             "the course, exact match",
             Row("always the most common answer", "5.0%", "answers", "most common answer"),
-            Row("from scratch", "about 2%, 75 epochs", "answers", "from scratch"),
-            Row("after span corruption", "24 to 26%, 650 + 10 epochs", "answers", "pretrained"),
+            Row("from scratch", "about 2%, 75 epochs", "answers", "from scratch", "1,800 + 200"),
+            Row("after span corruption", "24 to 26%, 650 + 10 epochs", "answers", "pretrained", "1,800 + 200"),
         ),
         minutes=45,
     ),
     Table(
         "naacl2019",
-        (REPRODUCTIONS,),
+        (NAACL2019,),
         ("warmstart recipe recipes/naacl2019.yaml --length laptop --out runs/tables/naacl2019",),
         reproduction(
             "the tutorial, 8 V100, 15 h",
             Row("causal: word-level perplexity", "29, WikiText-103", "causal", "word_perplexity"),
             Row("masked: perplexity of a masked token", "8.3", "masked", "perplexity"),
-            Row("TREC-6, from the masked one", "96.4%", "trec_masked", "pretrained"),
-            Row("TREC-6, from the causal one", "", "trec", "pretrained"),
-            Row("TREC-6, from scratch", "", "trec", "from scratch"),
-            Row("TREC-6, TF-IDF + logistic regression", "", "trec", "TF-IDF + logistic regression"),
+            Row("TREC-6, from the masked one", "96.4%", "trec_masked", "pretrained", "4,907 + 545"),
+            Row("TREC-6, from the causal one", "", "trec", "pretrained", "4,907 + 545"),
+            Row("TREC-6, from scratch", "", "trec", "from scratch", "4,907 + 545"),
+            Row("TREC-6, TF-IDF + logistic regression", "", "trec", "TF-IDF + logistic regression", "4,907 + 545"),
         ),
         minutes=75,
     ),
     Table(
         "altegrad",
-        (REPRODUCTIONS,),
+        (ALTEGRAD,),
         ("warmstart recipe recipes/altegrad.yaml --out runs/tables/altegrad",),
         reproduction(
             "the lab, best validation accuracy",
-            Row("pretrained", "0.79 to 0.80", "tuned", "pretrained"),
-            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch"),
-            Row("frozen", "0.69 to 0.73", "frozen", "pretrained"),
-            Row("improved: masked, mean pooling, `lp-ft`, Muon", "", "better", "pretrained"),
-            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression"),
+            Row("pretrained", "0.79 to 0.80", "tuned", "pretrained", "1,600 + 400"),
+            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch", "1,600 + 400"),
+            Row("frozen", "0.69 to 0.73", "frozen", "pretrained", "1,600 + 400"),
+            Row("improved: masked, mean pooling, `lp-ft`, Muon", "", "better", "pretrained", "1,600 + 400"),
+            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression", "1,600 + 400"),
             Row("language model: perplexity per token", "", "lm", "perplexity"),
         ),
         minutes=120,
     ),
     Table(
         "french-reviews",
-        (REPRODUCTIONS,),
+        (ALTEGRAD,),
         ("warmstart recipe recipes/french_reviews.yaml --out runs/tables/french-reviews",),
         reproduction(
             "the lab, from its own sentences",
-            Row("pretrained on reviews", "0.79 to 0.80", "tuned", "pretrained"),
-            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch"),
-            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression"),
+            Row("pretrained on reviews", "0.79 to 0.80", "tuned", "pretrained", "1,600 + 400"),
+            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch", "1,600 + 400"),
+            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression", "1,600 + 400"),
             Row("perplexity of a masked token", "", "lm", "perplexity"),
         ),
         minutes=40,
+    ),
+    Table(
+        "questions",
+        (NAACL2019,),
+        ("warmstart recipe recipes/questions.yaml --out runs/tables/questions",),
+        reproduction(
+            "the tutorial, 8 V100, 15 h",
+            Row("TREC-6, pretrained on questions", "96.4%", "trec", "pretrained", "4,907 + 545"),
+            Row("TREC-6, from scratch", "", "trec", "from scratch", "4,907 + 545"),
+            Row("TREC-6, TF-IDF + logistic regression", "", "trec", "TF-IDF + logistic regression", "4,907 + 545"),
+            Row("perplexity per token", "", "lm", "perplexity"),
+        ),
+        minutes=60,
     ),
     Table(
         "pairs",
@@ -302,14 +317,14 @@ TABLES = (
     ),
     Table(
         "label-names",
-        ("docs/baselines.md",),
+        ("docs/explanation/baselines.md",),
         ("python -m benchmarks.label_names",),
         timing,
         needs=("minilm",),
         minutes=10,
     ),
-    Table("scale", ("docs/scale.md",), ("python -m benchmarks.scale",), timing, minutes=8),
+    Table("scale", ("docs/lab-notes/scale.md",), ("python -m benchmarks.scale",), timing, minutes=8),
     *SIMULATIONS,
-    Table("page", ("docs/import-export.md",), ("python -m benchmarks.page",), timing, minutes=6),
+    Table("page", ("docs/how-to/import-export.md",), ("python -m benchmarks.page",), timing, minutes=6),
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

@@ -1,10 +1,10 @@
 """Does a small backbone that reads the task's domain first beat one pretrained on other text? On labelled sets, few labels.
 
 Each row is a set, a number of labels and a backbone: that of ``BACKBONE`` (default: runs/wikitext-2), or a small one pretrained by
-``pretrain --for`` on the pool alone, on the pool and the passages of other text, or on these with the labels of each draw. Its
-frozen vectors are classified, and it is fine-tuned with the fixed settings of a race. What was measured is kept in ``FOLDER``
-(default: runs/domain), so that the command can be stopped and started again; ``ROWS`` (such as "r8,emotion", or empty) names the
-sets to measure, of the others what is there is shown; default: all.
+``pretrain --for`` on the pool, or on the pool and passages of other text. It predicts masked tokens; some also compare crops of
+texts, or learn the labels of each draw. Its frozen vectors are classified, and it is fine-tuned with the fixed settings of a race.
+What was measured is kept in ``FOLDER`` (default: runs/domain), so that the command can be stopped and started again; ``ROWS`` (such
+as "r8,emotion", or empty) names the sets to measure, of the others what is there is shown; default: all.
 """
 
 from __future__ import annotations
@@ -16,22 +16,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from benchmarks.draws import fixed_accuracy, measured_once
+from benchmarks.draws import fixed_accuracy, measured_once, remembered
 from benchmarks.few_label_tasks import data, prepare
 from benchmarks.harness import table
 
+from warmstart.baselines import BASELINES
+from warmstart.baselines.choice import run_baseline
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain
 from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.own_backbone import COMPARED_TEXTS
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write
+from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
 DRAWS = 3
@@ -40,12 +45,34 @@ TEXT = {
     "emotion": ("tweeteval/unlabeled_tweets.txt.xz", "wikitext-2/train.txt.gz"),
     "ag_news": ("ag_news_more/unlabeled_more.txt.xz", "ag_news_more/train_more.tsv.xz", "reuters21578/unlabeled.txt.xz"),
 }
-"""other text for each set"""
-LABELS = {"r8": (100,), "emotion": (100,), "ag_news": (100, 500)}
+"""other text for each set; none: the pool is all there is"""
+LABELS = {"r8": (100,), "20newsgroups-train": (100,), "imdb-train": (100,), "emotion": (100,), "ag_news": (100, 500)}
 SHAPE = {"width": 128, "depth": 2, "heads": 4, "feedforward": 512, "max_length": 128}
-GIVEN, POOL, MORE, JOINT = "given", "pool", "pool and TEXT", "pool, TEXT and labels"
-BACKBONES = (GIVEN, POOL, MORE, JOINT)
-SCHEMES = ("probe", "full")
+
+
+class Backbone(NamedTuple):
+    """How a backbone is made."""
+
+    contrastive: bool = False
+    """it compares crops, beside predicting masked tokens"""
+    more: bool = False
+    """it reads passages of other text, beside the pool"""
+    joint: bool = False
+    """it learns the labels of the draw in the same steps"""
+
+
+GIVEN = "given"
+BACKBONES = {
+    GIVEN: Backbone(),
+    "pool": Backbone(),
+    "pool, crops": Backbone(contrastive=True),
+    "pool and TEXT": Backbone(more=True),
+    "pool and TEXT, crops": Backbone(contrastive=True, more=True),
+    "pool, TEXT and labels": Backbone(more=True, joint=True),
+}
+VECTORS, FROZEN = "vectors", "frozen vectors + logistic regression"
+"""as the ladder of a race has it"""
+SCHEMES = (VECTORS, "probe", "full")
 Found = dict[str, float]
 """accuracy of each scheme, and minutes"""
 
@@ -73,15 +100,16 @@ def pretrained(case: Case, manifest: Path, folder: Path) -> tuple[Bundle, float]
     if case.backbone == GIVEN:
         given = load_model(os.environ.get("BACKBONE", "runs/wikitext-2"))
         return given, sum(one.seconds or 0.0 for one in given.history if isinstance(one, PretrainRecord)) / 60
-    joint = case.backbone == JOINT
-    out = folder / "models" / (case.key if joint else f"{case.name}-{case.backbone.replace(' ', '_')}")
+    made = BACKBONES[case.backbone]
+    out = folder / "models" / (case.key if made.joint else f"{case.name}-{case.backbone.replace(' ', '_').replace(',', '')}")
     if not (out / "processor.json").is_file():
-        text = [] if case.backbone == POOL else [str(data() / path) for path in TEXT[case.name]]
-        domain = {"for_task": str(manifest)} | ({"labels": case.labels} if joint else {})
+        text = [str(data() / path) for path in TEXT[case.name]] if made.more else []
+        domain = {"for_task": str(manifest)} | ({"labels": case.labels} if made.joint else {})
+        objective, train = ("contrastive", {"batch": COMPARED_TEXTS}) if made.contrastive else ("masked", {})
         started = time.process_time()
         pretrain(PretrainConfig.build({
-            "text": text, "out": str(out), "objective": {"name": "masked"}, "backbone": SHAPE, "seed": case.seed if joint else 0,
-            "document": "line", "domain": domain,
+            "text": text, "out": str(out), "objective": {"name": objective}, "backbone": SHAPE, "train": train,
+            "seed": case.seed if made.joint else 0, "document": "line", "domain": domain,
         }))  # fmt: skip
         atomic_write(out / "processor.json", json.dumps((time.process_time() - started) / 60).encode())
     return load_model(str(out)), float(json.loads((out / "processor.json").read_text(encoding="utf-8")))
@@ -92,8 +120,10 @@ def measure(case: Case, folder: Path) -> Found:
     manifest = prepare(case.name, folder)
     (bundle, minutes), task = pretrained(case, manifest, folder), load_task(manifest)
     found, budget = {"minutes": minutes}, label_budget(task, case.labels, "none", case.seed)
+    frozen = run_baseline(BASELINES[FROZEN], label_budget(task, case.labels, "cross-validation", case.seed), (), remembered(bundle))
+    found[VECTORS] = task_type_of(task).scores(task.test, frozen.test, task).score("accuracy")
     encoded = EncodedTask.of(task, task_model(bundle, task, FineTuneConfig(), 0, scratch=False), bundle.tokenizer)
-    for scheme in SCHEMES:
+    for scheme in SCHEMES[1:]:
         found[scheme] = fixed_accuracy(bundle, encoded, budget, FineTuneConfig.build({"scheme": scheme}))
     return found
 
@@ -102,7 +132,8 @@ def rows_of(folder: Path, measured: Sequence[str], find: Callable[[Case, Path], 
     """One row per set, number of labels and backbone, with what is there, or is measured now."""
     rows = []
     for name, numbers in LABELS.items():
-        for labels, backbone in ((labels, backbone) for labels in numbers for backbone in BACKBONES):
+        backbones = [one for one, made in BACKBONES.items() if name in TEXT or not made.more]
+        for labels, backbone in ((labels, backbone) for labels in numbers for backbone in backbones):
             draws = list[Found]()
             for case in (Case(name, labels, backbone, seed) for seed in range(DRAWS)):
                 file = folder / f"{case.key}.json"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from warmstart.data.budget import LabelBudget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
+from warmstart.model.embed import embed
 from warmstart.storage import atomic_write
 from warmstart.sweep.methods import learning_rates_for
 from warmstart.sweep.sweep import SweepConfig
@@ -26,6 +29,18 @@ def measured_once(file: Path, measure: Callable[[], Any]) -> Any:
         file.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(file, found.encode())
     return json.loads(file.read_text(encoding="utf-8"))
+
+
+def remembered(bundle: Bundle) -> Callable[[Sequence[str]], np.ndarray]:
+    """Texts -> (N, D), their vectors by a frozen model, which reads each text once."""
+    known = dict[str, np.ndarray]()
+
+    def vectors(texts: Sequence[str]) -> np.ndarray:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, embed(bundle, new).numpy() if new else [], strict=True))
+        return np.array([known[text] for text in texts])
+
+    return vectors
 
 
 def rates_of(bundle: Bundle, scheme: str) -> tuple[float, ...]:

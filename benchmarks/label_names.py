@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.draws import remembered
 from benchmarks.few_label_tasks import shortened
 from benchmarks.harness import table
 from benchmarks.table import paragraph
@@ -22,7 +23,6 @@ from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.task import Task
 from warmstart.interop.load import load_model
-from warmstart.model.embed import embed
 from warmstart.stats.formatting import percent
 from warmstart.tasks.load import load_task
 
@@ -56,7 +56,7 @@ def run(runs: Path = Path("runs")) -> str:
     rows = []
     for name, described in SETS.items():
         few = replace(load_task(shortened(name, runs, WORDS_OF_TEXT, TEXTS)), label_descriptions=described)
-        vectors, pool = _remembered(runs), task_pool(few)
+        vectors, pool = remembered(load_model(str(runs / "minilm"))), task_pool(few)
         budgets = {
             count: [label_budget(few, count, "cross-validation", seed) for seed in range(DRAWS)]
             for count in LABELS
@@ -84,18 +84,6 @@ def _mean(method: str, budgets: Sequence[Any], pool: Any, vectors: Callable[...,
 
 def _accuracy(predictions: np.ndarray, task: Task) -> float:
     return float((predictions.argmax(axis=1) == task.test.labels).mean())
-
-
-def _remembered(runs: Path) -> Callable[[Sequence[str]], np.ndarray]:
-    """Vectors of the imported encoder, which reads each text once."""
-    encoder, known = load_model(str(runs / "minilm")), dict[str, np.ndarray]()
-
-    def vectors(texts: Sequence[str]) -> np.ndarray:
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        known.update(zip(new, embed(encoder, new).numpy() if new else [], strict=True))
-        return np.array([known[text] for text in texts])
-
-    return vectors
 
 
 if __name__ == "__main__":

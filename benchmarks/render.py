@@ -64,18 +64,25 @@ def _place(name: str, found: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
 
 
 def _budget(results: Sequence[Result]) -> str:
-    """What the scores are, and what chose beside the labels counted."""
+    """What the scores are, and what chose beside the labels counted; of each column, where columns differ."""
     task, seeds = results[0]["task"], ", ".join(dict.fromkeys(str(result["seeds"]) for result in results))
-    chose = (
-        f"Beyond the labels that a column counts, {task['validation']:,} labelled validation texts chose learning rates, epochs "
-    )
-    chose += "and methods."
-    if all(result.get("drawn") for result in results):
-        chose = "The labels of a column are everything labelled that anything looked at; each seed drew its own."
+    same = len({bool(result.get("drawn")) for result in results}) == 1
+    if same:
+        chose = sentence_case(_what_chose(results[0], "a column"))
+    else:
+        chose = " ".join(f"{sentence_case(_labels(result))}: {_what_chose(result, 'this column')}" for result in results)
     return (
         f"{sentence_case(task['metric'].replace('_', ' '))} on {task['test']:,} test texts: mean and 95% interval over seeds "
         f"({seeds}) and test texts. {chose}"
     )
+
+
+def _what_chose(result: Result, column: str) -> str:
+    """Whether more than the labels counted was looked at, as a sentence without a capital."""
+    if result.get("drawn"):
+        return f"the labels of {column} are everything labelled that anything looked at; each seed drew its own."
+    texts = f"{result['task']['validation']:,} labelled validation texts"
+    return f"beyond the labels that {column} counts, {texts} chose learning rates, epochs and methods."
 
 
 def curve(results: Sequence[Result]) -> str:
@@ -143,10 +150,10 @@ def quickstart(results: Sequence[Result]) -> str:
     names = sorted(scores[-1], key=lambda name: -scores[-1][name]["mean"])
     sizes = [one["task"]["train"] + one["task"]["validation"] for one in adaptations]  # all labels that anything looks at
     rows = [(name, *(score(methods[name]) for methods in scores)) for name in names]
-    sentences = " ".join(adaptations[-1]["findings"][:2])
-    return "\n\n".join(
-        [table(("method", *(f"{size} labels" for size in sizes)), rows), paragraph(f"With {sizes[-1]} labels: {sentences}")]
-    )
+    most = f"{sizes[-1]} labels: "
+    sentences = [one.removeprefix(most) for one in results[0]["findings"] if one.startswith(most)]
+    compared = paragraph(f"With {most}{' '.join(sentences[:2])}")
+    return "\n\n".join([table(("method", *(f"{size} labels" for size in sizes)), rows), compared])
 
 
 class Row(NamedTuple):
@@ -159,6 +166,8 @@ class Row(NamedTuple):
     """step of the recipe"""
     figure: str
     """a method of the step's comparison, or a figure of its held-out text"""
+    labels: str = "-"
+    """those that learn + those that choose"""
 
 
 def reproduction(who: str, *rows: Row) -> Render:
@@ -168,8 +177,8 @@ def reproduction(who: str, *rows: Row) -> Render:
         (result,) = results
         steps, cells = result["steps"], []
         for row in rows:
-            cells.append((row.name, row.theirs, *_figure(steps[row.step], row.figure)))
-        header = ("", who, "here", "minutes")
+            cells.append((row.name, row.theirs, *_figure(steps[row.step], row.figure), row.labels))
+        header = ("", who, "here", "minutes", "labels")
         compared = [name for name, step in steps.items() if step.get("comparison")]
         sentences = [f"`{name}`: {line}" for name in compared for line in steps[name]["comparison"]["findings"]]
         took = ", ".join(f"`{name}` {step['minutes']:.1f}" for name, step in steps.items())

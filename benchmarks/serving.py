@@ -1,13 +1,16 @@
 """Requests per second and latencies of ``warmstart serve``, beside transformers' pipeline behind FastAPI.
 
-The same BERT (``inference.py``), one short text per request, each server in a process of its own with one thread that computes. The
-clients are connections of another process that send their next request once they have an answer. The servers are measured in turn.
+Two models (``served_models.py``) from the same folders, one short text per request, each server in a process of its own with one
+thread that computes. The clients are connections of another process that send their next request once they have an answer. The
+servers are measured in turn. ``--seconds`` and ``--rounds`` make it shorter.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import math
 import os
 import re
 import statistics
@@ -17,51 +20,58 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 from benchmarks.harness import show, table
-from benchmarks.inference import folder_of, texts
+from benchmarks.inference import texts
+from benchmarks.served_models import NEW_TOKENS, SHAPES, ServedShape
+from safetensors import safe_open
 
-CLIENTS = (1, 8, 64)
 SECONDS = 6.0
 """of each measurement, after a second to warm up"""
 ROUNDS = 3
 OURS, THEIRS = "warmstart serve", "pipeline behind FastAPI"
 RIVAL = "--rival"
-HEAD = "POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Load:
     """What one server answered to so many clients."""
 
-    seconds: float
-    latencies: list[float]
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
     """seconds of each request"""
-    failed: int
+    failed: int = 0
 
 
-def rival(folder: str) -> None:
+def rival(folder: str, path: str) -> None:
     """What people write: a route that calls the pipeline. FastAPI runs it in a thread for each request."""
     import torch
     import uvicorn
     from fastapi import FastAPI
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
     torch.set_num_threads(1)
-    model: Any = AutoModelForSequenceClassification.from_pretrained(folder)
-    pipe = pipeline("text-classification", model=model, tokenizer=AutoTokenizer.from_pretrained(folder), device="cpu", top_k=None)
+    labels = path.endswith("predict")
+    made: Any = AutoModelForSequenceClassification if labels else AutoModelForCausalLM
+    task: Any = "text-classification" if labels else "text-generation"
+    pipe = pipeline(task, model=made.from_pretrained(folder), tokenizer=AutoTokenizer.from_pretrained(folder), device="cpu")
     app = FastAPI()
 
     @app.post("/api/predict")
     def predict(body: dict[str, Any]) -> Any:
-        return {"predictions": pipe(body["inputs"])}
+        return {"predictions": pipe(body["inputs"], top_k=None)}
+
+    @app.post("/api/generate")
+    def generate(body: dict[str, Any]) -> Any:
+        return {"text": pipe(body["prompt"], max_new_tokens=NEW_TOKENS, do_sample=False, return_full_text=False)}
 
     import socket
 
@@ -70,11 +80,20 @@ def rival(folder: str) -> None:
         uvicorn.Server(uvicorn.Config(app, log_level="error")).run([listening])
 
 
+def ours(*words: str) -> list[str]:
+    """The words that start our server: ``NAME=FOLDER`` of each model, and flags."""
+    return ["-m", "warmstart", "serve", *words, "--port", "0", "--threads", "1"]
+
+
+def theirs(folder: Path, path: str) -> list[str]:
+    """The words that start the other."""
+    return ["-m", "benchmarks.serving", RIVAL, str(folder), path]
+
+
 @contextmanager
-def running(name: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """Port and process of a server."""
-    ours = ["-m", "warmstart", "serve", f"bert=hf:{folder}", "--port", "0", "--threads", "1"]
-    command = [sys.executable, *(ours if name == OURS else ["-m", "benchmarks.serving", RIVAL, str(folder)])]
+def running(words: Sequence[str]) -> Iterator[tuple[int, psutil.Process]]:
+    """Port and process of a server that Python starts with these words."""
+    command = [sys.executable, *words]
     # one thread for torch and one for the tokenizer in both
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -91,59 +110,70 @@ def running(name: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
                     rest.join()
                 break
         else:
-            raise RuntimeError(f"{name} ended with {process.wait()}")
+            raise RuntimeError(f"{command} ended with {process.wait()}")
     finally:
         process.terminate()
         process.wait()
         process.stderr.close()
 
 
-async def _client(port: int, given: list[str], until: float, latencies: list[float], failed: list[int]) -> None:
+async def _client(port: int, path: str, bodies: Sequence[bytes], until: float, found: Load) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     number = 0
     while time.perf_counter() < until:
-        body = json.dumps({"inputs": [given[number % len(given)]]}).encode()
-        head = f"{HEAD}Content-Length: {len(body)}\r\n\r\n"
+        body = bodies[number % len(bodies)]
         started = time.perf_counter()
-        writer.write(head.encode() + body)
+        writer.write(f"{HEAD.format(path=path)}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         await reader.readexactly(int(re.findall(r"content-length: (\d+)", answer)[0]))
-        latencies.append(time.perf_counter() - started)
-        failed.append(" 200 " not in answer.split("\r\n")[0])
+        found.latencies.append(time.perf_counter() - started)
+        found.failed += " 200 " not in answer.split("\r\n")[0]
         number += 1
     writer.close()
 
 
-def load(port: int, clients: int, seconds: float) -> Load:
+def load(port: int, shape: ServedShape, clients: int, seconds: float) -> Load:
     """So many clients at once."""
-    given, latencies, failed = texts(), list[float](), list[int]()
+    bodies, found = [json.dumps(shape.body(text)).encode() for text in texts()], Load()
 
     async def all_clients() -> None:
         until = time.perf_counter() + seconds
-        await asyncio.gather(*(_client(port, given[i * 7 :] + given[: i * 7], until, latencies, failed) for i in range(clients)))
+        shifted = (bodies[i * 7 :] + bodies[: i * 7] for i in range(clients))
+        await asyncio.gather(*(_client(port, shape.path, mine, until, found) for mine in shifted))
 
     started = time.perf_counter()
     asyncio.run(all_clients())
-    return Load(time.perf_counter() - started, latencies, sum(failed))
+    found.seconds = time.perf_counter() - started
+    return found
 
 
-def run(rounds: int = ROUNDS) -> str:
-    """Both servers, with each number of clients."""
-    folder = folder_of(Path(tempfile.mkdtemp(prefix="benchmark")))
+def parameters(folder: Path) -> int:
+    """Those of a folder of transformers."""
+    with safe_open(folder / "model.safetensors", "pt") as weights:
+        return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118  # it is no mapping
+
+
+def run(rounds: int = ROUNDS, seconds: float = SECONDS) -> str:
+    """Both servers with each model, and with each number of clients."""
+    place = Path(tempfile.mkdtemp(prefix="benchmark"))
+    return "\n\n".join(_measured(shape, shape.make(place / str(i)), rounds, seconds) for i, shape in enumerate(SHAPES))
+
+
+def _measured(shape: ServedShape, folder: Path, rounds: int, seconds: float) -> str:
     found: dict[tuple[str, int], list[Load]] = {}
     memory: dict[str, int] = {}
     for _ in range(rounds):
-        for name in (OURS, THEIRS):
-            with running(name, folder) as (port, process):
-                for clients in CLIENTS:
-                    load(port, clients, 1.0)
-                    found.setdefault((name, clients), []).append(load(port, clients, SECONDS))
+        for name, words in ((OURS, ours(f"model=hf:{folder}")), (THEIRS, theirs(folder, shape.path))):
+            with running(words) as (port, process):
+                for clients in shape.clients:
+                    load(port, shape, clients, min(1.0, seconds))
+                    found.setdefault((name, clients), []).append(load(port, shape, clients, seconds))
                 memory[name] = process.memory_info().rss
-    rows = [row for clients in CLIENTS for row in _rows(clients, found)]
+    rows = [row for clients in shape.clients for row in _rows(clients, found)]
     header = ("clients", "server", "requests/s", "p50, ms", "p95, ms", "p99, ms", "failed", "throughput, times theirs")
     used = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in memory.items())
-    note = f"Resident memory after the last load: {used}. Each load ran for {SECONDS:.0f} seconds, {rounds} times."
-    return f"{table(header, rows)}\n\n{note}"
+    note = f"Resident memory after the last load: {used}. Each load ran for {seconds:g} seconds, {rounds} times."
+    return f"{shape.name}, {parameters(folder) / 1e6:.1f} M parameters:\n\n{table(header, rows)}\n\n{note}"
 
 
 def _rows(clients: int, found: dict[tuple[str, int], list[Load]]) -> Iterator[tuple[str, ...]]:
@@ -156,8 +186,17 @@ def _rows(clients: int, found: dict[tuple[str, int], list[Load]]) -> Iterator[tu
         yield str(clients), name, f"{rates[name]:,.0f}", *(f"{one:,.1f}" for one in quantiles), str(failed), times
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure both, or be the other server."""
     if sys.argv[1:2] == [RIVAL]:
-        rival(sys.argv[2])
-    else:
-        show(run)
+        rival(*sys.argv[2:4])
+        return
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    given = parser.parse_args()
+    show(lambda: run(given.rounds, given.seconds))
+
+
+if __name__ == "__main__":
+    main()

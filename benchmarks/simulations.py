@@ -16,7 +16,7 @@ from benchmarks.table import DOCS, Table
 
 from warmstart.stats.formatting import percent, percent_interval, points
 
-COMPARISON = "docs/comparison.md"
+COMPARISON = "docs/explanation/comparison.md"
 Figures = Sequence[dict[str, Any]]
 """what a simulation found, one row for each setting"""
 
@@ -30,7 +30,7 @@ def run(words: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def simulation(name: str, test: str, render: Callable[[Figures], str], minutes: float) -> Table:
-    """The table of one simulation in docs/comparison.md."""
+    """The table of one simulation in docs/explanation/comparison.md."""
     line = f"python -m pytest tests/{test} -m slow -s"
     return Table(name, (COMPARISON,), (line,), lambda results: render(results[0]["figures"]), minutes=minutes)
 

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from warmstart.data.annotations import Annotation
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, random_texts
-from warmstart.labelling.importing import ImportedRow, import_files, take_rows
+from warmstart.labelling.importing import import_files, take_rows
 from warmstart.labelling.project import Project
 from warmstart.tasks.load import load_task
 
@@ -368,7 +369,7 @@ def test_former_names_of_labels_are_known(tmp_path: Path) -> None:
     with Project.create(
         tmp_path / "p", name="p", type="classification", labels=["a", "b", "c"], texts=["t1", "t2", "t3"]
     ) as project:
-        rows = [ImportedRow(f"row {text}", text, "old", label) for text, label in (("t1", "a"), ("t2", "b"), ("t3", "c"))]
+        rows = [Annotation(f"row {text}", text, "old", label) for text, label in (("t1", "a"), ("t2", "b"), ("t3", "c"))]
         take_rows(project, rows)
         project.rename_label(1, "A1", "Ada")
         project.merge_labels(2, 3, "Ada")

@@ -6,8 +6,8 @@ import asyncio
 import base64
 import json
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,31 +19,28 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
 from helpers.curves import curve_of
-from helpers.models import SENTENCES, make_backbone
-from helpers.mutants import LABELS, bases
+from helpers.models import SENTENCES
+from helpers.mutants import LABELS
 from helpers.races import race_result
 from helpers.restarts import adapt_record, comparison_of
-from warmstart.data.task import Split, Task
+from warmstart.data.task import Split
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
 from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
-from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
 from warmstart.inspection.activations import layer_names, text_states
 from warmstart.inspection.attention import text_attention
 from warmstart.inspection.lexicon import lexicon_from_text, static_embeddings
 from warmstart.inspection.linear_probes import fit_linear_probe
 from warmstart.inspection.occurrences import find_occurrences, mean_states
 from warmstart.inspection.probes import standardize
-from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed
 from warmstart.model.files import save
 from warmstart.model.history import AdaptRecord, TaskRecord
-from warmstart.model.model import Model, fresh_head
-from warmstart.stack.stack import Member, Stack
+from warmstart.stack.stack import Stack
 from warmstart.stats.proportions import paired_proportions, sign_test, wilson_interval
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -51,56 +48,31 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
+from helpers.served import asked, asked_for, asked_until_ready, client_of, cups_task, one_of_each, served  # noqa: E402
 from warmstart.serve import replies  # noqa: E402
 from warmstart.serve.app import Server, make_app  # noqa: E402
 from warmstart.serve.computing import BusyError, Computer, Turns  # noqa: E402
 from warmstart.serve.corpus import Corpus  # noqa: E402
-from warmstart.serve.guard import AccessRules, App, Guard  # noqa: E402
+from warmstart.serve.guard import AccessRules, Guard  # noqa: E402
 from warmstart.serve.layer_probes import parts_of  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels, open_models  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
-HOME = "http://127.0.0.1"
 BASIC = "Basic " + base64.b64encode(b"me:0123456789abcdef").decode()
 
 
 @pytest.fixture(scope="module")
 def models(tokenizer: Tokenizer) -> dict[str, Bundle | Stack]:
     """One of each kind."""
-    found: dict[str, Bundle | Stack] = dict(bases(tokenizer))
-    labels = found["labels"]
-    assert isinstance(labels, Bundle)
-    held_out = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
-    found["sure"] = replace(labels, calibration=Calibration(temperature=1.5, held_out=held_out))
-    found["stack"] = Stack((Member("one", labels), Member("two", labels, 2.0)), "classification", labels.labels)
-    for name, head in (("vectors", EmbeddingHeadConfig()), ("choice", MultipleChoiceHeadConfig(alternatives=2))):
-        backbone = make_backbone(vocab_size=tokenizer.vocab_size)
-        found[name] = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=False).eval(), tokenizer)
-    return found
+    return one_of_each(tokenizer)
 
 
 @pytest.fixture
 def server(models: dict[str, Bundle | Stack]) -> Iterator[Server]:
     """A server of all of them."""
-    made = Server(ServedModels([ServedModel.of(model, name) for name, model in models.items()]), 1024, 0.005, 64)
+    made = served(models)
     yield made
     made.close()
-
-
-@asynccontextmanager
-async def client_of(app: App, **named: Any) -> AsyncIterator[Any]:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOME, **named) as client:
-        yield client
-
-
-def asked(server: Server, path: str, body: Any, rules: AccessRules = AccessRules()) -> Any:  # noqa: B008
-    """The answer to one request."""
-
-    async def ask() -> Any:
-        async with client_of(make_app(server, rules)) as client:
-            return await client.post(path, json=body)
-
-    return asyncio.run(ask())
 
 
 def test_a_model_is_described(server: Server) -> None:
@@ -220,21 +192,29 @@ def test_vectors_and_tokens_are_those_of_the_library(server: Server, models: dic
     assert [[one["id"] for one in row] for row in tokens] == vectors.tokenizer.encode(texts)
 
 
-def test_errors_of_two_models_are_counted_by_class_and_length(server: Server, models: dict[str, Bundle | Stack]) -> None:
+def test_errors_of_two_models_are_counted_by_class_slice_and_length(server: Server, models: dict[str, Bundle | Stack]) -> None:
     """As by hand from what the library predicts; a text without a label is predicted only."""
     texts = [" ".join(["tea", *SENTENCES[i % 4].split()][: 1 + i % 5]) + f" {i}" for i in range(24)]
     labels = [None if i == 3 else LABELS[i % 2] for i in range(24)]
+    slices = [None if i % 5 == 4 else ("web", "book")[i % 5 // 3] for i in range(24)]
     body = {"model": "labels", "other": "lora", "inputs": texts, "labels": labels}
-    found = asked(server, "/api/compare", body).json()
+    plain = asked(server, "/api/compare", body).json()["errors"]["groups"]
+    found = asked(server, "/api/compare", body | {"slices": slices}).json()
     predicted = [[one["label"] for one in predict(models[name], texts)] for name in ("labels", "lora")]
     assert [[one["label"] for one in rows] for rows in found["predictions"]] == predicted
     groups = found["errors"]["groups"]
-    assert [one["kind"] for one in groups] == ["all", "class", "class", "length", "length", "length"]
+    assert [one["kind"] for one in groups] == ["all", "class", "class", "slice", "slice", "length", "length", "length"]
+    assert [one for one in groups if one["kind"] != "slice"] == plain
     kept = [i for i in range(24) if i != 3]
     members = {"all": kept} | {label: [i for i in kept if labels[i] == label] for label in LABELS[:2]}
+    members |= {name: [i for i in kept if slices[i] == name] for name in ("web", "book")}
     for one in groups:
         lengths = range(one.get("least", 0), one.get("most", 0) + 1)
-        of = [i for i in kept if len(texts[i].split()) in lengths] if one["kind"] == "length" else members[one.get("label", "all")]
+        of = (
+            [i for i in kept if len(texts[i].split()) in lengths]
+            if one["kind"] == "length"
+            else members[one.get("label", one.get("slice", "all"))]
+        )
         right = np.array([[rows[i] == labels[i] for i in of] for rows in predicted], float)
         gap = paired_proportions([right[0]], [right[1]])
         assert one["count"] == len(of)
@@ -246,6 +226,9 @@ def test_errors_of_two_models_are_counted_by_class_and_length(server: Server, mo
     better, worse = int((whole[0] & ~whole[1]).sum()), int((whole[1] & ~whole[0]).sum())
     assert (found["errors"]["better"], found["errors"]["worse"]) == (better, worse)
     assert found["errors"]["p"] == sign_test(better, worse)
+    many = asked(server, "/api/compare", body | {"inputs": ["a"] * 60, "labels": [None] * 60, "slices": [*map(str, range(60))]})
+    assert (many.status_code, "at most 50 slices of the texts, but there are 60" in many.json()["error"]) == (422, True)
+    assert "2 for 24 inputs" in asked(server, "/api/compare", body | {"slices": ["web"] * 2}).json()["error"]
     few = asked(server, "/api/compare", body | {"inputs": texts[:20], "labels": labels[:20]}).json()["errors"]
     assert (few["groups"][0]["count"], few["p"]) == (19, None)
     assert asked(server, "/api/compare", body | {"labels": [None] * 24}).json()["errors"] is None
@@ -264,21 +247,6 @@ def test_unknown_labels_are_named(server: Server) -> None:
     assert f"'labels' ({', '.join(LABELS)})" in error
     assert "'number' does not" in refusal("number", [LABELS[0], None, None])
     assert "2 for 3 inputs" in refusal("lora", [None, None])
-
-
-def cups_task(labels: tuple[str, ...] = LABELS) -> Task:
-    """Training texts for the models that label cups; more than are embedded at once."""
-    texts = tuple(f"{SENTENCES[i % 4]} {i} {'cats' * (i % 3)}" for i in range(40))
-    train = Split(texts, np.arange(40) % len(labels))
-    return Task("cups", labels, train, train.take(np.arange(0)), train)
-
-
-def asked_until_ready(server: Server, body: Any) -> Any:
-    """The nearest training texts, once the server has read them."""
-    while (answer := asked(server, "/api/nearest", body)).status_code == 503:
-        assert "of 40; try again soon" in answer.json()["error"]
-        assert answer.headers["retry-after"] == "1"
-    return answer
 
 
 @pytest.mark.parametrize("name", ["labels", "lora"])
@@ -487,16 +455,6 @@ def test_a_model_knows_the_race_that_it_came_from(tmp_path: Path, models: dict[s
     server.close()
 
 
-def asked_for(server: Server, path: str) -> Any:
-    """The answer to a request without a body."""
-
-    async def ask() -> Any:
-        async with client_of(make_app(server, AccessRules())) as client:
-            return await client.get(path)
-
-    return asyncio.run(ask())
-
-
 def test_a_model_knows_the_learning_curve_around_it(tmp_path: Path, models: dict[str, Bundle | Stack]) -> None:
     """In the folder of a curve, itself or as a run there: scores and intervals by labels; a damaged file is named."""
     labels, expected = models["labels"], curve_of((16, 0.1, 0.01), (256, 0.02, 0.01))
@@ -647,6 +605,11 @@ def ask_with(server: Server, rules: AccessRules, headers: Sequence[tuple[str, st
         ([("host", "localhost:8000")], 422),
         ([("origin", "http://evil.example")], 403),
         ([("origin", "null")], 403),
+        ([("origin", "http://[")], 403),
+        ([("origin", "http://[::1")], 403),
+        ([("origin", "http://]")], 403),
+        ([("origin", "")], 403),
+        ([("host", ""), ("origin", "http://[")], 421),
         ([("host", "localhost:8000"), ("origin", "http://localhost:9000")], 403),
         ([("host", "localhost:8000"), ("origin", "http://localhost:8000")], 422),
         ([("content-length", "99999999999999999999")], 413),
@@ -776,6 +739,17 @@ def test_turns_are_given_in_order() -> None:
     for thread in threads:
         thread.join()
     assert order == ["b", "c", "a"]
+
+
+def test_a_model_that_was_loaded_again_is_forgotten(tmp_path: Path, models: dict[str, Bundle | Stack]) -> None:
+    """Its thresholds do not keep it in memory."""
+    sure = models["sure"]
+    assert isinstance(sure, Bundle)
+    served_models = open_models([str(save(sure, tmp_path / "sure"))])
+    old = weakref.ref(served_models.get("sure"))
+    assert served_models.get("sure").threshold(0.3, 0.95) is served_models.get("sure").threshold(0.3, 0.95)
+    served_models.reload("sure")
+    assert old() is None
 
 
 def test_models_have_names_of_their_own(models: dict[str, Bundle | Stack]) -> None:

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
-import socket
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +12,8 @@ import numpy as np
 import pytest
 
 from helpers.browser import CHROMIUM, IN_A_BROWSER
-from helpers.curves import curve_of
 from helpers.models import SENTENCES
-from helpers.mutants import LABELS, bases
-from helpers.races import race_result
-from helpers.restarts import adapt_record
-from warmstart.data.task import Split, Task
-from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.files import save
+from helpers.mutants import LABELS
 from warmstart.studies.lab.measure import softmax_weights
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -33,60 +21,18 @@ uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'ser
 # where there is a browser, these tests are not skipped: what they lack is then an error
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
-from warmstart.serve.app import Server, make_app  # noqa: E402
-from warmstart.serve.corpus import Corpus  # noqa: E402
+from helpers.served_page import opened_page, page_models, page_task, serving, submit  # noqa: E402
+from warmstart.serve.app import Server  # noqa: E402
 from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
 
 pytestmark = IN_A_BROWSER
-WAIT = 60_000
-"""milliseconds that anything may take; only what never happens takes so long"""
-
-
-def cups_task() -> Task:
-    """Training texts for the model that labels cups."""
-    train = Split(("I want tea", "<b>milk</b>", "a glass of water", "She holds the cat", "עולם", "tea for two"), np.arange(6) % 3)
-    validation = Split(tuple(f"{SENTENCES[i % 4]} {i}" for i in range(24)), np.arange(24) % 3)
-    return Task("cups", LABELS, train, validation, train)
-
-
-@contextmanager
-def serving(server: Server, rules: AccessRules = AccessRules()) -> Iterator[str]:  # noqa: B008
-    """The address of a server that runs in a thread."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        settings = uvicorn.Config(make_app(server, rules), log_level="error", timeout_graceful_shutdown=5)
-        running = uvicorn.Server(settings)
-        thread = threading.Thread(target=running.run, args=([listening],))
-        thread.start()
-        while not running.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        running.should_exit = True
-        thread.join()
 
 
 @pytest.fixture(scope="module")
 def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
-    """One that labels texts, with texts for guarantees, and one that writes."""
-    place, found = tmp_path_factory.mktemp("served"), bases(tokenizer)
-    held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
-    raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": "full"})
-    wanted: dict[str, Bundle] = {
-        "cups": replace(found["labels"], history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)),
-        "number": found["number"],
-        "causal": found["causal"],
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
-        tasks = [cups_task()]
-        (place / "text.txt").write_text("\n\n".join(SENTENCES), encoding="utf-8")
-        corpus = Corpus(str(place / "text.txt"))
-        found_at = {name: save(bundle, place / name / "bundle").parent for name, bundle in wanted.items()}
-        scores = {"full": 0.8, "<b>probe</b>": 0.72, "lora": 0.79}
-        (place / "cups" / "race.json").write_text(json.dumps(race_result(scores).to_dict()))
-        curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " <i>small</i>"))
-        (place / "cups" / "curve.json").write_text(json.dumps(curve.to_dict()))
-        return [ServedModel.open(str(path), name, tasks, corpus) for name, path in found_at.items()]
+    """One that labels texts, with texts for guarantees, one that gives numbers, and one that writes."""
+    return page_models(tmp_path_factory.mktemp("served"), tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +44,8 @@ def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
     """The page; nothing may be logged as an error, and nothing may be asked of another place."""
-    opened, problems = browser.new_page(), list[str]()
-    opened.set_default_timeout(WAIT)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda message: problems.append(message.text) if "Content Security" in message.text else None)
-    opened.on(
-        "request", lambda request: None if request.url.startswith((address, "data:", "blob:")) else problems.append(request.url)
-    )
-    opened.goto(address)
-    yield opened
-    opened.close()
-    assert not problems
-
-
-def submit(page: Any, panel: str) -> None:
-    page.click(f"#{panel} [type=submit]")
+    with opened_page(browser, address) as opened:
+        yield opened
 
 
 def test_texts_are_classified_and_explained(page: Any) -> None:
@@ -149,7 +82,7 @@ def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
     rows = [row.split("\t") for row in page.locator("table.nearest tbody tr").all_inner_texts()]
     assert len(rows) == 5
     assert rows[0] == ["I want tea", LABELS[0], "1.000"]
-    assert {row[0] for row in rows} < {*cups_task().train.texts}
+    assert {row[0] for row in rows} < {*page_task().train.texts}
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Similar training texts"
     assert page.locator("#classify-hint").is_hidden()
     page.select_option("#classify-model", "number")
@@ -222,6 +155,30 @@ def test_a_model_is_examined(page: Any) -> None:
     assert "cups" in page.locator("#trust-card pre").inner_text()
 
 
+def test_the_evidence_of_a_model_is_shown(page: Any) -> None:
+    """Accuracy by confidence, drawn and as a table, and the findings of the audit as text; a model without them says so."""
+    submit(page, "trust")
+    page.wait_for_selector("#trust-calibration tbody tr")
+    rows = [row.split("\t") for row in page.locator("#trust-calibration tbody tr").all_inner_texts()]
+    assert len(rows) == 10
+    assert rows[0] == ["33.2%", "0.0%", "0.0 to 16.1", "20"]
+    assert sum(int(row[-1]) for row in rows) == 200
+    drawing = page.locator("#trust-calibration figure svg")
+    assert (drawing.locator("circle").count(), drawing.locator("line.whisker").count(), drawing.locator("line.even").count()) == (
+        10,
+        10,
+        1,
+    )
+    assert "Of 200 held-out texts, which chose nothing, 59.5% are right." in page.locator("#trust-calibration-about").inner_text()
+    assert page.locator("#trust-audit li").all_inner_texts() == ["warning: 2 texts of <b>train</b> are in test, too."]
+    page.select_option("#trust-model", "number")
+    submit(page, "trust")
+    page.wait_for_function("() => document.querySelector('#trust-audit p').textContent.includes('was not audited')")
+    assert "--calibration-fraction 0.5" in page.locator("#trust-calibration-about").inner_text()
+    assert page.locator("#trust-calibration .scroll").is_hidden()
+    assert page.locator("#trust-calibration figure").is_hidden()
+
+
 def test_the_race_of_a_model_is_shown(page: Any) -> None:
     """What was found, and every method with its score and interval; the one that was saved is named."""
     assert page.locator("#race-model option").all_inner_texts() == ["cups"]
@@ -286,6 +243,14 @@ def test_errors_of_two_models_are_shown(page: Any) -> None:
     assert "Only the first is right on 0, only the second on 0: p = 1.000 by a sign test." in about
     assert page.locator("#compare-results caption").inner_text() == "They agree on 25 of 25 (100%)."
     assert page.locator("#compare-results tbody td:last-child").first.inner_text() == LABELS[0]
+    page.check("#compare-sliced")
+    sliced = [f"{LABELS[0]}\t{('web', '<b>book</b>')[i % 2]}\ttea {i}" for i in range(6)]
+    page.fill("#compare-texts", "\n".join([*sliced, f"{LABELS[1]}\tmilk", "water"]))
+    submit(page, "compare")
+    page.wait_for_selector("#compare-errors tbody tr.slice")
+    assert page.locator("#compare-errors tr.slice").all_inner_texts()[0].split("\t")[:2] == ["slice: <b>book</b>", "3"]
+    assert page.locator("#compare-errors tr.slice th").all_inner_texts() == ["slice: <b>book</b>", "slice: web"]
+    page.uncheck("#compare-sliced")
     page.fill("#compare-texts", f"{LABELS[0]}\ttea\nnonsense\tmilk")
     submit(page, "compare")
     page.wait_for_selector("#compare .error:not([hidden])")
@@ -298,6 +263,7 @@ def test_errors_of_two_models_are_shown(page: Any) -> None:
     page.uncheck("#compare-labelled")
     submit(page, "compare")
     page.wait_for_selector("#compare-results td:has-text('milk')")
+    assert page.locator("#compare-slices").is_hidden()
     page.select_option("#compare-other", "number")
     assert page.locator("#compare-choice").is_hidden()
 
@@ -449,14 +415,8 @@ def test_the_page_is_used_by_keyboard_alone(page: Any) -> None:
     page.wait_for_selector("#classify-results li")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000])
-def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: str, tmp_path: Path) -> None:
-    """axe finds no serious violation; nothing is wider than the screen."""
-    axe = importlib.import_module("axe_playwright_python.sync_playwright")
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
-    page.goto(address)
+def fill_every_panel(page: Any) -> None:
+    """Every panel shows a result, tables and drawings included."""
     page.fill("#classify-texts", "tea\nmilk")
     submit(page, "classify")
     page.wait_for_selector("#classify-results li:nth-child(2)")
@@ -484,11 +444,43 @@ def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: st
     page.click("#map-table summary")
     submit(page, "race")
     page.wait_for_selector("#race-results tbody tr")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1000])
+def test_everyone_can_read_it(scheme: str, width: int, browser: Any, address: str, tmp_path: Path) -> None:
+    """axe finds no serious violation; nothing is wider than the screen."""
+    axe = importlib.import_module("axe_playwright_python.sync_playwright")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(address)
+    fill_every_panel(page)
     found = axe.Axe().run(page).response["violations"]
     assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
     context.close()
+
+
+SIDEWAYS = """(panel) => [panel, ...panel.querySelectorAll("*")]
+  .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
+  .filter((one) => !["visible", "hidden", "clip"].includes(getComputedStyle(one).overflowX))
+  .map((one) => one.id || one.getAttribute("aria-label") || one.outerHTML.slice(0, 80))"""
+"""the elements of a panel that a finger has to push sideways"""
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_no_panel_scrolls_sideways_on_a_phone(width: int, browser: Any, address: str, tmp_path: Path) -> None:
+    """Neither does a table in it; only the square of attention weights may, which is as wide as a text, in a region with a name."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto(address)
+    fill_every_panel(page)
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    found = {panel.get_attribute("id"): panel.evaluate(SIDEWAYS) for panel in page.query_selector_all("main > section")}
+    assert len(found) >= 8
+    assert {name: wide for name, wide in found.items() if set(wide) - {"look-weights"}} == {}
+    page.screenshot(path=tmp_path / f"phone-{width}.png", full_page=True)
+    page.close()
 
 
 def test_a_token_is_asked_for_as_a_password(models: list[ServedModel], browser: Any) -> None:

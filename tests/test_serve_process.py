@@ -119,6 +119,40 @@ def test_a_server_reloads_and_ends_in_peace(running: Running, bundles: list[Path
     assert len(answers[0][1]["steps"]) == 300 or answers[0][1]["ended"]
 
 
+RELOADS, CLIENTS = 10, 4
+
+
+def test_no_request_is_lost_when_models_are_loaded_again(running: Running) -> None:
+    """Four clients ask on while SIGHUP comes ten times: all are answered, and alike."""
+    texts = ["tea", "She holds a cup of milk", "water"]
+    bodies = [{"inputs": texts[: 1 + number % 3]} for number in range(CLIENTS)]
+    expected = [running.ask("/api/predict", body) for body in bodies]
+    loaded, answers = threading.Event(), [list[tuple[int, Any]]() for _ in bodies]
+
+    def ask_on(number: int) -> None:
+        while not loaded.is_set():
+            answers[number].append(running.ask("/api/predict", bodies[number]))
+
+    clients = [threading.Thread(target=ask_on, args=(number,)) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    for _ in range(RELOADS):
+        running.process.send_signal(signal.SIGHUP)
+        running.wait_for("loaded labels again")
+        running.wait_for("loaded causal again")
+    loaded.set()
+    for client in clients:
+        client.join()
+    for (status, first), found in zip(expected, answers, strict=True):
+        assert status == 200
+        assert len(found) > RELOADS
+        for code, answer in found:
+            assert code == 200
+            for one, other in zip(answer["predictions"], first["predictions"], strict=True):
+                assert one["label"] == other["label"]
+                assert one["probabilities"] == pytest.approx(other["probabilities"], abs=2e-4)
+
+
 @pytest.mark.chaos
 def test_nothing_that_is_sent_harms_a_server(running: Running) -> None:
     """Thousands of requests cut, changed or made of noise: no answer is a fault of the server, and its memory does not grow."""
@@ -134,9 +168,18 @@ def test_nothing_that_is_sent_harms_a_server(running: Running) -> None:
         b"/api/card?model=%00",
     ]
     sizes = list[int]()
+    headers = [
+        *[b""] * 6,
+        b"Origin: http://[\r\n",
+        b"Origin: http://127.0.0.1\r\n",
+        b"Origin: null\r\n" * 2,
+        b"Authorization: Basic =\r\n",
+        b"Authorization: Bearer \xff\r\n",
+    ]
     for number in range(3_000):
         body = draw.choice(bodies)
-        raw = bytearray(HEAD % (draw.choice([b"POST", b"GET", b"PUT", b"X"]), draw.choice(paths), len(body)) + body)
+        head = HEAD % (draw.choice([b"POST", b"GET", b"PUT", b"X"]), draw.choice(paths), len(body))
+        raw = bytearray(head.replace(b"\r\n", b"\r\n" + draw.choice(headers), 1) + body)
         for _ in range(draw.choice((0, 1, 5))):
             raw[draw.randrange(len(raw))] = draw.randrange(256)
         del raw[draw.choice((len(raw), len(raw), draw.randrange(len(raw)))) :]

@@ -5,59 +5,121 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("httpx", reason="the soak asks the server with httpx")
 
 from benchmarks import soak
+from benchmarks.hostile_requests import hostile_request, send_hostile
+from benchmarks.right_answers import RightAnswers
 
 
 def test_a_flat_server_that_refuses_politely_is_right() -> None:
-    """Refusals, lost connections of killed servers, and growth within the bound are no problems."""
-    statuses = Counter({"predict 2xx": 90, "hostile 4xx": 50, "hostile closed": 9, "connection lost": 2})
-    assert soak.Tally(statuses, [300, 500, *[502.0] * 97, 503], kills=2, answered_again=3).problems() == []
+    """Refusals, texts still to be read, lost connections of killed servers, and growth within the bound are no problems."""
+    statuses = Counter({"predict 2xx": 90, "nearest not ready": 3, "hostile 4xx": 50, "hostile closed": 9, "connection lost": 2})
+    memory = [300, 500, *[502.0] * 97, 503]
+    assert soak.Tally(statuses, memory=memory, kills=2, answered_again=3, expected=["predict"]).problems() == []
 
 
 @pytest.mark.parametrize(
     ("tally", "words"),
     [
-        (soak.Tally(Counter({"hostile 5xx": 1}), answered_again=1), "1 answers were hostile 5xx"),
-        (soak.Tally(memory=[500.0 + i for i in range(100)], answered_again=1), "grew by 80"),
+        (soak.Tally(Counter({"hostile 5xx": 1})), "1 answers were hostile 5xx"),
+        (
+            soak.Tally(Counter({"predict 2xx": 9}), wrong=Counter({"predict": 2})),
+            "2 answers to predict were not those of the library",
+        ),
+        (soak.Tally(Counter({"probe not ready": 9}), expected=["probe"]), "no request for probe was answered"),
+        (soak.Tally(memory=[500.0 + i for i in range(100)]), "grew by 80"),
         (soak.Tally(kills=2, answered_again=2), "after each of 2 kills"),
     ],
 )
 def test_what_must_not_be_is_said(tally: soak.Tally, words: str) -> None:
-    """A 5xx of any request, memory that grows, a server that does not come back."""
+    """A 5xx of any request, a wrong answer, a request that nobody answers, memory that grows, a server that does not come back."""
     (problem,) = tally.problems()
     assert words in problem
+
+
+def test_only_texts_may_be_unread() -> None:
+    """503 is no fault where the server says that it still reads; elsewhere it is."""
+    tally = soak.Tally()
+    for kind in ("nearest", "predict"):
+        tally.count(kind, 503)
+    assert tally.statuses == Counter({"nearest not ready": 1, "predict 5xx": 1})
+
+
+def test_wrong_predictions_are_noticed() -> None:
+    """Those of another text, too few, or another label; rounding is not wrong, nor is either label of a tie."""
+    right = object.__new__(RightAnswers)
+    right.labelled = {"bert": [{"probabilities": {"a": 0.6, "b": 0.4}}, {"probabilities": {"a": 0.5, "b": 0.5}}]}
+    first = {"label": "a", "probabilities": {"a": 0.6001, "b": 0.3999}}
+    tie = {"label": "b", "probabilities": {"b": 0.5001}}
+    assert right.are_right("bert", [0, 1, 0], [first, tie, first])
+    for places, found in (
+        ([1], [first]),
+        ([0, 0], [first]),
+        ([0], [{"label": "b", "probabilities": {"b": 0.4}}]),
+        ([0], [{"label": "a", "probabilities": {"a": 0.61}}]),
+    ):
+        assert not right.are_right("bert", places, found)
 
 
 def test_hostile_requests_are_of_many_kinds() -> None:
     """Requests that are whole and wrong, broken ones, and bytes of any kind."""
     draw = random.Random(0)
-    found = [soak.hostile_request(draw) for _ in range(2_000)]
+    found = [hostile_request(draw) for _ in range(2_000)]
     assert len({*found}) > 500
     assert any(one.startswith(b"GET /../") for one in found)
     assert any(b"[[[[[[" in one for one in found)
     assert any(not one.startswith((b"POST", b"GET")) for one in found)
+    assert any(b"Origin: http://[" in one for one in found)
+
+
+async def with_server(answer: bytes, work: Callable[[int], Awaitable[Any]]) -> Any:
+    """What work returns beside a server that says the same to everybody."""
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(2 if b"content-length: 2\r\n" in head.lower() else 0)
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(reply, "127.0.0.1", 0)
+    async with server:
+        return await work(server.sockets[0].getsockname()[1])
 
 
 @pytest.mark.usefixtures("socket_enabled")
-@pytest.mark.parametrize(("answer", "name"), [(b"HTTP/1.1 503 no\r\n\r\n", "hostile 5xx"), (b"", "hostile closed")])
-def test_the_status_of_a_hostile_request_is_counted(answer: bytes, name: str) -> None:
+@pytest.mark.parametrize(("answer", "name"), [(b"HTTP/1.1 503 no\r\n\r\n", "5xx"), (b"", "closed")])
+def test_the_status_of_a_hostile_request_is_known(answer: bytes, name: str) -> None:
     """A server that fails is noticed, and so is one that closes the connection."""
+    content = b"POST / HTTP/1.1\r\nConnection: close\r\n\r\n"
+    assert asyncio.run(with_server(answer, lambda port: send_hostile(port, content))) == name
 
-    async def asked() -> Counter[str]:
-        async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(10)
-            writer.write(answer)
-            writer.close()
 
-        server = await asyncio.start_server(reply, "127.0.0.1", 0)
-        tally = soak.Tally()
-        async with server:
-            await soak.send_hostile(server.sockets[0].getsockname()[1], b"POST / HTTP/1.1\r\nConnection: close\r\n\r\n", tally)
-        return tally.statuses
+class OneQuestion:
+    """Asks the same each time, and knows one answer."""
 
-    assert asyncio.run(asked()) == Counter({name: 1})
+    def question(self, draw: random.Random, *, texts_known: bool) -> Any:
+        """The question."""
+        return "predict", ("predict", {}, lambda text: text == "right")
+
+
+@pytest.mark.usefixtures("socket_enabled")
+@pytest.mark.parametrize("said", ["right", "wrong"])
+def test_an_answer_with_status_200_is_compared(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client notes that it is wrong."""
+    monkeypatch.setattr(soak, "time", SimpleNamespace(perf_counter=iter((0, 0, 1)).__next__))
+    answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(said)}\r\nConnection: close\r\n\r\n{said}".encode()
+    tally = soak.Tally()
+
+    async def ask(port: int) -> None:
+        await soak.ask_on(port, soak.Asked(OneQuestion(), False, 1, tally), 0)  # type: ignore[arg-type]
+
+    asyncio.run(with_server(answer, ask))
+    assert tally.statuses == Counter({"predict 2xx": 2, "page 2xx": 2})
+    assert tally.wrong["predict"] == (2 if said == "wrong" else 0)

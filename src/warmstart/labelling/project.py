@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
+from warmstart.data.annotations import OUTSIDE_NAME
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.database import Database, Event
 from warmstart.labelling.records import (
     IMPORTED,
     OUTSIDE,
-    OUTSIDE_NAME,
     AboutProject,
     Draw,
     GivenAnswer,

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from warmstart.data.files import open_text
+from warmstart.data.annotations import Annotation, annotated_texts
 from warmstart.data.pool import pool_unlike
-from warmstart.data.read import source_files, source_format
-from warmstart.data.source import Source
+from warmstart.data.read import open_prose, source_files, source_format
+from warmstart.data.source import PROSE, Source
 from warmstart.data.tables import read_table, text_column
 from warmstart.data.task import Task, plain_text
 from warmstart.errors import ConfigError
-from warmstart.labelling.importing import ImportedRow
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
 
 TASK_PERSON = "task"
@@ -32,12 +31,15 @@ class PoolTexts:
     """texts that are equal to a test or validation text of the task, or nearly the same"""
 
 
-def read_pool(paths: Sequence[str], task: Task | None = None) -> PoolTexts:
+def read_pool(paths: Sequence[str], task: Task | None = None, column: str = "text", table: str | None = None) -> PoolTexts:
     """The texts of files, without those like a test or validation text of the task; without files, the task's own pool.
 
-    Blank texts are left out. Raises ``DataError`` that names file and line of a text that is too long or not Unicode.
+    In a table they are those of ``column``; ``table`` is that of a SQLite file. Blank texts are left out.
+
+    Raises ``DataError`` that names file and line of a text that is too long or not Unicode.
     """
-    sources = [Source(path=path, document="line") for path in paths] or list(task.unlabelled if task else ())
+    given = [Source(path=path, document="line", text=column, sqlite_table=table) for path in paths]
+    sources = given or list(task.unlabelled if task else ())
     found = [text for source in sources for file in source_files(source) for text in _texts(source, file)]
     different = tuple(dict.fromkeys(found))
     if task is None:
@@ -46,7 +48,7 @@ def read_pool(paths: Sequence[str], task: Task | None = None) -> PoolTexts:
     return PoolTexts(kept.texts, len(found) - len(different), kept.left_out)
 
 
-def task_answers(task: Task) -> list[ImportedRow]:
+def task_answers(task: Task) -> list[Annotation]:
     """The training texts of a task, as answers of ``TASK_PERSON``; texts with a word that holds white space cannot be shown.
 
     Raises ``ConfigError`` for a task that is neither classification of single texts nor tagging.
@@ -61,23 +63,24 @@ def task_answers(task: Task) -> list[ImportedRow]:
     for number, (text, label) in enumerate(zip(task.train.texts, task.train.labels, strict=True), 1):
         where = f"training text {number} of '{task.name}'"
         if isinstance(text, str):
-            rows.append(ImportedRow(where, text, TASK_PERSON, task.labels[int(label)]))
+            rows.append(Annotation(where, text, TASK_PERSON, task.labels[int(label)]))
         elif all(word.split() == [word] for word in text):
-            rows.append(ImportedRow(where, " ".join(text), TASK_PERSON, tuple(task.labels[int(tag)] for tag in label)))
+            rows.append(Annotation(where, " ".join(text), TASK_PERSON, tuple(task.labels[int(tag)] for tag in label)))
     return [row for row in rows if row.text.strip()]
 
 
 def _texts(source: Source, file: Path) -> Iterator[str]:
     """The texts of one file that are not blank, checked."""
     form = source_format(source, file)
-    if form in ("text", "pattern"):
-        with open_text(file, source.encoding) as lines:
+    if form in (*PROSE, "pattern"):
+        with open_prose(source, file, "text" if form == "pattern" else form) as lines:
             number = 0
             while line := lines.readline(MOST_TEXT_BYTES + 2):  # a longer line is refused before all of it is in memory
                 number += 1
                 yield from _checked(line.rstrip("\r\n"), f"line {number} of {file}")
         return
-    for number, text in enumerate(text_column(read_table(source, file, form), source, file), 1):
+    texts = annotated_texts(file) if form == "annotations" else text_column(read_table(source, file, form), source, file)
+    for number, text in enumerate(texts, 1):
         yield from _checked(text, f"row {number} of {file}")
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 Value = int | tuple[int, ...]
 """a label id, or one for each word"""
 ProjectType = Literal["classification", "tagging"]
-OUTSIDE, OUTSIDE_NAME = 0, "O"
+OUTSIDE = 0
 """the label of words that have no other, in tagging"""
 IMPORTED, DISAGREEMENT = "imported", "disagreement"
 """queues of draws that mean more than where a text came from"""

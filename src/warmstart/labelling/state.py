@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from warmstart.data.annotations import OUTSIDE_NAME
 from warmstart.labelling.database import Event
 from warmstart.labelling.records import (
     DISAGREEMENT,
     OUTSIDE,
-    OUTSIDE_NAME,
     Draw,
     GivenAnswer,
     LabelChange,

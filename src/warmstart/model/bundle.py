@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.history import AnswersRecord, ContinuedPretrainingRecord, LanguageRecord, Record
 from warmstart.model.model import Model
+from warmstart.notebook import Shown
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -29,7 +30,7 @@ class Calibration(Config):
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Bundle(Shown, view="report.notebook:bundle_view"):
     """A model with everything needed to use it.
 
     Raises ``ModelError`` if the tokenizer has more tokens than the embedding has rows, or the label names do not fit the head.
@@ -59,6 +60,18 @@ class Bundle:
                 f"history must hold records (see warmstart.model.history), but got {wrong[0]!r}; "
                 "OtherRecord(name=..., details={...}) holds anything"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it is, as plain values, without its weights."""
+        backbone = self.model.backbone.config
+        return {
+            "head": self.model.head.config.kind,
+            "labels": list(self.labels),
+            "parameters": sum(weight.numel() for weight in self.model.parameters()),
+            "backbone": backbone.to_dict(),
+            "vocabulary": self.tokenizer.vocab_size,
+            "calibrated": self.calibration is not None,
+        }
 
     @property
     def language_record(self) -> LanguageRecord | None:

@@ -1,6 +1,6 @@
 """Inference on many texts: every text once, in batches of similar length, as fast as the machine allows.
 
-Small batches stay in the CPU's cache: on two machines about a thousand tokens per batch were fastest (docs/performance.md).
+Small batches stay in the CPU's cache: on two machines about a thousand tokens per batch were fastest (lab note "performance").
 
 Letters: N texts, D width, R rows: windows of the texts.
 """

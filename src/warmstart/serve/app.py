@@ -11,8 +11,9 @@
     GET  /api/curve         the scores by number of labels in the run of ``curve`` in which a model lies
     GET  /api/restarts      what each seed scored in the run of ``adapt`` that a model came from
     GET  /api/checks        what ``warmstart doctor`` finds
+    GET  /api/evidence      what the audit of the data found, and whether confidence is calibrated, from a model's record
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
-    POST /api/compare       what two models predict, and how often each is right on labelled texts, by class and by length
+    POST /api/compare       what two models predict, and how often each is right on labelled texts, by class, slice and length
     POST /api/nearest       the training texts that are nearest to texts
     POST /api/probe         what a linear probe on each layer makes of texts
     POST /api/generate      a continuation with the probable tokens at every step; whole, or as server-sent events
@@ -23,7 +24,8 @@
     POST /api/tokens        how texts are split
     POST /api/reload        load a model again from its folder
 
-A request that is wrong gets a status from 400 to 422 and ``{"error": "…"}`` with the words of the command line; too many get 429.
+``forms.py`` describes the answers. A request that is wrong gets a status from 400 to 422 and ``{"error": "…"}`` with the words of
+the command line; too many get 429.
 No name or path in a request reaches the disk.
 """
 
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -58,12 +61,15 @@ from warmstart.serve.bodies import (
     TextsBody,
 )
 from warmstart.serve.computing import BusyError, Computer
-from warmstart.serve.errors_by_class import check_true_labels, compare_errors
+from warmstart.serve.errors_by_class import check_slices, check_true_labels, compare_errors
+from warmstart.serve.evidence import evidence_of
+from warmstart.serve.forms import ANSWERS, EVENTS
 from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.layer_probes import LayerProbes
 from warmstart.serve.learning_curve import read_curve
 from warmstart.serve.metrics import Metered, Metrics
 from warmstart.serve.nearest import TrainingTexts
+from warmstart.serve.openapi import describe_answers
 from warmstart.serve.pages import add_page
 from warmstart.serve.race import read_race
 from warmstart.serve.reading import BackgroundReader, NotReadyError
@@ -87,6 +93,10 @@ ModelName = Annotated[str | None, Query(max_length=1_000)]
 """in the address of a request; none: the first"""
 STREAMS = 8
 """texts that are generated at once; further requests get 429"""
+
+
+class _Markdown(PlainTextResponse):
+    media_type = "text/markdown"
 
 
 class _LeftError(Exception):
@@ -120,9 +130,13 @@ class Server:
     async def compute(
         self, what: str, model: ServedModel, inputs: Sequence[Any], compute: Callable[[Sequence[Any]], Sequence[Any]], *key: Any
     ) -> Sequence[Any]:
-        """Answers to inputs, perhaps computed together with those of other requests of the same ``what`` and ``key``."""
+        """Answers to inputs, perhaps computed together with those of other requests of the same ``what`` and ``key``.
+
+        Texts are not computed together with pairs, which a network reads otherwise.
+        """
         with self.computer.request():
-            future = self.computer.submit((id(model), what, *key), inputs, model.count_tokens(inputs), compute)
+            key = (id(model), what, isinstance(inputs[0], str), *key)
+            future = self.computer.submit(key, inputs, model.count_tokens(inputs), compute)
             return await asyncio.wrap_future(future)
 
     async def alone(self, what: str, model: ServedModel, text: str, compute: Callable[[str], Any], *key: Any) -> Any:
@@ -155,6 +169,7 @@ def make_app(server: Server, rules: AccessRules) -> App:
     _add_insights(app, server)
     _add_generation(app, server)
     add_page(app, server.models)
+    describe_answers(app, rules, ANSWERS, {"/api/generate": EVENTS}, later=("/api/nearest", "/api/probe"))
     known = {path for route in app.routes if (path := getattr(route, "path", None))}
     return Metered(Guard(app, rules), server.metrics, known.__contains__)
 
@@ -174,7 +189,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     async def health() -> dict[str, Any]:
         return {"status": "ok"}
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(server.metrics.text(server.computer.waiting), media_type=CONTENT_TYPE_LATEST)
 
@@ -182,10 +197,9 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     async def models() -> dict[str, Any]:
         return {"models": [one.describe() for one in server.models]}
 
-    @app.get("/api/card")
-    async def card(model: ModelName = None) -> PlainTextResponse:
-        text = server.model(model, "card").card()
-        return PlainTextResponse(text.encode(errors="backslashreplace"), media_type="text/markdown; charset=utf-8")
+    @app.get("/api/card", response_class=_Markdown)
+    async def card(model: ModelName = None) -> _Markdown:
+        return _Markdown(server.model(model, "card").card().encode(errors="backslashreplace"))
 
     @app.get("/api/guarantees")
     async def guarantees(model: ModelName = None) -> dict[str, Any]:
@@ -196,6 +210,11 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     async def checks(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "card")
         return {"model": served.name, "checks": await server.alone("checks", served, "", lambda _: checks_of(served))}
+
+    @app.get("/api/evidence")
+    async def evidence(model: ModelName = None) -> dict[str, Any]:
+        served = server.model(model, "card")
+        return {"model": served.name} | await server.alone("evidence", served, "", lambda _: evidence_of(served.model))
 
     @app.post("/api/reload")
     async def reload(body: Body) -> dict[str, Any]:
@@ -238,6 +257,7 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "model": model.name,
             "predictions": found,
             "guarantee": threshold.sentence() if threshold else None,
+            "threshold": threshold.threshold if threshold and math.isfinite(threshold.threshold) else None,
             "cut": unread.sentence or None,
             "unread": unread.tokens,
         }
@@ -246,6 +266,8 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
     async def compare(body: CompareBody) -> dict[str, Any]:
         models = [server.model(name, "predict") for name in (body.model, body.other)]
         check_true_labels(body.labels, len(body.inputs), models)
+        slices = [None] * len(body.inputs) if body.slices is None else body.slices
+        check_slices(slices, len(body.inputs))
         inputs = models[0].check_inputs(body.inputs)
         one, other = [
             await server.compute("compare", model, inputs, partial(predictions_for, model, top=1, threshold=None))
@@ -256,7 +278,7 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "model": models[0].name,
             "other": models[1].name,
             "predictions": [one, other],
-            "errors": compare_errors(inputs, body.labels, *labels),
+            "errors": compare_errors(inputs, body.labels, slices, *labels),
             "cut": [cut_of(model, inputs) for model in models],
         }
 

@@ -53,6 +53,8 @@ class CompareBody(Body):
     """texts, or lists of two for tasks about pairs"""
     labels: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS)]
     """the true label of each input; null where it is not known"""
+    slices: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS)] | None = None
+    """the part of the texts to which each input belongs, such as its source; null where it belongs to none"""
 
 
 class NearestBody(Body):

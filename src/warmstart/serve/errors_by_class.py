@@ -1,4 +1,4 @@
-"""Where two models are wrong on labelled texts: how often each is right, by class and by length, and how much more often the first.
+"""Where two models are wrong on labelled texts, by class, slice and length: how often each is right, and how much more the first.
 
 Letters: N texts.
 """
@@ -18,6 +18,8 @@ FEWEST_FOR_P = 20
 """texts from which on a p-value is given"""
 MOST_NAMED = 5
 """unknown labels that an error names"""
+MOST_SLICES = 50
+"""parts of the texts that are counted apart"""
 
 
 def check_true_labels(labels: Sequence[str | None], inputs: int, models: Sequence[ServedModel]) -> None:
@@ -36,13 +38,23 @@ def check_true_labels(labels: Sequence[str | None], inputs: int, models: Sequenc
             raise DataError(f"labels must be those of '{model.name}' ({known}), but it does not know {named}{more}; correct them")
 
 
+def check_slices(slices: Sequence[str | None], inputs: int) -> None:
+    """Raise ``DataError`` unless there is a slice, or none, for each input, and not too many different ones."""
+    if len(slices) != inputs:
+        raise DataError(f"there must be a slice, or null, for each input, but there are {len(slices)} for {inputs} inputs")
+    if (count := len({*slices} - {None})) > MOST_SLICES:
+        raise DataError(
+            f"there must be at most {MOST_SLICES} slices of the texts, but there are {count:,}; were texts given for them?"
+        )
+
+
 def compare_errors(
-    inputs: Sequence[Any], labels: Sequence[str | None], one: Sequence[str], other: Sequence[str]
+    inputs: Sequence[Any], labels: Sequence[str | None], slices: Sequence[str | None], one: Sequence[str], other: Sequence[str]
 ) -> dict[str, Any] | None:
     """Two models' predicted labels of N inputs against the true ones; inputs without a label are left out, None if none has one.
 
-    ``groups`` are all of them, each class (by its true label) and thirds of the length in words; ``p`` is that of a sign test over
-    all, None for fewer than ``FEWEST_FOR_P`` texts. Intervals are those of 95%, each for itself.
+    ``groups`` are all of them, each class (by its true label), each slice, and thirds of the length in words; ``p`` is that of a
+    sign test over all, None for fewer than ``FEWEST_FOR_P`` texts. Intervals are those of 95%, each for itself.
     """
     kept = [i for i, label in enumerate(labels) if label is not None]
     if not kept:
@@ -53,6 +65,9 @@ def compare_errors(
     groups = [{"kind": "all"} | _group(right)]
     for label in sorted({*truth}):
         groups.append({"kind": "class", "label": label} | _group(right[:, [one == label for one in truth]]))
+    parts = [slices[i] for i in kept]
+    for name in sorted({part for part in parts if part is not None}):
+        groups.append({"kind": "slice", "slice": name} | _group(right[:, [one == name for one in parts]]))
     lengths = np.array([_length(inputs[i]) for i in kept])
     for chosen in thirds_of(lengths):
         ends = {"least": int(lengths[chosen].min()), "most": int(lengths[chosen].max())}

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -98,13 +98,13 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers = _headers(scope)
-        host = _hostname(f"//{headers.get('host', '')}")
-        if host not in self.rules.hosts:
+        host = headers.get("host", "")
+        if _address(f"//{host}").hostname not in self.rules.hosts:
             raise _RefusedError(
                 421, f"this server must be called as {' or '.join(self.rules.hosts)}; start it with --allowed-hosts"
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _address(origin).netloc != host:
             raise _RefusedError(403, "requests from pages of other sites are refused")
         if self.rules.rate is not None:
             self._count((scope.get("client") or ("", 0))[0], self.rules.rate)
@@ -173,11 +173,12 @@ def _token(authorization: str) -> bytes:
     return value.encode("latin-1") if scheme.lower() == "bearer" else b""
 
 
-def _hostname(url: str) -> str:
+def _address(url: str) -> SplitResult:
+    """The parts of an address; of what is none, empty ones."""
     try:
-        return urlsplit(url).hostname or ""
+        return urlsplit(url)
     except ValueError:
-        return ""
+        return SplitResult("", "", "", "", "")
 
 
 async def _answer(send: Send, refused: _RefusedError) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from warmstart.report.templates import page_template
+from warmstart.report.templates import COMMON_STYLE, page_template
 from warmstart.serve.answers import PAGE, add_files
 from warmstart.serve.served import ServedModels
 
@@ -40,4 +40,4 @@ def add_page(app: FastAPI, models: ServedModels) -> None:
         }
         return HTMLResponse(template.render(panels=panels).encode(errors="backslashreplace"))
 
-    add_files(app, PAGE.iterdir())
+    add_files(app, [COMMON_STYLE, *PAGE.iterdir()])

@@ -41,7 +41,9 @@ def listen(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Windows would let two servers share the address
+            once = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+            listening.setsockopt(socket.SOL_SOCKET, once, 1)
             listening.bind(address)
             listening.listen(BACKLOG)  # who reads the address may connect at once
         except OSError:

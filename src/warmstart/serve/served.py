@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from warmstart.console import console
+from warmstart.data.encode import require_one_form
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
 from warmstart.finetuning.calibration import threshold_for
@@ -39,6 +40,8 @@ from warmstart.tasks.answers import answer_threshold
 
 LEVEL = 0.95
 """confidence with which the guarantees that are shown hold"""
+KEPT_THRESHOLDS = 64
+"""of a model"""
 Input = str | list[str]
 """of a request"""
 
@@ -154,14 +157,27 @@ class ServedModel:
         for number, one in enumerate(inputs):
             if not fits(one):
                 raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(one, ensure_ascii=False)[:80]}")
+        require_one_form(inputs)
         head = None if isinstance(self.model, Stack) else self.model.model.head.config
         if isinstance(head, MultipleChoiceHeadConfig) and (wrong := {len(one) - 1 for one in inputs} - {head.alternatives}):
             raise DataError(f"each question must have {head.alternatives} alternatives, but one has {min(wrong)}")
         return [make(one) for one in inputs]
 
-    @lru_cache(maxsize=64)  # noqa: B019  # of one model, and as long as it is served
     def threshold(self, target_error: float, confidence_level: float) -> Threshold:
         """The threshold for a guarantee. Raises ``ModelError`` if this model can give none."""
+        key = target_error, confidence_level
+        if key not in self._thresholds:
+            if len(self._thresholds) >= KEPT_THRESHOLDS:
+                self._thresholds.clear()
+            self._thresholds[key] = self._find_threshold(*key)
+        return self._thresholds[key]
+
+    @cached_property
+    def _thresholds(self) -> dict[tuple[float, float], Threshold]:
+        """Those that were asked for; they go with the model when it is loaded again."""
+        return {}
+
+    def _find_threshold(self, target_error: float, confidence_level: float) -> Threshold:
         if self.task_type == "answers":
             return answer_threshold(self.bundle, target_error, confidence_level)
         if not task_type_for(self.model).one_label:

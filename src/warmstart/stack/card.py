@@ -43,7 +43,8 @@ def _kind(member: Member) -> str:
         return "a fine-tuned network (a bundle)"
     assert isinstance(model, FittedBaseline)
     if isinstance(model.rows, WordRows):
-        return f"{len(model.rows.vocabulary):,} words{' and word pairs' if model.rows.word_pairs else ''}"
+        words = f"words{' and word pairs' if model.rows.word_pairs else ''}"
+        return f"{len(model.rows.vocabulary):,} {'character n-grams' if model.rows.characters else words}"
     return "vectors of a frozen backbone" if isinstance(model.rows, VectorRows) else "the same prediction for every text"
 
 

@@ -68,6 +68,8 @@ class BaselineSettings(Config):
     rows: Literal["words", "vectors", "none"]
     word_pairs: bool = False
     """words: whether pairs count"""
+    characters: bool = False
+    """words: whether these are character n-grams"""
     readouts: tuple[ReadoutSettings, ...] = Field(min_length=1, max_length=100_000)
     per_label: bool = False
     """there is a readout for each label"""
@@ -88,7 +90,8 @@ def packed(baseline: FittedBaseline) -> tuple[BaselineSettings, dict[str, np.nda
     shared: dict[str, Any] = {"readouts": tuple(readouts), "per_label": several}
     if isinstance(rows, WordRows):
         arrays |= {name: one for name, one in (("idf", rows.idf), ("directions", rows.directions)) if one is not None}
-        return BaselineSettings(rows="words", word_pairs=rows.word_pairs, vocabulary=rows.vocabulary, **shared), arrays
+        shared |= {"word_pairs": rows.word_pairs, "characters": rows.characters, "vocabulary": rows.vocabulary}
+        return BaselineSettings(rows="words", **shared), arrays
     if isinstance(rows, VectorRows):
         return BaselineSettings(rows="vectors", **shared), arrays | {"mean": rows.mean, "scale": rows.scale}
     return BaselineSettings(rows="none", **shared), arrays
@@ -147,7 +150,7 @@ def _rows(settings: BaselineSettings, taken: _Taken, backbone: Bundle | None) ->
     idf = taken.take("idf", words) if "idf" in taken.arrays else None
     directions = taken.take("directions", None, words) if "directions" in taken.arrays else None
     width = words if directions is None else len(directions)
-    return WordRows(settings.vocabulary, settings.word_pairs, idf, directions), width
+    return WordRows(settings.vocabulary, settings.word_pairs, idf, directions, settings.characters), width
 
 
 def _packed_readout(readout: Readout) -> tuple[ReadoutSettings, dict[str, np.ndarray]]:

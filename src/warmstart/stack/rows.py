@@ -1,6 +1,7 @@
 """How texts become rows of numbers, in a form that can be saved: as bags of words, or as vectors of a frozen backbone.
 
-Words are runs of letters and digits, and every other sign by itself.
+Words are runs of letters and digits, and every other sign by itself. Character n-grams may count in their place: those of 2 to 5
+characters inside what stands between white space, with a space at either end (scikit-learn's ``char_wb``).
 
 Letters: N texts, V words, D dimensions.
 """
@@ -27,11 +28,20 @@ def plain_texts(inputs: Sequence[Any]) -> list[str]:
     return [*map(plain_text, inputs)]
 
 
-def word_vectorizer(*, word_pairs: bool, weighted: bool, **settings: Any) -> Any:
-    """scikit-learn's vectorizer: TF-IDF of length 1 if ``weighted``, otherwise 1 for each word that a text has."""
+CHARACTERS = (2, 5)
+"""lengths of character n-grams"""
+
+
+def word_vectorizer(*, word_pairs: bool, weighted: bool, characters: bool = False, **settings: Any) -> Any:
+    """scikit-learn's vectorizer: TF-IDF of length 1 if ``weighted``, otherwise 1 for each word that a text has.
+
+    With ``characters`` it counts character n-grams in place of words.
+    """
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     shared = {"ngram_range": (1, 1 + word_pairs), "token_pattern": TOKENS, **settings}
+    if characters:
+        shared = {"analyzer": "char_wb", "ngram_range": CHARACTERS, **settings}
     return TfidfVectorizer(sublinear_tf=True, **shared) if weighted else CountVectorizer(binary=True, **shared)
 
 
@@ -47,6 +57,8 @@ class WordRows:
     """(V,) the weight of each word; None: a word counts 1"""
     directions: np.ndarray | None = None
     """(D, V) the directions of latent semantic analysis, along which rows of length 1 are read; None: the words themselves"""
+    characters: bool = False
+    """whether the vocabulary holds character n-grams in place of words"""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """(N, V) sparse, or (N, D) along directions."""
@@ -61,7 +73,9 @@ class WordRows:
     @cached_property
     def _vectorizer(self) -> Any:
         weighted = self.idf is not None
-        vectorizer = word_vectorizer(word_pairs=self.word_pairs, weighted=weighted, vocabulary=[*self.vocabulary])
+        vectorizer = word_vectorizer(
+            word_pairs=self.word_pairs, weighted=weighted, characters=self.characters, vocabulary=[*self.vocabulary]
+        )
         if weighted:
             vectorizer.idf_ = self.idf
         return vectorizer

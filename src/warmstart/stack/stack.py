@@ -6,10 +6,12 @@ A single baseline is a stack of one. ``tasks/predict.py`` predicts with it, ``fi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import Record
+from warmstart.notebook import Shown
 from warmstart.stack.fitted import FittedBaseline
 
 
@@ -28,7 +30,7 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class Stack(Shown, view="report.notebook:stack_view"):
     """Models that predict together. Raises ``ModelError`` if they predict different labels."""
 
     members: tuple[Member, ...]
@@ -40,6 +42,10 @@ class Stack:
     """how it was made"""
     calibration: Calibration | None = None
     """how far the confidence of all together can be trusted, if it was measured"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it is, as plain values, without its members' weights."""
+        return {"type": self.type, "labels": list(self.labels), "members": [member.name for member in self.members]}
 
     def __post_init__(self) -> None:
         if not self.members:

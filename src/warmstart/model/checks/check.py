@@ -20,6 +20,7 @@ from warmstart.backbone.attention import KVCache
 from warmstart.backbone.backbone import Backbone, BackboneOutput
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
+from warmstart.notebook import Shown
 from warmstart.seeding import rng
 
 OUTPUT_TOLERANCE = 1e-4
@@ -149,6 +150,10 @@ class CheckResult:
             "note": self.note,
             "advice": self.check.advice if self.status == "fail" else "",
         }
+
+
+class CheckResults(list[CheckResult], Shown, view="report.notebook:checks_view"):
+    """What several checks found."""
 
 
 def relative_gap(found: Tensor, wanted: Tensor) -> float:

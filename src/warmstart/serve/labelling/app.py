@@ -32,9 +32,11 @@ from pydantic import Field
 from warmstart import __version__
 from warmstart.errors import ConfigError
 from warmstart.labelling.exporting import as_bytes
-from warmstart.report.templates import page_template
+from warmstart.report.templates import COMMON_STYLE, page_template
 from warmstart.serve.answers import PAGE, Fields, Unicode, add_errors, add_files
+from warmstart.serve.forms import Health
 from warmstart.serve.guard import AccessRules, App, Guard
+from warmstart.serve.openapi import describe_answers
 
 if TYPE_CHECKING:
     from warmstart.labelling.session import LabelSession
@@ -102,7 +104,8 @@ def make_label_app(session: LabelSession, rules: AccessRules) -> App:
     _add_work(app, session)
     _add_labels(app, session)
     _add_facts(app, session)
-    add_files(app, [*(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
+    add_files(app, [COMMON_STYLE, *(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
+    describe_answers(app, rules, {"/health": Health})
     return Guard(app, rules)
 
 

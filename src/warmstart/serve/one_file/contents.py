@@ -27,6 +27,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.model import Model
 from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.serve.evidence import evidence_of
 from warmstart.serve.learning_curve import read_curve
 from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
 from warmstart.serve.one_file.weights import pack_tensors, unpack_tensors
@@ -168,7 +169,11 @@ def _adapters(model: Model) -> dict[str, Any]:
 
 def _replies(served: ServedModel) -> dict[str, Any]:
     """What the server would answer, by the last part of its address."""
-    replies: dict[str, Any] = {"card": served.card(), "checks": {"checks": checks_of(served)}}
+    replies: dict[str, Any] = {
+        "card": served.card(),
+        "checks": {"checks": checks_of(served)},
+        "evidence": evidence_of(served.model),
+    }
     if served.describe()["guarantees"]:
         found = [served.threshold(target, LEVEL) for target in TARGETS]
         replies["guarantees"] = {

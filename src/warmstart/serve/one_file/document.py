@@ -17,7 +17,7 @@ from typing import Any
 
 from warmstart.errors import BundleError, StorageError
 from warmstart.model.bundle import Bundle
-from warmstart.report.templates import page_template
+from warmstart.report.templates import COMMON_STYLE, page_template
 from warmstart.serve.one_file.contents import (
     FORMAT_OF_PAGE,
     PageContents,
@@ -62,7 +62,10 @@ def page_html(contents: PageContents) -> bytes:
     model = contents.facts["model"]
     abilities = set(model["abilities"])
     panels = {panel: (title, [model]) for panel, (title, needed) in _PANELS.items() if needed & abilities}
-    script, style = joined_scripts("main.js"), (_SERVED / "page.css").read_text(encoding="utf-8")
+    script, style = (
+        joined_scripts("main.js"),
+        "".join(file.read_text(encoding="utf-8") for file in (COMMON_STYLE, _SERVED / "page.css")),
+    )
     plain = json.loads(json.dumps(contents.facts, allow_nan=False))  # as they are read back: keys are strings
     facts = json.dumps(sealed(plain)).replace("<", "\\u003c")
     template = page_template("one_file.html.jinja", _SERVED)

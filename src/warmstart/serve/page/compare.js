@@ -1,4 +1,5 @@
-// Compare: what two models make of the same texts, those first on which they disagree; of labelled texts, where each is wrong.
+// Compare: what two models make of the same texts, those first on which they disagree; of labelled texts, where each is wrong,
+// by class, by slice and by length.
 
 import { post, predict } from "./api.js";
 import { nameOf } from "./classify.js";
@@ -9,13 +10,20 @@ const MOST = 1000; // labelled texts, whose errors are counted in one request
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
-  const { model, other, labelled } = form.elements;
+  const { model, other, labelled, sliced } = form.elements;
   const results = panel.querySelector("#compare-results");
   const errors = panel.querySelector("#compare-errors");
-  const choice = panel.querySelector("#compare-choice");
+  const [choice, slices] = ["#compare-choice", "#compare-slices"].map((one) => panel.querySelector(one));
 
   function offer() {
     choice.hidden = [model, other].some((select) => select.selectedOptions[0].dataset.task !== "classification");
+    slices.hidden = choice.hidden || !labelled.checked;
+  }
+
+  function lines() {
+    const given = linesOf(form.elements.texts);
+    if (choice.hidden || !labelled.checked) return given.map((text) => ({ text, label: null, slice: null }));
+    return given.map((line) => parted(line, sliced.checked));
   }
 
   async function predictions(select, texts, signal) {
@@ -25,7 +33,8 @@ export function setUp(panel) {
   }
 
   // {predictions: of both models, errors: null if no text has a label}
-  async function compared(texts, labels, signal) {
+  async function compared(lines, signal) {
+    const [texts, labels, slices] = ["text", "label", "slice"].map((part) => lines.map((line) => line[part]));
     if (labels.every((label) => label === null)) {
       return { predictions: await Promise.all([model, other].map((select) => predictions(select, texts, signal))), errors: null };
     }
@@ -33,18 +42,18 @@ export function setUp(panel) {
       throw new Error(`The errors of at most ${count(MOST)} labelled texts are counted, but there are ${count(texts.length)}; leave some out.`);
     }
     const inputs = texts.map((text) => inputOf(text, "classification"));
-    return (await post("/api/compare", { model: model.value, other: other.value, inputs, labels }, signal)).json();
+    return (await post("/api/compare", { model: model.value, other: other.value, inputs, labels, slices }, signal)).json();
   }
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     run(panel, async (signal, say) => {
-      const lines = linesOf(form.elements.texts).map(!choice.hidden && labelled.checked ? parted : (text) => ({ text, label: null }));
+      const given = lines();
       results.hidden = errors.hidden = true;
       say("predicting …");
-      const found = await compared(lines.map((line) => line.text), lines.map((line) => line.label), signal);
+      const found = await compared(given, signal);
       const [one, another] = found.predictions;
-      const rows = lines.map((line, i) => ({ ...line, one: one[i], other: another[i], equal: nameOf(one[i]) === nameOf(another[i]) }));
+      const rows = given.map((line, i) => ({ ...line, one: one[i], other: another[i], equal: nameOf(one[i]) === nameOf(another[i]) }));
       const equal = rows.filter((row) => row.equal).length;
       for (const table of [results, errors]) {
         const headers = table.querySelectorAll("th");
@@ -76,24 +85,26 @@ export function setUp(panel) {
     errors.hidden = false;
   }
 
-  for (const select of [model, other]) select.addEventListener("change", offer);
+  for (const field of [model, other, labelled]) field.addEventListener("change", offer);
   offer();
 }
 
 const count = (number) => number.toLocaleString("en");
 
-// "label<TAB>text" as its parts; without a tab, or with nothing before it, there is no label.
-function parted(line) {
-  const tab = line.indexOf("\t");
-  if (tab < 0) return { text: line, label: null };
-  const [label, text] = [line.slice(0, tab).trim(), line.slice(tab + 1)];
-  if (!text.trim()) throw new Error(`after a label and a tab there must be a text, but there is none after '${label}'`);
-  return { text, label: label || null };
+// "label<TAB>text", or "label<TAB>slice<TAB>text", as its parts; without a tab, or with nothing before it, there is no label.
+function parted(line, withSlice) {
+  const [label, ...rest] = line.split("\t");
+  if (!rest.length) return { text: line, label: null, slice: null };
+  const slice = withSlice && rest.length > 1 ? rest.shift().trim() : "";
+  const text = rest.join("\t");
+  if (!text.trim()) throw new Error(`after a label and a tab there must be a text, but there is none after '${label.trim()}'`);
+  return { text, label: label.trim() || null, slice: slice || null };
 }
 
 function nameOfGroup(one) {
   if (one.kind === "all") return "All";
   if (one.kind === "class") return one.label;
+  if (one.kind === "slice") return `slice: ${one.slice}`;
   return one.least === one.most ? `${count(one.most)} word${one.most === 1 ? "" : "s"}` : `${count(one.least)} to ${count(one.most)} words`;
 }
 

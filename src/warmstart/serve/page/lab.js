@@ -1,4 +1,4 @@
-// The maths of the attention lab (docs/attention-lab.md): softmax(K q) over keys in the plane, without a scale.
+// The maths of the attention lab (docs/tutorials/attention-lab.md): softmax(K q) over keys in the plane, without a scale.
 
 const NOISE = Math.sqrt(0.5); // standard deviation of a noisy key's length
 const GOLDEN = (Math.sqrt(5) - 1) / 2;

@@ -1,5 +1,6 @@
 // Sets up the panels that the server put into the page.
 
+import { nameCells } from "./cards.js";
 import { setUp as classify } from "./classify.js";
 import { setUp as compare } from "./compare.js";
 import { setUp as learn } from "./learn.js";
@@ -13,3 +14,4 @@ for (const [name, setUp] of Object.entries({ classify, compare, write, look, map
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }
+for (const table of document.querySelectorAll("table.cards")) nameCells(table);

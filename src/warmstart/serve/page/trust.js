@@ -1,7 +1,8 @@
-// Trust: the doctor's checks of a model, and its card.
+// Trust: the doctor's checks of a model, whether its confidence is calibrated, what the audit of its data found, and its card.
 
 import { get } from "./api.js";
 import { make, run } from "./elements.js";
+import { showCalibration } from "./reliability.js";
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
@@ -13,9 +14,10 @@ export function setUp(panel) {
     run(panel, async (signal, say) => {
       const name = encodeURIComponent(form.elements.model.value);
       say("examining …");
-      const [found, words] = await Promise.all([
+      const [found, words, evidence] = await Promise.all([
         get(`/api/checks?model=${name}`).then((answer) => answer.json()),
         get(`/api/card?model=${name}`).then((answer) => answer.text()),
+        get(`/api/evidence?model=${name}`).then((answer) => answer.json()),
       ]);
       const applied = found.checks.filter((one) => one.status !== "not applicable");
       const failed = applied.filter((one) => one.status === "fail").length;
@@ -24,11 +26,23 @@ export function setUp(panel) {
         : `It passes ${applied.length} checks; ${found.checks.length - applied.length} do not apply to it.`;
       checks.querySelector("tbody").replaceChildren(...applied.map(row));
       checks.hidden = false;
+      showCalibration(panel.querySelector("#trust-calibration"), evidence.calibration);
+      showAudit(panel.querySelector("#trust-audit"), evidence.audit);
       card.querySelector("pre").textContent = words;
       card.hidden = false;
       say("");
     });
   });
+}
+
+function showAudit(part, findings) {
+  const about = { null: "The data that it learned from was not audited, or an older version audited it.", 0: "The audit of its data found nothing." };
+  const none = about[findings === null ? "null" : findings.length];
+  part.querySelector("p").textContent = none ?? "What the audit of the data that it learned from found:";
+  part.querySelector("ul").replaceChildren(
+    ...(findings ?? []).map((one) => make("li", {}, make("strong", { textContent: `${one.severity}: ` }), one.sentence)),
+  );
+  part.hidden = false;
 }
 
 function row(one) {
@@ -39,6 +53,6 @@ function row(one) {
     make("td", { className: one.status, textContent: one.status }),
     make("td", { className: "number", textContent: number(one.value) }),
     make("td", { className: "number", textContent: number(one.limit) }),
-    make("td", { textContent: one.status === "fail" ? `${one.note}. ${one.advice}` : one.promise }),
+    make("td", { className: "long", textContent: one.status === "fail" ? `${one.note}. ${one.advice}` : one.promise }),
   );
 }

@@ -1,5 +1,6 @@
 // Sets up the panels of a page that has its model inside.
 
+import { nameCells } from "./cards.js";
 import { setUp as classify } from "./classify.js";
 import { setUp as race } from "./race.js";
 import { setUp as trust } from "./trust.js";
@@ -9,3 +10,4 @@ for (const [name, setUp] of Object.entries({ classify, write, race, trust })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }
+for (const table of document.querySelectorAll("table.cards")) nameCells(table);

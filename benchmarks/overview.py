@@ -1,0 +1,37 @@
+"""The table of all reproductions on one page, read from the tables of each system: ``python -m benchmarks.overview`` writes it."""
+
+from __future__ import annotations
+
+from benchmarks.harness import table
+from benchmarks.table import DOCS, blocks, with_block
+
+PAGE, NAME = DOCS / "docs" / "lab-notes" / "reproductions.md", "overview"
+SYSTEMS = {
+    "altegrad": ("ALTEGRAD", ("altegrad", "french-reviews")),
+    "ece1786": ("ECE1786", ("ece1786",)),
+    "naacl2019": ("NAACL 2019", ("naacl2019", "questions")),
+    "cs224n": ("CS224N", ("birthplace",)),
+}
+"""page -> what it is called, and its tables"""
+
+
+def overview() -> str:
+    """A row for each figure of each system: theirs, ours, labels, minutes and the recipe."""
+    rows = []
+    for page, (system, names) in SYSTEMS.items():
+        found = blocks((PAGE.parent / f"{page}.md").read_text(encoding="utf-8"))
+        for name in names:
+            recipe = found[name].partition("recipes/")[2].partition(".yaml")[0]
+            lines = [line for line in found[name].splitlines() if line.startswith("| ")][2:]
+            cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+            rows += [(f"[{system}]({page}.md)", *cell, f"`{recipe}`") for cell in cells]
+    return table(("system", "figure", "theirs", "here", "minutes", "labels", "recipe"), rows)
+
+
+def written() -> str:
+    """The page with the table in its place."""
+    return with_block(PAGE.read_text(encoding="utf-8"), NAME, overview())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(), encoding="utf-8")

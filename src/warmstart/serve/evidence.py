@@ -1,0 +1,63 @@
+"""What a model's own record says of its trustworthiness: the findings of the audit, and whether its confidence is calibrated.
+
+Nothing is computed from texts: the record keeps the findings, and the confidence and correctness of each prediction for texts that
+chose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import AdaptRecord
+from warmstart.stack.stack import Stack
+from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error, reliability_bins
+from warmstart.stats.proportions import wilson_interval
+
+MOST_BINS, TEXTS_IN_BIN = 10, 20
+"""of the table: at most so many rows, of at least so many texts, if there are as many"""
+
+
+def evidence_of(model: Bundle | Stack) -> dict[str, Any]:
+    """``audit``: severity and sentence of each finding, None if there was no audit; ``calibration``: see ``calibration_of``."""
+    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
+    findings = record.audit if record else None
+    return {
+        "audit": None if findings is None else [one.to_dict() for one in findings],
+        "calibration": calibration_of(held_out_of(model)),
+    }
+
+
+def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:
+    """Confidence and correctness of the predictions for texts, or questions, that chose nothing; empty if there are none."""
+    if isinstance(model, Bundle) and (record := model.answers_record):
+        return record.held_out_answers if record.chose_nothing else ()
+    return model.calibration.held_out if model.calibration else ()
+
+
+def calibration_of(held_out: Sequence[tuple[float, bool]]) -> dict[str, Any] | None:
+    """How confidence and accuracy agree; None without held-out texts.
+
+    ``error`` is the expected calibration error, ``error_of_chance`` that of a perfectly calibrated model with the same confidences;
+    ``bins`` are of equally many texts of similar confidence, the least confident first: mean ``confidence``, ``accuracy`` with its
+    interval of 95% (Wilson) and ``count``.
+    """
+    if not held_out:
+        return None
+    confidence, right = np.array(held_out, dtype=float).T
+    bins = reliability_bins(confidence, right, min(MOST_BINS, max(1, len(right) // TEXTS_IN_BIN)))
+    return {
+        "texts": len(right),
+        "accuracy": float(right.mean()),
+        "error": expected_calibration_error(confidence, right),
+        "error_of_chance": perfect_calibration_error(confidence),
+        "bins": [_bin(one.confidence, one.accuracy, one.count) for one in bins],
+    }
+
+
+def _bin(confidence: float, accuracy: float, count: int) -> dict[str, Any]:
+    interval = wilson_interval(accuracy, count)
+    return {"confidence": confidence, "accuracy": accuracy, "low": interval.low, "high": interval.high, "count": count}

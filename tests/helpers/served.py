@@ -1,0 +1,107 @@
+"""Models for a server, one of each kind, and requests to an application without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import numpy as np
+
+from helpers.models import SENTENCES, make_backbone
+from helpers.mutants import LABELS, bases
+from warmstart.data.task import Split, Task
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.head import HeadConfig
+from warmstart.heads.multilabel import MultilabelHeadConfig
+from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.heads.span import SpanHeadConfig
+from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.history import AnswersRecord, TaskRecord
+from warmstart.model.model import Model, fresh_head
+from warmstart.serve.app import Server, make_app
+from warmstart.serve.guard import AccessRules, App
+from warmstart.serve.served import ServedModel, ServedModels
+from warmstart.stack.stack import Member, Stack
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+HOME = "http://127.0.0.1"
+HELD_OUT = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
+"""confidence and correctness of held-out predictions, of which one in twenty is wrong"""
+HEADS: dict[str, HeadConfig] = {
+    "vectors": EmbeddingHeadConfig(),
+    "choice": MultipleChoiceHeadConfig(alternatives=2),
+    "many": MultilabelHeadConfig(classes=3),
+    "tags": TaggingHeadConfig(classes=3),
+    "span": SpanHeadConfig(),
+}
+
+
+def one_of_each(tokenizer: Tokenizer) -> dict[str, Bundle | Stack]:
+    """Models of every kind, by name; those of ``bases``, and more."""
+    found: dict[str, Bundle | Stack] = dict(bases(tokenizer))
+    labels, causal = found["labels"], found["causal"]
+    assert isinstance(labels, Bundle)
+    assert isinstance(causal, Bundle)
+    found["sure"] = replace(labels, calibration=Calibration(temperature=1.5, held_out=HELD_OUT))
+    found["stack"] = Stack((Member("one", labels), Member("two", labels, 2.0)), "classification", labels.labels)
+    for name, head in HEADS.items():
+        backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+        model = Model(backbone, fresh_head(head, backbone, 0), causal=False).eval()
+        found[name] = Bundle(model, tokenizer, LABELS if hasattr(head, "classes") else ())
+    learned = AnswersRecord(
+        task=TaskRecord(name="places", train=9), seed=0, max_answer_tokens=4, held_out_answers=HELD_OUT, chose_nothing=True
+    )
+    found["answers"] = replace(causal, history=(learned,))
+    return found
+
+
+def served(models: dict[str, Bundle | Stack], queue: int = 64) -> Server:
+    """A server of models; who makes it closes it."""
+    return Server(ServedModels([ServedModel.of(model, name) for name, model in models.items()]), 1024, 0.005, queue)
+
+
+@asynccontextmanager
+async def client_of(app: App, **named: Any) -> AsyncIterator[Any]:
+    """A client that talks to an application."""
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOME, **named) as client:
+        yield client
+
+
+def asked(server: Server, path: str, body: Any, rules: AccessRules = AccessRules()) -> Any:  # noqa: B008
+    """The answer to one request."""
+
+    async def ask() -> Any:
+        async with client_of(make_app(server, rules)) as client:
+            return await client.post(path, json=body)
+
+    return asyncio.run(ask())
+
+
+def asked_for(server: Server, path: str) -> Any:
+    """The answer to a request without a body."""
+
+    async def ask() -> Any:
+        async with client_of(make_app(server, AccessRules())) as client:
+            return await client.get(path)
+
+    return asyncio.run(ask())
+
+
+def asked_until_ready(server: Server, body: Any) -> Any:
+    """The nearest training texts, once the server has read them."""
+    while (answer := asked(server, "/api/nearest", body)).status_code == 503:
+        assert "of 40; try again soon" in answer.json()["error"]
+        assert answer.headers["retry-after"] == "1"
+    return answer
+
+
+def cups_task(labels: tuple[str, ...] = LABELS) -> Task:
+    """Training texts for the models that label cups; more than are embedded at once."""
+    texts = tuple(f"{SENTENCES[i % 4]} {i} {'cats' * (i % 3)}" for i in range(40))
+    train = Split(texts, np.arange(40) % len(labels))
+    return Task("cups", labels, train, train.take(np.arange(0)), train)

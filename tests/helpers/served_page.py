@@ -1,0 +1,101 @@
+"""The page of a server in a browser: a server that runs in a thread, models with all that the page can show, and an open page."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+
+from helpers.curves import curve_of
+from helpers.models import SENTENCES
+from helpers.mutants import LABELS, bases
+from helpers.races import race_result
+from helpers.restarts import adapt_record
+from warmstart.data.task import Split, Task
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
+from warmstart.model.history import FindingRecord
+from warmstart.serve.app import Server, make_app
+from warmstart.serve.corpus import Corpus
+from warmstart.serve.guard import AccessRules
+from warmstart.serve.served import ServedModel
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+WAIT = 60_000
+"""milliseconds that anything may take; only what never happens takes so long"""
+
+
+def page_task() -> Task:
+    """Training texts for the model that labels cups."""
+    train = Split(("I want tea", "<b>milk</b>", "a glass of water", "She holds the cat", "עולם", "tea for two"), np.arange(6) % 3)
+    validation = Split(tuple(f"{SENTENCES[i % 4]} {i}" for i in range(24)), np.arange(24) % 3)
+    return Task("cups", LABELS, train, validation, train)
+
+
+def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
+    """One that labels texts, with texts for guarantees, a race and a curve; one that gives numbers; one that writes."""
+    found = bases(tokenizer)
+    held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
+    findings = (FindingRecord(severity="warning", sentence="2 texts of <b>train</b> are in test, too."),)
+    raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": "full"}).model_copy(update={"audit": findings})
+    wanted: dict[str, Bundle] = {
+        "cups": replace(found["labels"], history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)),
+        "number": found["number"],
+        "causal": found["causal"],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        (place / "text.txt").write_text("\n\n".join(SENTENCES), encoding="utf-8")
+        corpus = Corpus(str(place / "text.txt"))
+        found_at = {name: save(bundle, place / name / "bundle").parent for name, bundle in wanted.items()}
+        scores = {"full": 0.8, "<b>probe</b>": 0.72, "lora": 0.79}
+        (place / "cups" / "race.json").write_text(json.dumps(race_result(scores).to_dict()))
+        curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " <i>small</i>"))
+        (place / "cups" / "curve.json").write_text(json.dumps(curve.to_dict()))
+        return [ServedModel.open(str(path), name, [page_task()], corpus) for name, path in found_at.items()]
+
+
+@contextmanager
+def serving(server: Server, rules: AccessRules = AccessRules()) -> Iterator[str]:  # noqa: B008
+    """The address of a server that runs in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        settings = uvicorn.Config(make_app(server, rules), log_level="error", timeout_graceful_shutdown=5)
+        running = uvicorn.Server(settings)
+        thread = threading.Thread(target=running.run, args=([listening],))
+        thread.start()
+        while not running.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        running.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def opened_page(browser: Any, address: str) -> Iterator[Any]:
+    """A page; nothing may be logged as an error, and nothing may be asked of another place."""
+    opened, problems = browser.new_page(), list[str]()
+    opened.set_default_timeout(WAIT)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("console", lambda message: problems.append(message.text) if "Content Security" in message.text else None)
+    opened.on(
+        "request", lambda request: None if request.url.startswith((address, "data:", "blob:")) else problems.append(request.url)
+    )
+    opened.goto(address)
+    yield opened
+    opened.close()
+    assert not problems
+
+
+def submit(page: Any, panel: str) -> None:
+    """Press the button of a panel."""
+    page.click(f"#{panel} [type=submit]")

@@ -1,0 +1,287 @@
+"""The page of a server under trouble: panels say what is wrong, work by keyboard and from right to left, and never freeze."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.mutants import LABELS
+from warmstart.errors import ModelError
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+# where there is a browser, these tests are not skipped: what they lack is then an error
+playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
+
+from helpers.served_page import opened_page, page_models, serving, submit  # noqa: E402
+from warmstart.serve import app, replies  # noqa: E402
+from warmstart.serve.app import Server  # noqa: E402
+from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
+
+pytestmark = IN_A_BROWSER
+HEBREW = "שלום לכל העולם"
+
+
+@pytest.fixture(scope="module")
+def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
+    """One that labels texts, one that gives numbers, and one that writes."""
+    return page_models(tmp_path_factory.mktemp("served"), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
+    with serving(Server(ServedModels(models), 1024, 0.005, 64)) as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page; nothing may be logged as an error, and nothing may be asked of another place."""
+    with opened_page(browser, address) as opened:
+        yield opened
+
+
+# ------------------------------------------------------------------------------------------------ errors
+
+
+def shown_error(page: Any, panel: str) -> str:
+    """What a panel says once it has failed; its button can be pressed again."""
+    submit(page, panel)
+    error = page.locator(f"#{panel} .error[role=alert]:not([hidden])").first
+    error.wait_for()
+    assert page.locator(f"#{panel} [type=submit]").is_enabled()
+    return str(error.inner_text())
+
+
+def test_writing_shows_a_refusal_and_an_error_on_the_way(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written until then stays; afterwards the panel writes again."""
+    page.fill("#write-tokens", "6")
+    page.fill("#write-seed", "99999999999999999999")
+    assert "seed" in shown_error(page, "write")
+    page.fill("#write-seed", "3")
+    write_on = app.write_on
+
+    def tired(model: Any, prompt: str, config: Any, top: int, on_token: Callable[[dict[str, Any]], None]) -> Any:
+        told = 0
+
+        def some(token: dict[str, Any]) -> None:
+            nonlocal told
+            if told == 3:
+                raise ModelError("the model is tired; let it rest")
+            told += 1
+            on_token(token)
+
+        return write_on(model, prompt, config, top, some)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app, "write_on", tired)
+        assert shown_error(page, "write") == "the model is tired; let it rest"
+    assert page.locator("#write-text button").count() == 3
+    page.click("#write-text button:nth-of-type(2)")
+    assert page.locator("#write-step tbody tr").count() == 6
+    submit(page, "write")
+    page.wait_for_selector("#write .status:has-text('6 tokens')")
+    assert page.locator("#write .error").is_hidden()
+
+
+def test_looking_at_too_long_a_text_shows_why_not(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And then a shorter text is shown."""
+    monkeypatch.setattr(replies, "MOST_TOKENS", 12)
+    page.fill("#look-text", "tea " * 20)
+    assert "attention is shown for at most 12 tokens" in shown_error(page, "look")
+    assert page.locator("#look-weights").is_hidden()
+    page.fill("#look-text", "tea for two")
+    submit(page, "look")
+    page.wait_for_selector("#look-weights tbody tr")
+    assert page.locator("#look .error").is_hidden()
+
+
+def test_a_damaged_race_is_said(page: Any, models: list[ServedModel]) -> None:
+    """The curve and the restarts of the same model are shown beside the error."""
+    file = models[0].race_file
+    assert file is not None
+    sound = file.read_bytes()
+    try:
+        file.write_text("{")
+        assert "run the same race again" in shown_error(page, "race")
+    finally:
+        file.write_bytes(sound)
+    assert page.locator("#race-curve figure").count() == 4
+    assert page.locator("#race-results").is_hidden()
+    submit(page, "race")
+    page.wait_for_selector("#race-results tbody tr")
+    assert page.locator("#race .error").is_hidden()
+
+
+def test_a_model_that_cannot_be_examined_is_said(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing half is shown."""
+
+    def damaged(model: ServedModel) -> str:
+        raise ModelError("the card cannot be read; export the model again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServedModel, "card", damaged)
+        assert shown_error(page, "trust") == "the card cannot be read; export the model again"
+    assert page.locator("#trust-checks").is_hidden()
+
+
+@pytest.mark.parametrize("panel", ["classify", "compare", "write", "look", "map", "race", "trust"])
+def test_a_server_that_is_gone_is_said(panel: str, page: Any) -> None:
+    """In every panel that asks it."""
+    texts = {"classify": "texts", "compare": "texts", "look": "text", "map": "text"}
+    if panel in texts:
+        page.fill(f"#{panel}-{texts[panel]}", "She holds the cat")
+    page.route("**/api/**", lambda route: route.abort())
+    assert shown_error(page, panel) == "the server does not answer"
+
+
+# ------------------------------------------------------------------------------------------------ ten thousand rows
+
+WATCH = """() => {
+  window.longest = 0;
+  const note = (list) => { window.longest = Math.max(window.longest, ...list.getEntries().map((one) => one.duration)); };
+  new PerformanceObserver(note).observe({ type: "longtask" });
+}"""
+LONGEST = 1_000
+"""milliseconds for which the page may not react: some 20 times what was measured, since other programs may use the cores"""
+
+
+def test_ten_thousand_texts_are_classified_to_their_end(page: Any) -> None:
+    """Meanwhile the page reacts, draws as many as are asked for, and counts all in the end."""
+    page.locator("#classify-texts").evaluate(
+        "(area) => { area.value = Array.from({length: 10000}, (_, i) => `tea ${i}`).join('\\n'); }"
+    )
+    page.evaluate(WATCH)
+    submit(page, "classify")
+    page.wait_for_selector("#classify .status:has-text('10,000 done')")
+    assert page.locator("#classify-results > li").count() == 50
+    assert page.locator("#classify-more").inner_text() == "Show more (9,950 left)"
+    counted = [int(one.rsplit(" ", 1)[1].replace(",", "")) for one in page.locator("#classify-summary").inner_text().split(" · ")]
+    assert sum(counted) == 10_000
+    assert 0 <= page.evaluate("window.longest") < LONGEST
+
+
+# ------------------------------------------------------------------------------------------------ by keyboard alone
+
+
+def tab_to(page: Any, selector: str) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(80):
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+def test_writing_needs_no_mouse(page: Any) -> None:
+    """From the prompt to a token, its table, and another way from there."""
+    tab_to(page, "#write-prompt")
+    page.keyboard.type("She holds")
+    tab_to(page, "#write-tokens")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("5")
+    tab_to(page, "#write [type=submit]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#write .status:has-text('5 tokens')")
+    tab_to(page, "#write-text button:nth-of-type(2)")
+    page.keyboard.press("Enter")
+    assert "Token 2:" in page.locator("#write-step caption").inner_text()
+    tab_to(page, "#write-step tbody button:not([disabled])")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('#write-text > span').textContent !== 'She holds'")
+    page.wait_for_selector("#write .status:has-text('5 tokens')")
+    assert page.locator("#write-text > span").inner_text().startswith("She holds")
+
+
+def test_looking_needs_no_mouse(page: Any) -> None:
+    """Layers and heads are chosen by arrow keys; what each layer knows is one button further."""
+    tab_to(page, "#look-text")
+    page.keyboard.type("She holds the cat")
+    tab_to(page, "#look [type=submit]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#look-weights tbody tr")
+    before = page.locator("#look-weights tbody").inner_html()
+    tab_to(page, "#look-layer")
+    page.keyboard.press("Home")
+    assert page.locator("#look-layer").input_value() == "0"
+    assert page.locator("#look-weights tbody").inner_html() != before
+    tab_to(page, "#look-weights")  # which can be scrolled by arrow keys
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.id") == "look-head"
+    page.locator("#look-text").focus()
+    tab_to(page, "#look-probe")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#look-probes tbody tr")
+
+
+def test_comparing_needs_no_mouse(page: Any) -> None:
+    """The models, the texts with their labels, whether tabs part them, and the tables."""
+    tab_to(page, "#compare-other")
+    page.keyboard.press("Home")
+    assert page.locator("#compare-other").input_value() == "cups"
+    tab_to(page, "#compare-texts")
+    page.keyboard.insert_text(  # as pasted: the Tab key leads on
+        f"{LABELS[0]}\tShe holds the cat\n{LABELS[1]}\tmilk"
+    )
+    tab_to(page, "#compare [type=submit]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#compare-errors tbody tr")
+    assert page.locator("#compare-about").inner_text().startswith("Of 2 labelled texts")
+    page.locator("#compare-texts").focus()
+    tab_to(page, "#compare-labelled")
+    page.keyboard.press("Space")
+    assert not page.locator("#compare-labelled").is_checked()
+    tab_to(page, "#compare [type=submit]")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('#compare-errors').hidden")
+    tab_to(page, "#compare-results")
+
+
+# ------------------------------------------------------------------------------------------------ from right to left
+
+PLACES = """(element) => {
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  const [text, box] = [range.getBoundingClientRect(), element.getBoundingClientRect()];
+  return { left: text.left - box.left, right: box.right - text.right, direction: getComputedStyle(element).direction };
+}"""
+"""how far a text is from both sides of its element"""
+
+
+def is_from_right_to_left(place: dict[str, Any]) -> bool:
+    return bool(place["direction"] == "rtl" and place["right"] < place["left"])
+
+
+def test_hebrew_is_read_from_right_to_left(page: Any) -> None:
+    """In the fields, in results, in the words of an explanation, and in what a model writes; what is around stays as it was."""
+    for field in ("classify-texts", "write-prompt", "compare-texts", "look-text", "map-text"):
+        page.fill(f"#{field}", HEBREW)
+        assert page.locator(f"#{field}").evaluate("(area) => getComputedStyle(area).direction") == "rtl", field
+    page.fill("#classify-texts", f"{HEBREW}\nShe holds the cat")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li:nth-child(2)")
+    hebrew, english = (page.locator("#classify-results .text").nth(i).evaluate(PLACES) for i in range(2))
+    assert is_from_right_to_left(hebrew)
+    assert not is_from_right_to_left(english)
+    assert english["left"] < english["right"]
+    page.locator("#classify-results li").first.get_by_role("button", name="Why?").click()
+    page.wait_for_selector(".heat span")
+    words = page.locator(".heat > span").evaluate_all("(spans) => spans.map((one) => one.getBoundingClientRect().left)")
+    assert len(words) == len(HEBREW.split())
+    assert words == sorted(words, reverse=True)
+    page.fill("#write-tokens", "3")
+    submit(page, "write")
+    page.wait_for_selector("#write .status:has-text('3 tokens')")
+    assert page.locator("#write-text").evaluate("(text) => getComputedStyle(text).direction") == "rtl"
+    prompt, token = (page.locator(f"#write-text > {one}").first.bounding_box() for one in ("span", "button"))
+    assert token["x"] + token["width"] <= prompt["x"] + prompt["width"]
+    page.select_option("#compare-other", "cups")
+    submit(page, "compare")
+    page.wait_for_selector("#compare-results tbody tr")
+    assert is_from_right_to_left(page.locator("#compare-results td.text").first.evaluate(PLACES))
+    assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
