@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from helpers.models import make_backbone
 from warmstart.cli import main, parse
 from warmstart.commands import COMMANDS
 from warmstart.commands.predict import PredictConfig
 from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.data.token_store import TokenStore
 from warmstart.errors import ConfigError
 from warmstart.flags import count_flags
 from warmstart.heads.classification import ClassificationHeadConfig
@@ -68,8 +70,8 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 
 
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a command, or with ``--help``."""
-    assert main([]) == main(["--help"]) == 0
+    """With ``--help``."""
+    assert main(["--help"]) == 0
     output = capsys.readouterr().out
     assert all(f"  {name}" in output for name in COMMANDS)
     assert main(["--version"]) == 0
@@ -153,6 +155,15 @@ def test_a_run_is_not_resumed_with_other_held_out_text(
     assert "belongs to a run with other data" in capsys.readouterr().err
 
 
+def test_a_budget_of_words_counts_what_is_held_out(text: Path, tmp_path: Path) -> None:
+    """Tokenizer, training and held-out text are all within it."""
+    words = ["pretrain", str(text), "--document", "line", "--max-words", "60", "--held-out", "0.3", "--steps", "2", *QUICK]
+    assert main([*words, "--max-length", "8", "--out", str(tmp_path / "run")]) == 0
+    stores = [TokenStore.open(folder) for folder in (tmp_path / "run" / "text").iterdir() if not folder.name.startswith(".")]
+    assert len(stores) == 2
+    assert 40 < sum(store.words for store in stores) <= 60
+
+
 @pytest.mark.parametrize("objective", ["causal", "detect"])
 def test_a_run_goes_on_where_it_stopped(
     objective: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -180,6 +191,37 @@ def test_a_run_goes_on_where_it_stopped(
     whole, cut = (load_bundle(tmp_path / name / "bundle").model.weights() for name in ("whole", "cut"))
     for name, tensor in whole.items():
         assert np.array_equal(tensor.detach().numpy(), cut[name].detach().numpy()), name
+
+
+@pytest.mark.parametrize("again", [["--out", "cut"], ["--resume", "cut"]], ids=["command", "resume"])
+def test_a_run_goes_on_in_another_way(
+    again: list[str], text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How steps are computed may change, by the same command or with --resume; which steps these are may not."""
+    monkeypatch.chdir(tmp_path)
+    flags = [str(text), "--steps", "6", "--checkpoint-every", "2", "--optimizer", "adamw", "--learning-rate", "1e-3", *QUICK]
+    assert main(["pretrain", *flags, "--out", "whole"]) == 0
+    from warmstart.training import loop
+
+    def stop(*arguments: object) -> None:
+        write(*arguments)
+        raise KeyboardInterrupt
+
+    write = loop._Run._write_checkpoint
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Run, "_write_checkpoint", stop)
+        assert main(["pretrain", *flags, "--out", "cut"]) == 130
+    words = ["pretrain", *again] if again[0] == "--resume" else ["pretrain", *flags, *again]
+    assert main([*words, "--seed", "3"]) == 2
+    capsys.readouterr()
+    assert main([*words, "--shard", "--optimizer", "adamw", "--activation-checkpointing"]) == 0
+    assert "--shard has no effect: it parts a model among several processes, and this is one" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    whole, cut = (load_bundle(tmp_path / name / "bundle") for name in ("whole", "cut"))
+    assert cut.history[-1].settings["activation_checkpointing"]
+    for name, tensor in whole.model.weights().items():
+        assert torch.equal(tensor, cut.model.weights()[name]), name
 
 
 def test_settings_come_from_yaml_presets_and_flags(tmp_path: Path) -> None:
@@ -291,6 +333,19 @@ def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--width" in capsys.readouterr().err
 
 
+def test_arguments_without_a_flag_have_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help and complaints call them MODEL and TASK, not by their type."""
+    for name, command in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            main([*name.split(), "--help"])
+        arguments = re.split(r"^.?.?.?options", capsys.readouterr().out.partition("positional arguments")[2], flags=re.MULTILINE)[0]
+        assert "STR" not in arguments, name
+        assert not arguments or re.search(r"[A-Z]{2}", arguments), (name, command)
+    with pytest.raises(SystemExit):
+        main(["adapt"])
+    assert re.search(r"MODEL\b.*TASK\b", capsys.readouterr().err, flags=re.DOTALL)
+
+
 def test_parse_names_the_flag_without_a_value() -> None:
     """``--config`` at the end of the line."""
     with pytest.raises(ConfigError, match="--config needs a value"):
@@ -342,4 +397,15 @@ def test_the_short_help_shows_at_most_twenty_flags(name: str, capsys: pytest.Cap
     assert (more in shown["--help"]) == bool(counts["advanced"])
     assert "more flags" not in shown["--help-all"]
     for flag, expected in {"--help": counts["basic"], "--help-all": sum(counts.values())}.items():
-        assert len(re.findall(r"^[│ ] (?:--?\w|STR|\[|\{)", shown[flag], re.M)) == expected + 1  # with --help itself
+        assert len(re.findall(r"^[│ ] (?:--?\w|[A-Z]{2}|\[|\{)", shown[flag], re.M)) == expected + 1  # with --help itself
+
+
+def test_texts_come_from_any_column(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pretraining on a table reads the column that --column names, and says so where it needs one."""
+    table = tmp_path / "mails.csv"
+    rows = [f'{number},"{line.strip()}"' for number, line in enumerate(text.read_text().splitlines()) if line.strip()]
+    table.write_text("\n".join(["id,body", *rows]) + "\n")
+    words = ["pretrain", str(table), *QUICK, "--steps", "2"]
+    assert main([*words, "--out", str(tmp_path / "none")]) == 2
+    assert "--column" in capsys.readouterr().err
+    assert main([*words, "--column", "body", "--out", str(tmp_path / "body")]) == 0

@@ -104,7 +104,7 @@ def test_a_flag_of_an_earlier_version_names_the_present_one(words: list[str], me
 def test_a_wrong_value_of_a_flag_is_one_sentence(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What must hold and what came, in the words of every command, with exit code 2: ranges, types and choices."""
     assert main(line.split()) == 2
-    assert capsys.readouterr().err == f"warmstart: {message}\n"
+    assert capsys.readouterr().err == f"warmstart: {message}\nmore: warmstart errors ConfigError\n"
 
 
 def test_wrong_values_in_python_are_named() -> None:
@@ -137,7 +137,10 @@ def test_present_flags_are_never_refused() -> None:
 def test_the_command_line_names_new_flags(capsys: pytest.CaptureFixture[str]) -> None:
     """Of a real command, with exit code 2."""
     assert main(["pretrain", "nowhere", "--max-tokens", "64"]) == 2
-    assert capsys.readouterr().err == "warmstart: unknown flag --max-tokens; it is now --max-length\n"
+    assert (
+        capsys.readouterr().err
+        == "warmstart: unknown flag --max-tokens; it is now --max-length\nmore: warmstart errors ConfigError\n"
+    )
 
 
 def test_yaml_reads_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,6 +241,6 @@ def test_every_check_catches_a_mutant() -> None:
 
 
 def test_the_page_lists_checks_and_mutants() -> None:
-    """docs/doctor.md is written from the list: cd tests && python -m helpers.mutants."""
+    """docs/how-to/doctor.md is written from the list: cd tests && python -m helpers.mutants."""
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_tables(page)

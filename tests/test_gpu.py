@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
 from helpers.models import make_language_model
-from helpers.training import job
-from test_waiting_for_gpus import packed_batch
+from helpers.training import job, packed_batch
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import _Run, train
 
@@ -17,7 +18,19 @@ GPU = torch.device("cuda")
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU with CUDA; `make gpu` runs these tests where there is one"),
+    # shown, not errors: that the debugging of synchronisation is a prototype, that float32 is not TF32, and what else torch says
+    pytest.mark.filterwarnings("default"),
 ]
+
+
+@contextmanager
+def waiting_is_an_error() -> Iterator[None]:
+    """CUDA raises where the program waits for it."""
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bfloat16", 3e-2)])
@@ -55,12 +68,9 @@ def test_a_step_waits_for_nothing(optimizer: str) -> None:
     )
     run._step(0.1)  # the first allocates
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waiting_is_an_error():
         for _ in range(3):
             run._step(0.5)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_compiled_step_is_that_of_the_modules() -> None:

@@ -193,7 +193,7 @@ def test_the_guarantee_holds_for_grouped_texts() -> None:
     for number in range(len(broken)):
         confidence = chance.random(6000)
         wrong = chance.random(6000) < 1 / (1 + np.exp(np.repeat(chance.normal(0, 1.5, 600), 10) + 6 * confidence))
-        held_out = calibration_split(6000, groups.astype(str), 0.5)[1]
+        held_out = calibration_split(groups, 0.5)[1]
         everyone = np.flatnonzero(np.isin(groups, groups[held_out]))
         for column, chosen in enumerate((held_out, everyone)):
             threshold = find_threshold(confidence[chosen], ~wrong[chosen], 0.1).threshold

@@ -61,6 +61,7 @@ TEST_FILES = {
     "commands/answers/command.py": "answers that were scored",
     "commands/answers/result.py": "answers that were scored",
     "commands/evaluate.py": "labels in the order of the model's",
+    "commands/init.py": "a setting that names it",
     "data/audit.py": "leaks",
     "data/budget.py": "folds without any",
     "data/task.py": "digests",
@@ -80,6 +81,7 @@ TEST_FILES = {
     "sweep/execution.py": "predictions for it",
     "sweep/refit.py": "predictions for it, compared with those that were scored",
     "tasks/answers.py": "digests and reading",
+    "tasks/guess.py": "a setting that names it",
     "tasks/load.py": "reading",
 }
 """the files that read more of a test split than its texts and its length"""

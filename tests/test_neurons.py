@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,7 @@ from warmstart.studies.neurons.measure import (
     tagged_properties,
     text_properties,
 )
+from warmstart.studies.neurons.result import neuron_findings
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 TEXTS = [*SENTENCES, "I", '"The cat (a dog) rubs", he said.', ""]
@@ -186,6 +189,9 @@ def test_an_untrained_model_is_not_above_untrained_backbones(tokenizer: Tokenize
         result = study_neurons(StudyNeuronsConfig.build(given | {"out": str(tmp_path / f"run{seed}")}))
         assert any(one.above_chance for one in result.details.results)
         assert not any(one.learned for one in result.details.results)
+        unreached = replace(result.details, results=[replace(one, threshold=0.9) for one in result.details.results])
+        limit = r"; an absolute r of 0\.9\d( to (0\.9\d|1\.00))? would have been detected with 80% power\."
+        assert re.search(limit, " ".join(neuron_findings(unreached)))
         assert "and for 0 it is also above 8 untrained backbones" in result.findings[0]
 
 

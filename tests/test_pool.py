@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warmstart.data.budget import label_budget
-from warmstart.data.pool import task_pool
+from warmstart.data.pool import pool_note, task_pool
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key
+from warmstart.data.text_overlap import documents_with
+from warmstart.data.unbroken import LINES, by_lines, by_lines_note
 from warmstart.errors import DataError
 
 LONG = "the quick brown fox jumps over the lazy dog near the river bank"
@@ -58,6 +60,54 @@ def test_texts_nearly_the_same_as_a_scored_one_are_left_out_and_counted() -> Non
     pool = task_pool(task_of("new", "exactly  THIS!", LONG.replace("lazy", "sleepy"), "to choose", "newer"))
     assert pool.texts == ("new", "newer")
     assert pool.left_out == 3
+
+
+QUOTED = "no river in this country is as wide or as slow as the one that we crossed in spring last year"
+
+
+def test_a_text_that_contains_a_scored_one_is_left_out() -> None:
+    """Word for word, or half of a long one; half of a short one, or a few of its words, are no copy."""
+    task = replace(task_of("new"), test=split(LONG, QUOTED, "a few words"))
+    parts = [LONG, QUOTED, " ".join(QUOTED.split()[:15]), LONG[:40], "a few words"]
+    texts = ["he wrote that " * 20 + part + " and so on and on" * 20 for part in parts]
+    found = task_pool(task.with_train(split(*texts)))
+    assert found.texts == (*texts[3:],)
+    assert found.left_out == 3
+
+
+def test_repeated_words_are_compared_in_no_time() -> None:
+    """Texts of one word repeated have one 5-gram, however often they have it: pairs of positions would be 10 to the power of 9."""
+    texts = [["ax"] * 3000] * 10
+    assert documents_with(texts, [["ax"] * 3000] * 10).all()
+
+
+def test_lines_of_an_unbroken_file_are_texts(tmp_path: Path) -> None:
+    """So that test texts among them are found; a file that is said to be one text is one, and leaves with what it contains."""
+    file = tmp_path / "unlabelled.txt"
+    file.write_text(f"first\n{LONG}\nExactly this\nsecond\n\n")
+    source = Source(path=str(file))
+    task = replace(task_of("new"), unlabelled=(source,))
+    assert task_pool(task).texts == ("first", "second", "new")
+    assert str(file) in str(pool_note(task))
+    assert pool_note(task, "none") is None
+    whole = replace(task, unlabelled=(source.model_copy(update={"document": "file"}),))
+    with pytest.raises(DataError, match="must have texts that are not in test or validation"):
+        task_pool(whole)
+    assert pool_note(whole) is None
+
+
+def test_paragraphs_short_files_of_a_folder_and_single_lines_stay_as_they_are(tmp_path: Path) -> None:
+    """A folder of short files has a text in each, unless all have many lines."""
+    (tmp_path / "one.txt").write_text("a\nb\n\nc\n")
+    (tmp_path / "line.txt").write_text("only\n\n")
+    mails, lists = tmp_path / "mails", tmp_path / "lists"
+    for folder, lines in ((mails, 3), (lists, LINES)):
+        folder.mkdir()
+        for name in ("a", "b"):
+            (folder / name).write_text("".join(f"{name} {number}\n" for number in range(lines)))
+    sources = tuple(Source(path=str(tmp_path / name)) for name in ("one.txt", "line.txt", "mails", "lists"))
+    assert [one.document for one in by_lines(sources)] == ["paragraph", "paragraph", "paragraph", "line"]
+    assert by_lines_note(sources[:3]) is None
 
 
 def test_unlabelled_sources_come_first(tmp_path: Path) -> None:

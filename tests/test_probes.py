@@ -232,11 +232,11 @@ def test_a_hidden_layer_is_as_good_as_that_of_scikit_learn() -> None:
 
 @pytest.mark.slow
 def test_a_separable_layer_is_coded_almost_for_free() -> None:
-    """2,000 items of four classes, separable: at least 20 times shorter (1.5 times before probes were fitted to convergence)."""
+    """2,000 items of four classes, separable: at least 26 times shorter (1.5 times before probes were fitted to convergence)."""
     for seed in range(2):
         parts = simulated("separable", seed)
         compression = online_compression(parts[0], parts[1], torch.ones(1, 1), 4, seed)
-        assert compression[0] > 20
+        assert compression[0] > 26
 
 
 def test_the_online_code_is_short_only_if_something_is_learned() -> None:

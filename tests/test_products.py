@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,12 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypat
 def test_the_rate_of_products_is_a_rate() -> None:
     """Some GFLOP per second, whatever the machine."""
     assert 1e8 < products.product_rate(torch.float32) < 1e14
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of processor time are Unix's")
+def test_a_limit_of_processor_time_is_no_trouble() -> None:
+    """Under ``ulimit -t`` Linux counts the time of a process in ticks, longer than a product takes."""
+    code = "import torch; torch.set_num_threads(1); from warmstart.products import product_rate; print(product_rate(torch.float32))"
+    command = ["bash", "-c", f"ulimit -t 600; exec {sys.executable} -c '{code}'"]
+    rate = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert 1e8 < float(rate) < 1e14

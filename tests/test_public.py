@@ -31,7 +31,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def pages() -> list[Path]:
     """Every document."""
-    return [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))]
+    return [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_files_named_in_the_documents_exist() -> None:
@@ -44,15 +44,15 @@ def test_files_named_in_the_documents_exist() -> None:
 
 
 def test_the_reference_is_complete() -> None:
-    """docs/reference.md lists every command and every public name."""
-    page = (ROOT / "docs" / "reference.md").read_text()
+    """docs/reference/reference.md lists every command and every public name."""
+    page = (ROOT / "docs" / "reference" / "reference.md").read_text()
     assert not [name for name in COMMANDS if f"`{name}`" not in page]
     assert not [name for name in warmstart.__all__ if name != "__version__" and f"`ws.{name}" not in page]
 
 
 def test_the_architecture_names_every_concern() -> None:
-    """docs/architecture.md and the folders tell one story."""
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    """docs/explanation/architecture.md and the folders tell one story."""
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     for place in (ROOT / "src" / "warmstart").iterdir():
         if place.suffix == ".py" or (place / "__init__.py").exists():
             name = place.stem

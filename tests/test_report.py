@@ -125,7 +125,8 @@ def test_nothing_is_loaded(written: Path) -> None:
     targets = [value or "" for _, attributes in reader.elements for name, value in attributes.items() if name in ("src", "href")]
     assert targets
     assert all(target.startswith(("#", "data:image/svg+xml;base64,")) for target in targets)
-    assert not [tag for tag, _ in reader.elements if tag in ("link", "iframe", "object", "embed", "form", "base")]
+    assert [attributes["rel"] for tag, attributes in reader.elements if tag == "link"] == ["icon"]
+    assert not [tag for tag, _ in reader.elements if tag in ("iframe", "object", "embed", "form", "base")]
     policy = (
         next(attributes["content"] for tag, attributes in reader.elements if tag == "meta" and "http-equiv" in attributes) or ""
     )
@@ -139,7 +140,7 @@ def test_texts_are_escaped(written: Path) -> None:
     """A label that looks like markup stays a text, in sentences, tables, captions and the data of charts."""
     reader = Reader(written.read_text(encoding="utf-8"))
     assert not [attributes for _, attributes in reader.elements if "onerror" in attributes]
-    assert len([tag for tag, _ in reader.elements if tag == "img"]) == len(CHARTS)
+    assert len([tag for tag, _ in reader.elements if tag == "img"]) == 2 * len(CHARTS)  # light and dark
     assert len(reader.scripts) == len(CHARTS) + 1
     assert reader.text.count(EVIL) >= 9
     specs = [json.loads(script) for script in reader.scripts[:-1]]

@@ -13,7 +13,7 @@ from scipy import stats
 
 from helpers.figures import show
 from helpers.tasks import cats, race_config, write_race_inputs
-from warmstart.commands.plan import PlanConfig, plan
+from warmstart.commands.plan.command import PlanConfig, plan
 from warmstart.commands.race.command import race_task
 from warmstart.data.task import Split, Task, resplit
 from warmstart.errors import ConfigError, DataError

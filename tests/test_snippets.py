@@ -33,11 +33,11 @@ from warmstart.tasks.load import TaskSpec, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
-FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "recipes").rglob("*.md"))]
+FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "recipes").rglob("*.md"))]
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
 MAX_NOT_RUN = 3
-FREE = {"--config", "--preset", "--help", "--help-all", "--version"}
+FREE = {"--json", "--config", "--preset", "--help", "--help-all", "--version", "--print-completion"}
 """flags that the command line itself takes"""
 TORCHRUN = {
     "--standalone", "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",

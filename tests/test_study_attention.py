@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -158,7 +159,12 @@ def test_uncertainty_is_that_of_passages() -> None:
     assert 0.01 < missed < 0.12
     assert np.mean(attention.p_values() < 0.05) == pytest.approx(0.05, abs=0.04)
     heads = check_heads(attention, 0.2, 0)
-    assert "0 of 40 heads differ significantly" in attention_findings(heads)[0]
+    first, _, *others = attention_findings(heads)
+    assert "0 of 40 heads differ significantly" in first
+    limit = r"of any head, (0\.\d\d) more weight than uniform attention would have been detected with 80% power\.$"
+    sizes = [float(found[1]) for sentence in others if (found := re.search(limit, sentence))]
+    assert len(sizes) == len(RELATIONS)
+    assert all(0.2 < size < 0.3 for size in sizes)
     assert np.isnan(heads.p[:, :, : len(MEASURES) - len(RELATIONS)]).all(), "only relations are tested"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -20,10 +21,19 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.inspection.head_attention import RELATIONS
 from warmstart.inspection.minimal_pairs import PairGroup
+from warmstart.inspection.probe_scores import BAG, ProbeScores
 from warmstart.stats.comparison import compare_pairs
 from warmstart.studies.objectives.command import StudyObjectivesConfig, held_out_passages
 from warmstart.studies.objectives.measure import ModelMeasures, ObjectiveMeasures
-from warmstart.studies.objectives.result import objectives_findings, objectives_overview, objectives_result, pair_accuracies
+from warmstart.studies.objectives.result import (
+    _probe_finding,
+    objectives_findings,
+    objectives_overview,
+    objectives_result,
+    pair_accuracies,
+    score_of_best_probe,
+)
+from warmstart.studies.probe.measure import TaskProbes
 
 
 def model(accuracy: float, **heads: float) -> ModelMeasures:
@@ -40,6 +50,7 @@ def test_the_best_objective_is_named_with_its_interval_over_seeds_and_pairs() ->
     findings = objectives_findings([other, one])
     best, lead = findings[0].split(". ", 1)
     assert best.startswith("Minimal pairs: causal has the highest accuracy, 81.0% (")
+    assert best.endswith("; as the highest of 2, it is too high on average")
     assert lead.startswith("Causal is better than masked by 20.0 points (95% interval ")
     assert findings[0].endswith(", over 3 seeds and the pairs).")
     assert findings[1].startswith("Causal: 50% of the heads attend to the previous token")
@@ -57,6 +68,27 @@ def test_the_best_of_several_is_compared_with_a_correction() -> None:
     finding = objectives_findings([*found, best])[0]
     assert "; corrected p " in finding
     assert finding.endswith(" p is corrected for all 10 pairs of objectives, as the best is chosen with the same models.")
+
+
+def test_the_best_probe_is_scored_by_models_that_did_not_choose_it() -> None:
+    """Layer and objective: the first objective owes its choice to its lucky third model, which therefore scores the other one."""
+
+    def scores(layer: str, validations: tuple[float, ...], tests: tuple[float, ...]) -> ProbeScores:
+        correct = np.array([np.arange(100) < 100 * one for one in tests], dtype=float)
+        return ProbeScores(layer, correct, correct, np.arange(100), validations)
+
+    task = SimpleNamespace(name="tense")
+    bag = {BAG: scores(BAG, (0.0,) * 3, (0.0,) * 3)}
+    lucky = bag | {"1": scores("1", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), "2": scores("2", (0.6, 0.6, 0.99), (0.6, 0.6, 0.9))}
+    steady = bag | {"1": scores("1", (0.7, 0.7, 0.7), (0.71, 0.72, 0.73)), "2": scores("2", (0.4, 0.4, 0.4), (0.4, 0.4, 0.4))}
+    found = [
+        ObjectiveMeasures(name, [model(-1.0)] * 3, [TaskProbes(task, name, layers, {}, {})])  # type: ignore[arg-type]
+        for name, layers in (("masked", lucky), ("causal", steady))
+    ]
+    assert score_of_best_probe(found, 0).mean == pytest.approx((0.6 + 0.6 + 0.73) / 3)
+    finding = _probe_finding(found, 0)
+    assert finding.startswith("Tense: masked is best on validation; its test accuracy is 64.3% (")
+    assert "), where each model scores what the others choose. " in finding
 
 
 def test_every_group_of_pairs_counts_alike() -> None:
@@ -115,8 +147,9 @@ def test_objectives_that_never_learned_to_predict_text_are_not_ranked_by_it() ->
     spans, causal = ObjectiveMeasures("span", [model(-1.0)], []), ObjectiveMeasures("causal", [model(0.7)], [])
     result = objectives_result([spans, causal, ObjectiveMeasures("masked", [model(0.6)], [])])
     assert result.findings[0].startswith(
-        "Minimal pairs: causal has the highest accuracy, 70.0% (61.3 to 78.7). Causal and masked differ by +10.0 points on one seed"
+        "Minimal pairs: causal has the highest accuracy, 70.0% (61.3 to 78.7); as the highest of 2,"
     )
+    assert ". Causal and masked differ by +10.0 points on one seed" in result.findings[0]
     assert "Minimal pairs: span cannot score sentences, as it learned span corruption alone." in result.findings
     assert result.summary is not None
     assert next(row for row in result.summary.rows if row[0] == "minimal pairs")[2] == "-"

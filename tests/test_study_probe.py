@@ -48,9 +48,9 @@ def made_up(model: str, *, bag: float = 0.5, items: int = 40, draws: int = 2) ->
     """Made-up probes of one item per sentence, most of them right."""
     correct, control = (rng(0, "right").random(items) < 0.8).astype(float)[None], np.zeros((1, items))
     known = ProbedItems(0.5, 0, items, 1.2)
-    layer = ProbeScores("1", correct, control, np.arange(items), 0.8, (1.5,), known)
-    of_bag = ProbeScores(BAG, np.full((1, items), bag), control, np.arange(items), 0.5, (1.1,), known)
-    random = ProbeScores("1", np.repeat(1 - correct, draws, axis=0), control, np.arange(items), 0.2)
+    layer = ProbeScores("1", correct, control, np.arange(items), (0.8,), (1.5,), known)
+    of_bag = ProbeScores(BAG, np.full((1, items), bag), control, np.arange(items), (0.5,), (1.1,), known)
+    random = ProbeScores("1", np.repeat(1 - correct, draws, axis=0), control, np.arange(items), (0.2,) * draws)
     return TaskProbes(first_word_task(), model, {BAG: of_bag, "1": layer}, {}, {"1": random})
 
 
@@ -100,8 +100,8 @@ def test_a_model_reads_a_task_once_for_linear_probes_and_mlps(tokenizer: Tokeniz
 
 def test_scores_of_several_models_count_alike() -> None:
     """Their fits are pooled, and validation is their mean."""
-    first = ProbeScores("1", np.ones((2, 5)), np.zeros((2, 5)), np.arange(5), 0.5, (1.0,))
-    both = pool_scores([first, replace(first, correct=np.zeros((2, 5)), validation=0.7, compression=(2.0,))])
+    first = ProbeScores("1", np.ones((2, 5)), np.zeros((2, 5)), np.arange(5), (0.5, 0.5), (1.0,))
+    both = pool_scores([first, replace(first, correct=np.zeros((2, 5)), validations=(0.7, 0.7), compression=(2.0,))])
     assert both.correct.shape == (4, 5)
     assert both.accuracy.value == 0.5
     assert both.validation == pytest.approx(0.6)

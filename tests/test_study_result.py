@@ -36,8 +36,8 @@ def test_a_notebook_shows_findings_and_summary() -> None:
     """Everything is escaped."""
     shown = RESULT._repr_html_()
     assert "<h3>A &lt;study&gt;</h3>" in shown
-    assert "<li>It is fast &amp; small.</li>" in shown
-    assert "<td>&lt;b&gt;</td>" in shown
+    assert "It is fast &amp; small." in shown
+    assert ">&lt;b&gt;</td>" in shown
 
 
 def test_findings_are_whole_sentences() -> None:
@@ -64,13 +64,14 @@ class NoSettings(Config):
     """Settings of a made-up study."""
 
 
-def test_finishing_prints_writes_and_returns_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finishing_prints_writes_and_returns_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first finding is the headline; every table becomes a CSV file; key figures and sections are on the page."""
-    page = finish_study(RESULT, [Section("Details", ("A paragraph.",))], NoSettings(), tmp_path, tiles=[("best", "50.0%")])
+    shown = finish_study(RESULT, [Section("Details", ("A paragraph.",))], NoSettings(), tmp_path, tiles=[("best", "50.0%")])
     printed = capsys.readouterr().err
     assert "It works.\nIt is fast & small.\n" in printed
     assert pl.read_csv(tmp_path / "scores.csv")["name"].to_list() == ["a", "b"]
-    html = page.read_text()
+    html = (tmp_path / "report.html").read_text()
+    assert [section.title for section in shown.sections] == ["Details"]
     assert '<p class="sentence">It works.</p>' in html
     assert "<h2>Findings</h2>" in html
     assert "A paragraph." in html

@@ -80,6 +80,14 @@ def test_threads_sleep_while_they_wait_on_busy_cores(
     assert {name: value for name, value in os.environ.items() if name in waiting.VARIABLES} == chosen
 
 
+def test_the_package_chooses_how_threads_wait_as_well() -> None:
+    """When its first name is used, in a program or a notebook: before torch is loaded."""
+    code = "import os, sys, warmstart as ws; ws.load; print('torch' in sys.modules, len(os.environ.keys() & set(sys.argv[1:])))"
+    environment = {name: value for name, value in os.environ.items() if name not in waiting.VARIABLES}
+    command = [sys.executable, "-c", code, *waiting.VARIABLES]
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "True 1\n"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="torch has libgomp on Linux")
 @pytest.mark.parametrize(("given", "shown"), [({}, ("0", waiting.SPINS)), ({"OMP_WAIT_POLICY": "ACTIVE"}, ("30000000000",))])
 def test_torch_hears_how_threads_wait(given: dict[str, str], shown: tuple[str, ...], tmp_path: Path) -> None:

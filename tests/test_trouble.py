@@ -18,15 +18,16 @@ from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
+from warmstart.commands.errors import ERRORS_FILE, ErrorEntry, read_entries
 from warmstart.config import read_yaml
 from warmstart.data.source import Source
 from warmstart.data.splits import held_out_count
 from warmstart.data.tables import label_column, read_table
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.interop.load import load_predictor
 from warmstart.model.files import load_bundle, save
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.trouble import explain_trouble
+from warmstart.trouble import explain_trouble, more_of
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
@@ -250,3 +251,55 @@ def test_a_model_is_not_lost_to_its_card(
     assert json.loads((tmp_path / "run" / "bundle" / "bundle.json").read_text())["history"]
     assert "could not be written" in (tmp_path / "run" / "bundle" / "README.md").read_text()
     load_bundle(tmp_path / "run" / "bundle", selftest=True)
+
+
+def test_every_error_has_an_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    """``warmstart errors`` explains each class of error and each kind of trouble, as the line below the message says."""
+    entries = {one.name for one in read_entries(ERRORS_FILE.read_text(encoding="utf-8"))}
+
+    def classes(one: type[WarmstartError]) -> list[type[WarmstartError]]:
+        return [one, *(below for kind in one.__subclasses__() for below in classes(kind))]
+
+    troubles: list[BaseException] = [OSError(number, "no") for number in errno.errorcode]
+    troubles += [MemoryError(), ValueError("embedded null byte"), RuntimeError("Symlink loop from 'a'"), RecursionError()]
+    troubles += [PanicException("no"), *(kind("no") for kind in classes(WarmstartError) if kind.__module__.startswith("warmstart"))]
+    for error in troubles:
+        more = more_of(error)
+        assert more is not None
+        assert more.removeprefix("warmstart errors ") in entries, error
+    assert more_of(AssertionError()) is None
+    assert main(["no-such-command"]) == 2
+    assert capsys.readouterr().err.endswith("\nmore: warmstart errors ConfigError\n")
+
+
+def test_the_entries_are_those_of_the_documents() -> None:
+    """One page: in the documents, and in the package, where no documents are. Copy the first over the second after a change."""
+    assert ERRORS_FILE.read_bytes() == (Path(__file__).parents[1] / "docs" / "reference" / "errors.md").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["ConfigError", "configerror", "`ConfigError`", "not-enough-memory", "Not enough memory"])
+def test_an_error_is_explained_in_the_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """However its name is written: the text, and each message with what to do."""
+    assert main(["errors", name]) == 0
+    told = capsys.readouterr().err
+    assert "](" not in told
+    assert (
+        "`key '…' is required`\n    give the value, as an argument or in the file\n" if "onf" in name else "a smaller `--batch`"
+    ) in told
+
+
+def test_all_errors_are_listed_and_an_unknown_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each, which is no message but its meaning."""
+    assert main(["errors"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1] == "ConfigError: A setting is unknown, missing or out of range, or two settings contradict each other."
+    assert len(lines) == len([*read_entries(ERRORS_FILE.read_text(encoding="utf-8"))])
+    assert main(["errors", "ConfgError"]) == 2
+    assert "unknown error 'ConfgError'; did you mean 'ConfigError'? known: " in capsys.readouterr().err
+
+
+def test_an_entry_is_read_from_the_page() -> None:
+    """Paragraphs are one line each, code keeps its lines, links are their texts, and rows of tables are messages."""
+    code, table = "```python\na\n\nb\n```", "| message | what |\n| --- | --- |\n| `x` | do `y` |\n"
+    page = f"# T\n\n## An error\n\nOne\n[link](to.md).\n\n{code}\n\n{table}"
+    assert [*read_entries(page)] == [ErrorEntry("An error", ["One link.", "a\n\nb"], [["`x`", "do `y`"]])]

@@ -102,17 +102,17 @@ def test_text_elsewhere_is_the_text_here(elsewhere: str, here: Path, tmp_path: P
     """Read by pretrain from a copy, which is brought once."""
     expected = list(read_documents(Source(path=str(here))))
     for url, found in ((elsewhere, expected), (f"{elsewhere}/a.txt", LINES[:70])):
-        assert list(read_documents(text_here(url, "paragraph", tmp_path / "cache"))) == found
+        assert list(read_documents(text_here(Source(path=url, document="paragraph"), tmp_path / "cache"))) == found
     monkeypatch.setattr("warmstart.corpora.open.bring", None)
-    assert list(read_documents(text_here(elsewhere, "paragraph", tmp_path / "cache"))) == expected
-    assert text_here(str(here), "line", tmp_path) == Source(path=str(here), document="line")
+    assert list(read_documents(text_here(Source(path=elsewhere, document="paragraph"), tmp_path / "cache"))) == expected
+    assert text_here(Source(path=str(here), document="line"), tmp_path) == Source(path=str(here), document="line")
 
 
 def test_text_that_is_gone_elsewhere_is_not_read(elsewhere: str, memory: Any, tmp_path: Path) -> None:
     """Though an earlier run has a copy of it."""
-    text_here(elsewhere, "paragraph", tmp_path / "cache")
+    text_here(Source(path=elsewhere, document="paragraph"), tmp_path / "cache")
     memory.rm("/text/a.txt")
-    assert list(read_documents(text_here(elsewhere, "paragraph", tmp_path / "cache"))) == LINES[70:]
+    assert list(read_documents(text_here(Source(path=elsewhere, document="paragraph"), tmp_path / "cache"))) == LINES[70:]
 
 
 def test_links_that_sort_a_listing_are_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_pretraining_by_url(elsewhere: str, memory: Any, tmp_path: Path, capsys:
     assert main(["pretrain", "memory://shards", "--out", str(tmp_path / "shard-run"), *small]) == 0
     capsys.readouterr()
     assert main(["pretrain", "memory://absent", "--out", str(tmp_path / "none"), *small]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("warmstart: no such file or folder: memory://absent")
+    assert capsys.readouterr().err.splitlines()[-2].startswith("warmstart: no such file or folder: memory://absent")
 
 
 # ------------------------------------------------------------------------------------------------ http
@@ -315,7 +315,10 @@ def test_text_and_shards_over_http(serve: Callable[[Path], str], here: Path, tmp
     pytest.importorskip("aiohttp", reason="http:// needs aiohttp, which comes with warmstart[remote]")
     address = serve(tmp_path)
     assert [one.name for one in remote_files(f"{address}/text/")] == ["a.txt", "inner/b.txt"]
-    assert list(read_documents(text_here(f"{address}/text/a.txt", "paragraph", tmp_path / "cache"))) == LINES[:70]
+    assert (
+        list(read_documents(text_here(Source(path=f"{address}/text/a.txt", document="paragraph"), tmp_path / "cache")))
+        == LINES[:70]
+    )
     index = tokenize(TokenizeConfig(text=(f"{address}/text/",), out=str(tmp_path / "shards"), tokenizer_file=kept_tokenizer))
     found = ShardsToRead((f"{address}/shards",), 0.02, None, 2, "paragraph", tmp_path / "cache").open()
     assert found is not None

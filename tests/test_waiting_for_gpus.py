@@ -10,20 +10,13 @@ import pytest
 import torch
 
 from helpers.models import make_language_model
-from helpers.training import job, ragged_batch
+from helpers.training import job, packed_batch, ragged_batch
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import _Run
 from warmstart.training.prefetch import prefetched
-from warmstart.types import IGNORE, Batch
+from warmstart.types import Batch
 
 META, GPU = torch.device("meta"), torch.device("cuda")
-
-
-def packed_batch(step: int) -> Batch:
-    """Full rows, of which every token or every third has a target."""
-    ids = torch.randint(5, 60, (4, 12), generator=torch.Generator().manual_seed(step))
-    targets = ids if step % 2 else ids.masked_fill(torch.arange(12) % 3 > 0, IGNORE)
-    return Batch(ids, targets, causal=bool(step % 2), count=int((targets != IGNORE).sum()))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ import yaml
 
 from helpers.crew import Crew
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
+from warmstart import __version__
 from warmstart.cli import main, read_command
 from warmstart.commands import recipe as recipe_file
 from warmstart.commands.curve.command import curve
@@ -113,6 +114,20 @@ def test_a_lease_is_judged_by_the_observers_own_stopwatch(tmp_path: Path, stopwa
         assert late.takeable("a") is None, "one who has just come has seen nothing stand still"
 
 
+def test_the_claim_of_a_finished_trial_does_not_outlive_the_sweep(tmp_path: Path) -> None:
+    """Its owner, on another machine, was killed after saving the result; a trial that runs keeps its claim, and the folder."""
+    folder = tmp_path / "claims"
+    claims = Claims(folder)
+    done, runs = (claims.claim(key, FREE, "probe") for key in ("done", "runs"))
+    with runs:
+        assert done.__enter__()
+        claims.clear(lambda key: key == "done")
+        assert [file.name for file in folder.iterdir()] == ["runs.0"]
+        done.__exit__(None, None, None)
+    claims.clear(lambda key: False)
+    assert not folder.exists()
+
+
 def test_who_wakes_up_too_late_saves_nothing(tmp_path: Path) -> None:
     """The trial is another's now, whose claim has a higher number; the sleeper leaves it alone."""
     sleeper = Claims(tmp_path).claim("a", FREE, "probe")
@@ -202,7 +217,7 @@ def undisturbed(values: Any) -> Any:
     ("change", "difference"),
     [
         ("settings", r"'seeds': 3 here, 2 there"),
-        ("version", r"the version of warmstart: 0.1.0, source other here, 0.1.0, source [0-9a-f]{12} there"),
+        ("version", rf"the version of warmstart: {__version__}, source other here, {__version__}, source [0-9a-f]{{12}} there"),
         ("data", r"the texts of the task: [0-9a-f]+ here, [0-9a-f]+ there"),
     ],
 )

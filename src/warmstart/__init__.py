@@ -14,17 +14,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from warmstart.commands import COMMANDS as _COMMANDS
+from warmstart.waiting import choose_waiting as _choose_waiting
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "AdaptConfig": "commands.adapt.command",
+    "AnswersConfig": "commands.answers.command",
     "BackboneConfig": "backbone.config",
     "Bundle": "model.bundle",
     "ContinualConfig": "commands.continual.command",
     "Cost": "cost.cost",
     "CostConfig": "commands.cost",
     "CurveConfig": "commands.curve.command",
+    "DoctorConfig": "commands.doctor",
+    "EvaluateConfig": "commands.evaluate",
     "ExportConfig": "commands.export",
     "FineTuneConfig": "finetuning.config",
     "GenerateConfig": "generation.sampling",
@@ -49,11 +53,14 @@ _HOMES = {
     "WindowSettings": "data.windows",
     "ZeroShotConfig": "commands.zero_shot",
     "adapt": "commands.adapt.command",
+    "answers": "commands.answers.command",
     "audit": "data.audit",
     "continual": "commands.continual.command",
     "estimate_cost": "commands.cost",
     "curve": "commands.curve.command",
+    "doctor": "commands.doctor",
     "embed": "model.embed",
+    "evaluate": "commands.evaluate",
     "export_model": "commands.export",
     "generate": "generation.generate",
     "import_model": "commands.import_",
@@ -61,6 +68,7 @@ _HOMES = {
     "load": "interop.load",
     "load_task": "tasks.load",
     "load_tokenizer": "tokenizer.load",
+    "make_task": "tasks.from_frames",
     "merge_adapters": "adapters.insertion",
     "multitask": "commands.multitask.command",
     "predict": "tasks.predict",
@@ -76,6 +84,7 @@ _HOMES = {
     "train_tokenizer": "tokenizer.train",
     "vocabulary_report": "tokenizer.vocabulary",
     "write_lora": "interop.peft",
+    "write_texts": "data.frames",
     "zero_shot_classifier": "commands.zero_shot",
 }
 """Where each public name lives; studies and their settings are those of the table of commands."""
@@ -94,12 +103,18 @@ if TYPE_CHECKING:
     from warmstart.backbone.config import BackboneConfig as BackboneConfig
     from warmstart.commands.adapt.command import AdaptConfig as AdaptConfig
     from warmstart.commands.adapt.command import adapt as adapt
+    from warmstart.commands.answers.command import AnswersConfig as AnswersConfig
+    from warmstart.commands.answers.command import answers as answers
     from warmstart.commands.continual.command import ContinualConfig as ContinualConfig
     from warmstart.commands.continual.command import continual as continual
     from warmstart.commands.cost import CostConfig as CostConfig
     from warmstart.commands.cost import estimate_cost as estimate_cost
     from warmstart.commands.curve.command import CurveConfig as CurveConfig
     from warmstart.commands.curve.command import curve as curve
+    from warmstart.commands.doctor import DoctorConfig as DoctorConfig
+    from warmstart.commands.doctor import doctor as doctor
+    from warmstart.commands.evaluate import EvaluateConfig as EvaluateConfig
+    from warmstart.commands.evaluate import evaluate as evaluate
     from warmstart.commands.export import ExportConfig as ExportConfig
     from warmstart.commands.export import export_model as export_model
     from warmstart.commands.import_ import ImportConfig as ImportConfig
@@ -116,6 +131,7 @@ if TYPE_CHECKING:
     from warmstart.commands.zero_shot import zero_shot_classifier as zero_shot_classifier
     from warmstart.cost.cost import Cost as Cost
     from warmstart.data.audit import audit as audit
+    from warmstart.data.frames import write_texts as write_texts
     from warmstart.data.source import Source as Source
     from warmstart.data.task import Task as Task
     from warmstart.data.windows import WindowSettings as WindowSettings
@@ -158,6 +174,7 @@ if TYPE_CHECKING:
     from warmstart.studies.pairs.command import study_pairs as study_pairs
     from warmstart.studies.probe.command import StudyProbeConfig as StudyProbeConfig
     from warmstart.studies.probe.command import study_probe as study_probe
+    from warmstart.tasks.from_frames import make_task as make_task
     from warmstart.tasks.load import load_task as load_task
     from warmstart.tasks.predict import predict as predict
     from warmstart.tokenizer.load import load_tokenizer as load_tokenizer
@@ -171,6 +188,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name) or _studies().get(name)
     if home is None:
         raise AttributeError(f"module 'warmstart' has no attribute '{name}'")
+    _choose_waiting()
     command = next((row for row in _COMMANDS.values() if (row.module, row.function) == (home, name)), None)
     return command.load()[1] if command else getattr(importlib.import_module(f"warmstart.{home}"), name)
 

@@ -12,17 +12,22 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from warmstart import __version__
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
+from warmstart.json_output import JSON_FLAG, OWN_DOCUMENTS, check_has_result, error_document, result_document, suggestions_document
+from warmstart.next_steps import next_steps
 from warmstart.processes import isolated_children, wanted_processes
 from warmstart.stopping import Terminated, termination_raises
-from warmstart.trouble import explain_trouble
+from warmstart.trouble import explain_trouble, more_of
 from warmstart.waiting import choose_waiting
+
+PRINT_COMPLETION = "--print-completion"
 
 if TYPE_CHECKING:
     from warmstart.training.distributed import World
@@ -34,36 +39,104 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can correct, 130 interrupted, 143 terminated.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("-h", "--help"):
-        print(overview())  # noqa: T201
-        return 0
-    if words[0] == "--version":
-        print(f"warmstart {__version__}")  # noqa: T201
-        return 0
+    if (code := _tell(words)) is not None:
+        return code
     choose_waiting()
     settings, world = None, None
     _print_any_text()
+    words, as_json = _takes_json(words)
     try:
         with _processes() as world, _unchecked_models() as unchecked, isolated_children(), termination_raises():
             if world is not None:
                 _check_processes(world, _command(words)[0])
-            run, settings = read_command(words)
-            run(settings)
-        code = 1 if unchecked else 0
-        if world is not None:
-            world.finish(code)
-        return code
+            with redirect_stdout(sys.stderr) if as_json else nullcontext():
+                run, settings = read_command(words)
+                if as_json:
+                    check_has_result(_command(words)[0])
+                result = run(settings)
+        if as_json and (world is None or world.leads):
+            sys.stdout.write(result_document(_command(words)[0], settings, result))
+        return _finished(world, 1 if unchecked else 0)
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads our output any more
         return 0
     except BaseException as error:
         code, sentence = _ended_by(error, words, settings)
+        more = more_of(error)
+        if as_json:
+            _print_error(words, error, sentence, code)
         if world is not None and not isinstance(error, SystemExit):
             world.leave(error, code, sentence, _complain)
         if sentence is None:
             raise
-        _complain(sentence)
+        _complain(f"{sentence}\nmore: {more}" if more else sentence)
         return code
+
+
+def _finished(world: World | None, code: int) -> int:
+    """The exit code, once all processes have it."""
+    if world is not None:
+        world.finish(code)
+    return code
+
+
+def _tell(words: list[str]) -> int | None:
+    """Print what there is to say without a command; returns the exit code, None if a command is to run."""
+    try:
+        told = _told(words)
+    except ConfigError as error:
+        _complain(str(error))
+        return 2
+    if told is not None:
+        print(told)  # noqa: T201
+    return None if told is None else 0
+
+
+def _told(words: list[str]) -> str | None:
+    """What is printed if no command is to run."""
+    if not words:
+        return suggestions(Path.cwd())
+    if words == [JSON_FLAG]:
+        return suggestions_document(next_steps(Path.cwd())).rstrip("\n")
+    if words[0] in ("-h", "--help"):
+        return overview()
+    if words[0] == PRINT_COMPLETION:
+        return print_completion(words[1:])
+    return f"warmstart {__version__}" if words[0] == "--version" else None
+
+
+def print_completion(words: Sequence[str]) -> str:
+    """The script by which a shell completes commands, flags and values. Raises ``ConfigError`` without the name of a shell."""
+    from warmstart.backbone.config import PRESETS
+    from warmstart.completion import SHELLS, Completed, completion_script
+    from warmstart.flags import Flag, all_flags
+    from warmstart.objectives import OBJECTIVES
+
+    if len(words) != 1:
+        raise ConfigError(f"{PRINT_COMPLETION} takes the name of one shell: {', '.join(SHELLS)}")
+    known = {"--objective": tuple(OBJECTIVES)}
+    preset = Flag("--preset", "text", "", "shape of the backbone", advanced=False, choices=tuple(PRESETS))
+    found = []
+    for name, command in COMMANDS.items():
+        settings, _ = command.load()
+        flags = [replace(flag, choices=known.get(flag.name, flag.choices)) for flag in all_flags(settings)]
+        found.append(Completed(name, command.help, (*flags, *([preset] if "backbone" in settings.model_fields else []))))
+    return completion_script(words[0], found).rstrip("\n")
+
+
+def _print_error(words: list[str], error: BaseException, sentence: str | None, code: int) -> None:
+    """The document of an error; none after ``--help``, which ends the process too."""
+    if not (isinstance(error, SystemExit) and not error.code):
+        usage = "the words of the command cannot be read; standard error says why" if isinstance(error, SystemExit) else str(error)
+        sys.stdout.write(error_document(words[0], error, sentence or usage, code))
+
+
+def _takes_json(words: list[str]) -> tuple[list[str], bool]:
+    """The words without ``--json``, and whether it was there; a command that writes its own documents keeps it."""
+    known = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+    if JSON_FLAG not in words or (known in COMMANDS and OWN_DOCUMENTS in COMMANDS[known].load()[0].model_fields):
+        return words, False
+    return [word for word in words if word != JSON_FLAG], True
 
 
 def _ended_by(error: BaseException, words: list[str], settings: Any) -> tuple[int, str | None]:
@@ -111,6 +184,21 @@ def _how_to_go_on(words: list[str], settings: Any) -> str:
     return "; the same command starts again" if getattr(settings, "out", None) else ""
 
 
+def suggestions(folder: Path) -> str:
+    """What ``warmstart`` alone prints: the next commands for what lies in a folder."""
+    lines = [f"  {command}\n      {purpose}" for purpose, command in next_steps(folder)]
+    return "\n".join(
+        [
+            "Pretrain on your text, adapt to your labels, and know what transfer bought you.",
+            "",
+            "Next in this folder:",
+            *lines,
+            "",
+            "`warmstart --help` lists all commands.",
+        ]
+    )
+
+
 def overview() -> str:
     """What ``warmstart --help`` prints."""
     width = max(map(len, COMMANDS))
@@ -123,7 +211,8 @@ def overview() -> str:
             "",
             *rows,
             "",
-            "`warmstart COMMAND --help` explains the basic flags, --help-all explains all; --config FILE reads them from YAML.",
+            "`warmstart COMMAND --help` explains the basic flags, --help-all explains all; --config FILE reads them from YAML,",
+            "and --json prints the result of any command as one JSON document.",
         ]
     )
 
@@ -169,8 +258,9 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     import tyro
 
     from warmstart.config import read_yaml
-    from warmstart.flags import refuse_renamed_flags, refuse_wrong_values
+    from warmstart.flags import name_arguments, refuse_renamed_flags, refuse_wrong_values
 
+    name_arguments(settings)
     if "--help" in words or "-h" in words or "--help-all" in words:
         _print_help(settings, program, everything="--help-all" in words)
     refuse_renamed_flags(settings, words)

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -59,6 +59,10 @@ class Config(BaseModel):
     def all_renamed(cls) -> dict[str, str]:
         """``renamed`` of this class and of those it inherits from."""
         return {old: new for base in reversed(cls.__mro__) for old, new in vars(base).get("renamed", {}).items()}
+
+    def going_on_from(self, kept: Self) -> Self:
+        """``kept``, the settings of a stopped run, with what this command may change when the run goes on: here nothing."""
+        return kept
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values (numbers, strings, lists, dictionaries), fit for JSON and YAML."""

@@ -1,4 +1,4 @@
-"""Prints sentences, metrics and tables in the terminal, on standard error."""
+"""Prints sentences, metrics and tables: in a terminal on standard error, in a notebook below the cell, as plain text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,28 @@ from rich.table import Table
 
 from warmstart.stats.comparison import Comparison
 
-console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
-"""prints every text as it is: names of files and labels may look like markup"""
+NOTEBOOK_WIDTH = 110
+"""characters of a line in the output of a notebook's cell"""
+
+
+def make_console() -> Console:
+    """Prints every text as it is: names of files and labels may look like markup.
+
+    A notebook shows standard error as a failure, on red. Its output calls itself a terminal, but is none.
+    """
+    notebook = in_notebook()
+    return Console(
+        stderr=not notebook, highlight=False, soft_wrap=True, markup=False, emoji=False,
+        force_jupyter=False, force_terminal=False if notebook else None, width=NOTEBOOK_WIDTH if notebook else None,
+    )  # fmt: skip
+
+
+def in_notebook() -> bool:
+    """Whether this process runs the cells of a notebook."""
+    return Console().is_jupyter
+
+
+console = make_console()
 
 
 def print_comparison(title: str, comparison: Comparison) -> None:

@@ -7,7 +7,6 @@ without locks nothing is held, and nothing is said.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import json
 import os
 import platform
@@ -19,10 +18,17 @@ from typing import IO, NamedTuple
 from warmstart.errors import StorageError
 from warmstart.stopping import has_ended
 
+try:
+    import fcntl
+except ImportError:  # on Windows, where a lock is on bytes of a file
+    import msvcrt
+
 LOCK = ".warmstart.lock"
 """in the folder of a run, while a process writes there"""
 _held: dict[tuple[Path, int], IO[str]] = {}
 """by file and process: a forked child does not own what its parent holds"""
+_LOCKED_BYTE = 1 << 30
+"""on Windows, where nobody else can read bytes that are locked: far behind the text in the file, which says who holds it"""
 
 
 def hold(file: Path, what: str) -> None:
@@ -48,7 +54,7 @@ def hold(file: Path, what: str) -> None:
 def _lock(handle: IO[str], what: str) -> bool:
     """Lock an open file, or close it; False if its file system has no locks."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take_lock(handle)
         return True
     except BlockingIOError:
         with handle:
@@ -58,6 +64,24 @@ def _lock(handle: IO[str], what: str) -> bool:
     except OSError:
         handle.close()
         return False
+
+
+def _take_lock(handle: IO[str], *, shared: bool = False) -> None:
+    """Lock an open file without waiting; on Windows no lock is shared.
+
+    Raises ``BlockingIOError`` if another process holds it, and another ``OSError`` where there are no locks.
+    """
+    if "fcntl" in globals():
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        return
+    before = os.lseek(handle.fileno(), 0, os.SEEK_CUR)
+    try:
+        os.lseek(handle.fileno(), _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except PermissionError as error:
+        raise BlockingIOError(*error.args) from None
+    finally:
+        os.lseek(handle.fileno(), before, os.SEEK_SET)
 
 
 @contextmanager
@@ -77,10 +101,19 @@ def release(file: Path) -> None:
 
 def _release(keys: set[tuple[Path, int]]) -> None:
     for file, process in keys & _held.keys():
-        with suppress(OSError):
-            if process == os.getpid() and _in_place(_held[file, process], file):
-                file.unlink()
+        ours = process == os.getpid() and _in_place(_held[file, process], file)
+        removed = ours and _removed(file)
         _held.pop((file, process)).close()
+        if ours and not removed:
+            _removed(file)  # Windows removes no file that is open, be it by us or by who has locked it meanwhile
+
+
+def _removed(file: Path) -> bool:
+    """Remove a file; False if that cannot be done."""
+    with suppress(OSError):
+        file.unlink()
+        return True
+    return False
 
 
 atexit.register(lambda: _release({*_held}))
@@ -89,7 +122,7 @@ atexit.register(lambda: _release({*_held}))
 def discard_dead(file: Path) -> None:
     """Remove the lock that a killed process left, if there is one."""
     if file.exists() and holder_of(file) is None:
-        file.unlink(missing_ok=True)
+        _removed(file)
 
 
 class Holder(NamedTuple):
@@ -118,7 +151,7 @@ def holder_of(file: Path) -> Holder | None:
 def _is_locked(handle: IO[str]) -> bool:
     """Whether another process has locked an open file; True where its file system has no locks."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _take_lock(handle, shared=True)
     except OSError:
         return True
     return False

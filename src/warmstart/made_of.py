@@ -16,8 +16,8 @@ from warmstart.errors import DataError
 from warmstart.model.files import FORMAT, find_bundle, model_digest, saved_as
 from warmstart.storage import file_sha256, sha256
 
-OUTPUTS = ("out", "cache", "resume")
-"""settings that name what a command writes"""
+OUTPUTS = ("out", "cache", "resume", "tracker")
+"""settings that say where a command writes"""
 TASKS = ("task", "tasks", "more_tasks", "for_task")
 """settings that name manifests, whatever their endings"""
 WORDS = ("scheme", "schemes", "name", "objective", "optimizer", "schedule", "precision", "selection", "keep", "preset")

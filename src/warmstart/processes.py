@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import site
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from warmstart.errors import WarmstartError
 from warmstart.stopping import end_with_parent
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+KILLED = -9
+"""exit code of a process that was killed, as on Linux; Windows has no such signal"""
 _PREAMBLE = "import sys; sys.path.append(sys.argv.pop(1)); "
 """the folder that contains the package is put at the end of the path, where nothing in it can shadow another module"""
 
@@ -28,14 +29,17 @@ def run_python(code: str, *arguments: str, text: str = "", seconds: float | None
 
     The process is isolated (``isolated_children``) and runs in an empty folder, so paths among the arguments must be absolute.
     Returns the finished process with its output as text; a failure does not raise. After ``seconds`` it is killed, and its exit
-    code is -9.
+    code is ``KILLED``.
     """
-    command = [sys.executable, "-c", _PREAMBLE + code, str(_PACKAGE), *arguments]
+    command = [sys.executable, "-X", "utf8", "-c", _PREAMBLE + code, str(_PACKAGE), *arguments]
     with tempfile.TemporaryDirectory() as empty, isolated_children():
         try:
-            return subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=empty, timeout=seconds)
+            return subprocess.run(
+                command, input=text, capture_output=True, encoding="utf-8", check=False, cwd=empty, timeout=seconds,
+                env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, -signal.SIGKILL, "", "")
+            return subprocess.CompletedProcess(command, KILLED, "", "")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Matrix products on a CPU, in float32 by the library that is faster there: the one that torch prefers (MKL on x86), or oneDNN.
 
 MKL is slow on processors that Intel did not make; oneDNN, which is part of torch, multiplies more than twice as fast there
-(docs/performance.md). The products are equal up to the order of their sums. Which is faster is measured once for a processor and
+(lab note "performance"). The products are equal up to the order of their sums. Which is faster is measured once for a processor and
 kept in the user's cache folder; a checkpoint records it, so that a resumed run goes on with the same bits.
 
 torch has no public call for this. This is the only file that uses private operators of torch, three of them (torch 2.13):
@@ -190,8 +190,12 @@ def _measure() -> Library:
 
 @torch.inference_mode()
 def _seconds(call: Callable[[], Tensor]) -> float:
-    """The shortest of five calls after two to warm up; of one thread the processor's time, which other programs disturb less."""
-    clock, times = time.process_time if torch.get_num_threads() == 1 else time.perf_counter, list[float]()
+    """The shortest of five calls after two to warm up; of one thread the processor's time, which other programs disturb less.
+
+    Not that of the process: under a limit of processor time (``ulimit -t``) Linux counts it in whole ticks, as Windows always does.
+    """
+    fine = time.get_clock_info("thread_time").resolution < 1e-5
+    clock, times = time.thread_time if fine and torch.get_num_threads() == 1 else time.perf_counter, list[float]()
     for _ in range(7):
         started = clock()
         call()

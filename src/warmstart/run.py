@@ -135,7 +135,8 @@ def _is_unfinished(path: Path, config: Config) -> bool:
 def _kept_settings(path: Path, config: Config) -> Config | None:
     """The settings of the run in a folder, if they are of the same command; None: they are not, or there are none.
 
-    Where the folder is, and a number of threads that was left open, make no difference. Raises ``ConfigError`` if they are damaged.
+    Where the folder is, a number of threads that was left open, and what ``going_on_from`` allows make no difference. Raises
+    ``ConfigError`` if they are damaged.
     """
     if not (path / SETTINGS).is_file():
         return None
@@ -147,7 +148,7 @@ def _kept_settings(path: Path, config: Config) -> Config | None:
     changes = {"out": getattr(config, "out", None)} if "out" in type(config).model_fields else {}
     if isinstance(config, ThreadsConfig) and config.threads is None:
         changes["threads"] = None
-    return kept.model_copy(update=changes)
+    return config.going_on_from(kept).model_copy(update=changes)
 
 
 def _with_threads(config: ThreadsConfig, recorded: int | None) -> ThreadsConfig:

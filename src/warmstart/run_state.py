@@ -17,6 +17,7 @@ from typing import Any, Literal
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.locks import LOCK, Holder, holder_of
+from warmstart.notebook import Shown
 from warmstart.storage import PAGE_FILE, PARTS_FOLDER, RACE_FILE, RECIPE_FILE, SETTINGS, file_sha256, is_leftover, unsealed
 from warmstart.training.log import read_metrics
 
@@ -49,7 +50,7 @@ class Trials:
 
 
 @dataclass(frozen=True)
-class RunState:
+class RunState(Shown, view="commands.runs.page:run_view"):
     """One folder, as it was when it was read."""
 
     path: Path

@@ -42,6 +42,7 @@ _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:@(
 _AT_CURRENT_FOLDER, _EXCHANGE = -100, 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 """what a system or file system answers that cannot exchange two names"""
+_ON_WINDOWS = hasattr(os, "O_BINARY")
 
 
 @contextmanager
@@ -253,7 +254,7 @@ def _put_in_place(new: Path, target: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Let two files or folders change places at one instant; False if the system cannot."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    rename = None if _ON_WINDOWS else getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
     if rename(_AT_CURRENT_FOLDER, os.fsencode(one), _AT_CURRENT_FOLDER, os.fsencode(other), _EXCHANGE) == 0:
@@ -286,7 +287,10 @@ def _remove(path: Path) -> None:
 
 
 def _flush_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    """Wait until a file or folder is on the disk. Windows flushes no folder, and a file only through a handle that can write."""
+    if _ON_WINDOWS and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if _ON_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 
+from warmstart.errors import WarmstartError
+
 _CURES = {
     errno.EMFILE: "raise the limit of this shell with `ulimit -n 4096`, or close other programs",
     errno.ENFILE: "close other programs: the system has no more file handles",
@@ -14,6 +16,36 @@ _CURES = {
 }
 """what to do about an error of the system, by its number"""
 _MEMORY = "close other programs, or choose a smaller --batch, --max-length or model; `warmstart cost` estimates what a model needs"
+
+
+_ENTRIES = {
+    errno.EMFILE: "too-many-open-files",
+    errno.ENFILE: "too-many-open-files",
+    errno.ENOSPC: "no-space-left",
+    errno.ENOMEM: "not-enough-memory",
+    errno.ELOOP: "symbolic-link-loop",
+    errno.ENAMETOOLONG: "name-too-long",
+}
+
+
+def more_of(error: BaseException) -> str | None:
+    """The command that says more of an error that a sentence explains; None for a fault of ours."""
+    entry = _entry_of(error)
+    return f"warmstart errors {entry}" if entry else None
+
+
+def _entry_of(error: BaseException) -> str | None:
+    """What ``warmstart errors`` calls it; None for a fault of ours."""
+    if isinstance(error, WarmstartError):
+        return type(error).__name__
+    if explain_trouble(error) is None:
+        return None
+    if is_memory(error):
+        return "not-enough-memory"
+    if isinstance(error, OSError):
+        return _ENTRIES.get(error.errno or 0, "other-errors-of-the-system")
+    kinds = {ValueError: "nul-character-in-a-path", RecursionError: "nested-too-deeply", RuntimeError: "symbolic-link-loop"}
+    return next((name for kind, name in kinds.items() if type(error) is kind), "a-library-failed")
 
 
 def explain_trouble(error: BaseException) -> str | None:

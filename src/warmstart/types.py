@@ -96,8 +96,8 @@ class Batch:
 
     @classmethod
     def of(cls, batch: Batch, **changes: Any) -> Self:
-        """A batch as one of this class, with some fields changed, or with those that it lacks."""
-        return cls(**{one.name: getattr(batch, one.name) for one in fields(batch)} | changes)
+        """A batch as one of this class, with the fields that it has of it, and with others."""
+        return cls(**{one.name: getattr(batch, one.name) for one in fields(cls) if hasattr(batch, one.name)} | changes)
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -133,6 +133,8 @@ class Batch:
         return replace(self, target_places=(targets.flatten() != IGNORE).nonzero()[:, 0])
 
     def _mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
-        named = ("ids", "targets", "attention_mask", "token_type_ids", "draws", "windows", "target_places")
-        changed: dict[str, Any] = {name: change(tensor) for name in named if (tensor := getattr(self, name)) is not None}
+        import torch
+
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        changed: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, torch.Tensor)}
         return replace(self, **changed)

@@ -1,4 +1,6 @@
-"""How torch's threads wait for each other on a processor: chosen once, when the command line starts, before torch is loaded.
+"""How torch's threads wait for each other on a processor: chosen once, before torch is loaded.
+
+That is when the command line starts, or when the first name of the package is used.
 
 After every product the threads of a step wait until the last one is done. A thread that waits can spin (look again and again) or
 sleep. On free cores spinning is faster, since waking takes time. On a core that another program needs, it keeps the very thread

@@ -1,6 +1,6 @@
 """Broken models, each with the check that must catch it; and changes that break nothing.
 
-``python -m helpers.mutants`` (in ``tests``) writes the tables of docs/doctor.md anew.
+``python -m helpers.mutants`` (in ``tests``) writes the tables of docs/how-to/doctor.md anew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.storage import SEAL, sealed, sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "doctor.md"
 LABELS = ("tea", "milk", "water")
 
 

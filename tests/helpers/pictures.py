@@ -1,4 +1,4 @@
-"""The pictures of the server's pages in docs/serve.md and docs/labelling.md.
+"""The pictures of the server's pages in docs/how-to/serve.md and docs/how-to/labelling.md.
 
     warmstart serve quickstart=runs/quickstart --texts runs/quickstart/task/task.yaml
     python -m helpers.pictures classify http://127.0.0.1:8000 quickstart
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "pictures"
 TEXT = "Return the sum of the array elements over the given axis, as a new array."
 SECONDS = 120_000
 

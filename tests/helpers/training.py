@@ -22,5 +22,12 @@ def ragged_batch(step: int, part: int = 0, rows: int = 4) -> Batch:
     return Batch(ids[:, :-1], targets, real[:, :-1], count=int((targets != IGNORE).sum()))
 
 
+def packed_batch(step: int) -> Batch:
+    """Full rows, of which every token or every third has a target."""
+    ids = torch.randint(5, 60, (4, 12), generator=torch.Generator().manual_seed(step))
+    targets = ids if step % 2 else ids.masked_fill(torch.arange(12) % 3 > 0, IGNORE)
+    return Batch(ids, targets, causal=bool(step % 2), count=int((targets != IGNORE).sum()))
+
+
 def job(steps: int | None = 12, **changes: object) -> TrainingJob:
     return replace(TrainingJob(lambda step: [ragged_batch(step)], steps, seed=0, identity="a", progress_bar=False), **changes)

@@ -42,6 +42,9 @@ COMMANDS = Registry(
             "try everything in six minutes, without data or network",
             goes_on=True,
         ),
+        "init": Command(
+            "commands.init", "InitConfig", "write_manifest", "write a task.yaml from any table, and guess what it needs"
+        ),
         "pretrain": Command(
             "commands.pretrain.command", "PretrainConfig", "pretrain", "train a backbone on unlabelled text", distributed=True
         ),
@@ -81,7 +84,13 @@ COMMANDS = Registry(
             "measure scores by number of labels, and predict those of more labels",
             goes_on=True,
         ),
-        "plan": Command("commands.plan", "PlanConfig", "plan", "how many seeds and test texts a race needs, from a pilot"),
+        "plan": Command(
+            "commands.plan.command",
+            "PlanConfig",
+            "plan",
+            "how many seeds and test texts a race needs, from a pilot",
+            goes_on=True,
+        ),
         "continual": Command(
             "commands.continual.command",
             "ContinualConfig",
@@ -123,6 +132,7 @@ COMMANDS = Registry(
             "commands.audit", "AuditConfig", "audit_task", "check a task for leaks, duplicates and conflicting labels"
         ),
         "doctor": Command("commands.doctor", "DoctorConfig", "doctor", "check that a saved model is complete and undamaged"),
+        "errors": Command("commands.errors", "ErrorsConfig", "explain_errors", "what an error means, and what to do about it"),
         "sign": Command("commands.sign", "SignConfig", "sign_model", "sign a saved model, or verify who signed it"),
         "study lab": Command(
             "studies.lab.command",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tyro.conf import Positional
 
 from warmstart.console import console, print_table
-from warmstart.data.audit import audit, drop_leaks
+from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger
@@ -34,7 +34,7 @@ class AuditConfig(WindowSettings):
     """drop leaks and texts that are nearly the same as one of a later split, and audit the rest"""
 
 
-def audit_task(config: AuditConfig) -> None:
+def audit_task(config: AuditConfig) -> Audit:
     """The ``audit`` command."""
     task = load_task(config.task)
     if config.drop_leaks or config.drop_near_leaks:
@@ -55,6 +55,7 @@ def audit_task(config: AuditConfig) -> None:
         console.print(sentence)
     if ledger.files:
         console.print(f"ledger: {', '.join(map(str, ledger.files))}")
+    return result
 
 
 def _windows(config: AuditConfig, task: Task, bundle: Bundle | None) -> WindowSettings | None:

@@ -15,7 +15,7 @@ from warmstart.console import console, print_table
 from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.load import load
 from warmstart.model.checks import faults
-from warmstart.model.checks.check import CheckResult
+from warmstart.model.checks.check import CheckResult, CheckResults
 from warmstart.stack.checks import examine
 
 
@@ -30,15 +30,15 @@ class DoctorConfig(Config):
     """write JSON to standard output instead of a table"""
 
 
-def doctor(config: DoctorConfig) -> list[CheckResult]:
+def doctor(config: DoctorConfig) -> CheckResults:
     """The ``doctor`` command; raises ``BundleError`` if a file is damaged or a check fails."""
     if Path(config.model).is_file():  # a model is a folder
         _check_page(config)
-        return []
+        return CheckResults()
     if config.bundle is not None:
         raise ConfigError(f"--bundle is for pages, but {config.model} is none; remove it")
     model = load(config.model)
-    results = examine(model, config.model)
+    results = CheckResults(examine(model, config.model))
     if config.as_json:
         sys.stdout.write(json.dumps({"model": config.model, "checks": [one.to_dict() for one in results]}, indent=1) + "\n")
     else:

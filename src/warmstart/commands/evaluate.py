@@ -28,7 +28,7 @@ from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
 from warmstart.stats.intervals import percentiles
-from warmstart.stats.scores import ClassificationScores, Scores
+from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
 from warmstart.tasks.load import load_task
@@ -51,7 +51,7 @@ class EvaluateConfig(Config):
     """let this run alone score the test split of the task: refuse if another has scored it, and refuse every later one"""
 
 
-def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
+def evaluate(config: EvaluateConfig) -> Scores | NamedFigures:
     """The ``evaluate`` command."""
     bundle = load_predictor(config.model)
     if isinstance(bundle, Bundle) and bundle.answers_record:
@@ -66,7 +66,7 @@ def evaluate(config: EvaluateConfig) -> Scores | dict[str, Any]:
     return _score(bundle, config)
 
 
-def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
+def _read_text(bundle: Bundle, config: EvaluateConfig) -> NamedFigures:
     """Held-out metrics of a language model, under the objective that it was last trained on."""
     if config.sealed:
         raise ConfigError("--sealed is for the test split of a task, but a language model is evaluated on a text; remove it")
@@ -78,10 +78,10 @@ def _read_text(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
             PretrainingRows(store, bundle.tokenizer.vocabulary(), bundle.objective, bundle.model.backbone.config.max_length),
         )
     print_metrics(f"{config.task}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens", figures)
-    return figures
+    return NamedFigures(figures)
 
 
-def _score_answers(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
+def _score_answers(bundle: Bundle, config: EvaluateConfig) -> NamedFigures:
     """How many test questions a model answers exactly."""
     task = load_answer_task(config.task)
     method = _method(config, task)
@@ -91,7 +91,7 @@ def _score_answers(bundle: Bundle, config: EvaluateConfig) -> dict[str, Any]:
     )
     _say_what_it_knows(bundle, task, task.test.questions)
     _finish(method, task)
-    return {"exact_match": float(right.mean())}
+    return NamedFigures(exact_match=float(right.mean()))
 
 
 def _method(config: EvaluateConfig, task: ScoredTask) -> ScoredMethod:

@@ -19,7 +19,7 @@ from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError
 from warmstart.interop.convert import from_huggingface
-from warmstart.interop.export import output_difference, to_huggingface
+from warmstart.interop.export import embedding_bundle, output_difference, to_huggingface
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.load import is_stack, load_model, load_predictor
 from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, to_onnx
@@ -46,8 +46,9 @@ class ExportConfig(Config):
     """a bundle, or a run's folder"""
     out: str | None = None
     """folder to create; of a page the file, by default the model's name and .html"""
-    to: Literal["hf", "peft", "onnx", "page"] = "hf"
-    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; peft: the LoRA weights alone; onnx: one
+    to: Literal["hf", "sentence-transformers", "peft", "onnx", "page"] = "hf"
+    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; sentence-transformers: the same without
+    the head, and with how a text becomes one vector; peft: the LoRA weights alone; onnx: one
     graph from token ids to the head's output, for onnxruntime; of a stack, a graph or numbers for each member, and a script; page:
     one HTML file with the model inside, 8 bits for each weight, that any browser opens without a server or a network"""
     int8: bool = False
@@ -94,6 +95,8 @@ def export_model(config: ExportConfig) -> Path:
         return export_onnx(bundle, config)
     if any(isinstance(adapter, LoraConfig) for adapter in inserted_adapters(bundle.model)):
         merge_adapters(bundle.model)
+    if config.to == "sentence-transformers":
+        bundle = embedding_bundle(bundle)
     name = to_huggingface(bundle, place)
     gap = output_difference(bundle, from_huggingface(place))
     console.print(f"{place}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}")

@@ -30,7 +30,11 @@ class LabelConfig(AccessSettings):
     """Label texts in the browser; run again with the same --out to go on."""
 
     pool: Positional[tuple[str, ...]] = ()
-    """texts to label: files or globs with a text on each line, or tables with a column text; not needed to go on"""
+    """texts to label: files or globs with a text on each line, or tables (--column); not needed to go on"""
+    column: Advanced[str] = "text"
+    """the column of a table that holds the texts"""
+    sqlite_table: Advanced[str | None] = None
+    """the table or view of a SQLite file; default: the only one"""
     out: str
     """folder of the project"""
     labels: tuple[str, ...] = ()
@@ -51,7 +55,7 @@ class LabelConfig(AccessSettings):
     vectors: str | None = None
     """a model whose frozen vectors the learner reads; default: vectors made from the words of the pool"""
     imports: Annotated[tuple[str, ...], arg(name="import")] = ()
-    """labels to read first: csv, ndjson, Label Studio (JSON), doccano or Prodigy (JSONL)"""
+    """labels to read first: csv, ndjson, Label Studio (JSON), doccano, Prodigy or spaCy (JSONL)"""
     export: str | None = None
     """write the labels and a task.yaml into this folder, and end without a server"""
     export_test: Literal["fraction", "random"] = "fraction"
@@ -109,7 +113,7 @@ def _project(config: LabelConfig) -> Project:
         manifest = config.task or (project.task if project and config.pool else None)
         task = load_task(manifest) if manifest else None
         rows = task_answers(task) if task and config.task else []
-        found = read_pool(config.pool, task) if config.pool or not project else None
+        found = read_pool(config.pool, task, config.column, config.sqlite_table) if config.pool or not project else None
         if found:
             console.print("".join(pool_sentences(found)), end="")
         if project is None:
@@ -131,8 +135,8 @@ def _project(config: LabelConfig) -> Project:
 
 def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Project:
     """A new project."""
+    from warmstart.data.annotations import OUTSIDE_NAME
     from warmstart.labelling.project import Project
-    from warmstart.labelling.records import OUTSIDE_NAME
 
     if not config.pool and not texts:
         raise ConfigError(f"{config.out} holds no project yet; name files with texts to make one")

@@ -19,6 +19,7 @@ from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
 from warmstart.interop.load import load_predictor
+from warmstart.json_output import for_standard_output
 from warmstart.model.bundle import Bundle
 from warmstart.stack.stack import Stack
 from warmstart.storage import atomic_write
@@ -42,6 +43,8 @@ class PredictConfig(Config):
     """a file of texts: one per line, or a table with a text column"""
     column: str = "text"
     """the column of the table that holds the texts, or lists of words to tag"""
+    sqlite_table: Advanced[str | None] = None
+    """the table or view of a SQLite file; default: the only one"""
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
     alternatives: Advanced[tuple[str, ...]] = ()
@@ -59,7 +62,7 @@ class PredictConfig(Config):
     """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""
 
 
-def predict(config: PredictConfig) -> None:
+def predict(config: PredictConfig) -> list[dict[str, Any]]:
     """The ``predict`` command."""
     bundle = load_predictor(config.model)
     texts = _inputs_of(bundle, config)
@@ -67,12 +70,13 @@ def predict(config: PredictConfig) -> None:
         raise DataError("there is no text; give texts, or a file of texts with --file")
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
         console.print(known)
-    rows = _answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config)
+    rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
     data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         atomic_write(Path(config.out), data.encode())
     else:
-        sys.stdout.write(data)
+        sys.stdout.write(for_standard_output(data))
+    return rows
 
 
 def _answers_questions(bundle: Bundle | Stack) -> TypeGuard[Bundle]:
@@ -119,5 +123,8 @@ def _inputs_of(bundle: Bundle | Stack, config: PredictConfig) -> list[Any]:
     given = [task_type.parse(text) for text in config.texts]
     if config.file is None:
         return given
-    source = Source(path=config.file, text=config.column, second=config.second, alternatives=config.alternatives, document="line")
+    source = Source(
+        path=config.file, text=config.column, sqlite_table=config.sqlite_table, second=config.second,
+        alternatives=config.alternatives, document="line",
+    )  # fmt: skip
     return given + task_type.read_inputs(source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tyro.conf import Positional
 
 from warmstart.config import Config
@@ -23,7 +25,7 @@ class SignConfig(Config):
     """file to write a new private key to; the public key, for everyone, is written beside it with the ending .pub"""
 
 
-def sign_model(config: SignConfig) -> None:
+def sign_model(config: SignConfig) -> dict[str, Any]:
     """The ``sign`` command; raises ``BundleError`` if a signature does not hold."""
     given = [name for name in ("key", "verify", "new_key") if getattr(config, name) is not None]
     if len(given) != 1 or bool(config.model) == (given == ["new_key"]):
@@ -31,8 +33,11 @@ def sign_model(config: SignConfig) -> None:
     if config.new_key:
         public = new_key(config.new_key)
         console.print(f"private key: {config.new_key} (keep it to yourself)\npublic key: {public} (for everyone)")
+        return {"private_key": config.new_key, "public_key": str(public)}
     if config.key:
-        console.print(f"signature: {sign(config.model, config.key)}")
-    if config.verify:
-        verify(config.model, config.verify)
-        console.print(f"{config.model} is what the holder of {config.verify} signed: no file differs.")
+        signature = sign(config.model, config.key)
+        console.print(f"signature: {signature}")
+        return {"model": config.model, "signature": str(signature)}
+    verify(config.model, str(config.verify))
+    console.print(f"{config.model} is what the holder of {config.verify} signed: no file differs.")
+    return {"model": config.model, "verified_by": config.verify}

@@ -15,10 +15,11 @@ from warmstart.console import console, print_table
 from warmstart.corpora.index import PLAN, SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
-from warmstart.data.source import Document
+from warmstart.data.source import Document, Source
 from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
+from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.locks import LOCK, hold
 from warmstart.seeding import rng
@@ -79,6 +80,8 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     folder = Path(config.out)
     texts, filters = _test_texts(config)
     pieces = tuple(pieces_of(config.text, config.document))
+    if note := unbroken_note(Source(path=path, document=config.document) for path in config.text):
+        console.print(note)
     _refuse_text_inside(folder, pieces)
     given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
     _begin(folder, config, pieces, texts, given)

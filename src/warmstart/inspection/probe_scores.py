@@ -44,8 +44,8 @@ class ProbeScores:
     """(S, N) the same for the control task"""
     sentences: np.ndarray
     """(N,) the sentence of each test item"""
-    validation: float
-    """accuracy on validation, by which a layer may be chosen"""
+    validations: tuple[float, ...]
+    """(S,) accuracy on validation, by whose mean a layer may be chosen"""
     compression: tuple[float, ...] = ()
     """(S,) how many times shorter the labels are in the online code than in a uniform code"""
     items: ProbedItems = ProbedItems(math.nan, 0, 0)
@@ -54,6 +54,15 @@ class ProbeScores:
     def accuracy(self) -> Estimate:
         """Accuracy on the test items, mean over fits, with its 95% interval over sentences."""
         return cluster_bootstrap(self.correct.mean(axis=0), self.sentences)
+
+    @property
+    def validation(self) -> float:
+        """Accuracy on validation, mean over fits."""
+        return float(np.mean(self.validations))
+
+    def validation_without(self, fit: int) -> float:
+        """The same without one of at least two fits."""
+        return float(np.mean([one for i, one in enumerate(self.validations) if i != fit]))
 
     @property
     def selectivity(self) -> float:
@@ -65,9 +74,10 @@ class ProbeScores:
         return cluster_bootstrap(self.correct.mean(axis=0) - other.correct.mean(axis=0), self.sentences)
 
 
-def best_layer(scores: Mapping[str, ProbeScores]) -> ProbeScores:
-    """The layer that is best on validation; the mix and the bag of embeddings are no layers."""
-    return max((one for one in scores.values() if one.layer not in (BAG, MIX)), key=lambda one: one.validation)
+def best_layer(scores: Mapping[str, ProbeScores], without: int | None = None) -> ProbeScores:
+    """The layer that is best on validation, if wanted ``without`` one fit; the mix and the bag of embeddings are no layers."""
+    layers = [one for one in scores.values() if one.layer not in (BAG, MIX)]
+    return max(layers, key=lambda one: one.validation if without is None else one.validation_without(without))
 
 
 def scores_by_layer(fits: Sequence[Sequence[ProbeScores]]) -> dict[str, ProbeScores]:
@@ -82,6 +92,6 @@ def pool_scores(scores: Sequence[ProbeScores]) -> ProbeScores:
         first,
         correct=np.concatenate([one.correct for one in scores]),
         control=np.concatenate([one.control for one in scores]),
-        validation=float(np.mean([one.validation for one in scores])),
+        validations=tuple(value for one in scores for value in one.validations),
         compression=tuple(value for one in scores for value in one.compression),
     )

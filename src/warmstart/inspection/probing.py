@@ -90,10 +90,10 @@ def probe_layers(
     majority = float((test.labels == np.bincount(train.labels).argmax()).mean())
     dropped, total = sum(split.dropped for split in splits), sum(split.total for split in splits)
     items = ProbedItems(majority, dropped, total, frequency_compression(own[0].labels[0], classes))
-    stacked, validation_accuracy = np.stack(correct), np.mean(on_validation, axis=0)  # (S, 2 R, N), (R,)
+    stacked, validations = np.stack(correct), np.stack(on_validation)  # (S, 2 R, N), (S, R)
     return [
         ProbeScores(
-            name, stacked[:, i], stacked[:, count + i], test.sentences, float(validation_accuracy[i]),
+            name, stacked[:, i], stacked[:, count + i], test.sentences, tuple(validations[:, i].tolist()),
             tuple(float(values[i]) for values in compression), items,
         )
         for i, name in enumerate(names)

@@ -1,8 +1,8 @@
 """A report: one HTML file with everything inlined, and its figures as SVG files beside it.
 
 It opens from disk and needs no network; a content security policy enforces that, and allows only the one script that it names by
-its hash. Every figure is a picture at first; if scripts may run, the interactive drawing with tooltips replaces it. All texts are
-escaped. The same report gives the same bytes.
+its hash. Every figure is a picture at first, in the colours of a light page and of a dark one; if scripts may run, an interactive
+drawing with tooltips takes its place on the screen. All texts are escaped. The same report gives the same bytes.
 
 This file does not know what is reported: it takes sentences, tables and charts.
 """
@@ -23,31 +23,52 @@ import vl_convert
 
 from warmstart.report.categories import number_categories
 from warmstart.report.charts import Chart
+from warmstart.report.headline import paragraphs_once
 from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template
+from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """
-for (const figure of document.querySelectorAll(".drawing")) {
-  const spec = JSON.parse(figure.querySelector("script").textContent);
-  const width = figure.clientWidth - 38; // the menu is on the right
-  if (typeof spec.width === "number" && width < spec.width) {
-    spec.width = width;
+const DARK = /* colours */, NOT_COLOURS = new Set(/* not colours */);
+const scheme = matchMedia("(prefers-color-scheme: dark)");
+function inDark(spec) {
+  if (typeof spec === "string") return DARK[spec] ?? spec;
+  if (Array.isArray(spec)) return spec.map(inDark);
+  if (spec === null || typeof spec !== "object") return spec;
+  return Object.fromEntries(Object.entries(spec).map(([key, part]) => [key, NOT_COLOURS.has(key) ? part : inDark(part)]));
+}
+function draw(figure) {
+  const light = JSON.parse(figure.querySelector("script").textContent), spec = scheme.matches ? inDark(light) : light;
+  const narrow = typeof spec.width === "number" && figure.clientWidth - 38 < spec.width; // the menu is on the right
+  if (narrow) {
+    spec.width = figure.clientWidth;
     Object.assign(spec.config.legend, { orient: "top", columns: 2 });
     Object.assign(spec.config.axis, { labelLimit: 110 });
   }
-  const drawing = document.createElement("div");
-  const actions = { export: true, source: false, compiled: false, editor: false };
-  vegaEmbed(drawing, spec, { ast: true, renderer: "svg", actions, downloadFileName: figure.dataset.name })
-    .then(() => figure.querySelector("img").replaceWith(drawing));
+  const actions = !narrow && { export: true, source: false, compiled: false, editor: false };
+  vegaEmbed(figure.querySelector(".live"), spec, { ast: true, renderer: "svg", actions, downloadFileName: figure.dataset.name })
+    .then(() => {
+      figure.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
+      figure.classList.add("drawn");
+      figure.classList.toggle("in-dark", scheme.matches);
+      if (figure.scrollWidth > figure.clientWidth) figure.tabIndex = 0;
+    });
 }
+const drawAll = () => document.querySelectorAll(".drawing").forEach(draw);
+drawAll();
+scheme.addEventListener("change", drawAll);
+for (const part of document.querySelectorAll(".scroll, pre")) if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
 """
-"""Replaces each picture by the interactive drawing. ``ast``: expressions are interpreted, so the policy need not allow ``eval``."""
+"""Puts the interactive drawing in the place of each picture; from a dark page the light picture is printed. ``ast``: expressions
+are interpreted, so that the policy need not allow ``eval``."""
 
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """characters that XML cannot hold; one of them makes the drawing library end the whole process"""
-NUMBER = re.compile(r"[-+−]?[\d.,]+(\s?(%|s|ms|min|points))?(\s\(.*\))?|-|–|nan")
-"""a cell that is right-aligned: a number, with its unit or interval"""
+NUMBER = re.compile(
+    r"(< )?[-+−]?[\d.,]+( to [-+−]?[\d.,]+)?(\s?(%|s|ms|min|points|bytes|[kKMGT]i?B))?(\s\(.*\))?|-|–|nan|too few seeds|one run"
+)
+"""a cell that is right-aligned: a number, with its unit or interval, or the ends of an interval, or why there is none"""
 
 
 @dataclass(frozen=True)
@@ -98,12 +119,14 @@ class Report:
 
     title: str
     sentence: str
-    """the result, in one sentence"""
+    """the result, in fewer than twenty words"""
     tiles: Sequence[tuple[str, str]]
     """key figures: name and formatted value"""
     sections: Sequence[Section]
     footer: str = ""
     """where the figures come from"""
+    next_step: str = ""
+    """what to do next, as complete sentences"""
 
     def figures(self) -> list[Figure]:
         """All figures, in the page's order."""
@@ -139,6 +162,11 @@ def _drawn(report: Report) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     return specs, {name: svg(spec) for name, spec in specs.items()}
 
 
+def drawing_script() -> str:
+    """``DRAW`` with the colours of the theme."""
+    return DRAW.replace("/* colours */", json.dumps(DARK)).replace("/* not colours */", json.dumps(NOT_COLOURS))
+
+
 def svg(spec: dict[str, Any]) -> str:
     """A Vega-Lite spec as an SVG picture; nothing is fetched."""
     picture: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
@@ -156,18 +184,22 @@ def drawable(value: Any) -> Any:
 
 def render(report: Report, specs: dict[str, dict[str, Any]], pictures: dict[str, str]) -> str:
     """The page's HTML."""
-    script = _script()
+    report, script = paragraphs_once(report), _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    images = {name: base64.b64encode(picture.encode()).decode() for name, picture in pictures.items()}
+    images = {name: {"light": _base64(picture), "dark": _base64(svg(in_dark(specs[name])))} for name, picture in pictures.items()}
     # "<" is written \u003c inside strings of JSON, so that no text can close the script element
     drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in specs.items()}
     return page_template("page.html.jinja").render(report=report, drawings=drawings, images=images, script=script, digest=digest)
 
 
+def _base64(picture: str) -> str:
+    return base64.b64encode(picture.encode()).decode()
+
+
 @functools.cache
 def _script() -> str:
     """Vega, Vega-Lite, Vega-Embed and ``DRAW`` in one script; bundling takes a second, so it is done once."""
-    script: str = vl_convert.javascript_bundle(DRAW)
+    script: str = vl_convert.javascript_bundle(drawing_script())
     assert "</script" not in script.lower(), "the script would end early"
     assert "<!--" not in script, "the script would be read as a comment"
     return script

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
+
+from warmstart.notebook import Shown
+
+if TYPE_CHECKING:
+    from warmstart.report.page import Section
 
 
 class Summary(NamedTuple):
@@ -19,7 +23,7 @@ class Summary(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StudyResult:
+class StudyResult(Shown, view="report.notebook:study_view"):
     """The result of a study, in words and in numbers."""
 
     title: str
@@ -33,6 +37,10 @@ class StudyResult:
     """the table for the terminal"""
     details: Any = None
     """the study's own typed result, for programs that need more than tables"""
+    next_step: str = ""
+    """what to do next, as a complete sentence"""
+    sections: Sequence[Section] = ()
+    """what the page shows below the findings, once it has been written; a notebook shows the same"""
 
     def __post_init__(self) -> None:
         assert self.findings, "a study needs at least one finding"
@@ -47,11 +55,6 @@ class StudyResult:
             "figures": {name: _plain(value) for name, value in self.figures.items()},
             "tables": {name: [_plain_row(row) for row in table.iter_rows(named=True)] for name, table in self.tables.items()},
         }
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the title, the findings, and the summary as a table."""
-        sentences = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.findings)
-        return f"<h3>{html.escape(self.title)}</h3><ul>{sentences}</ul>{_html_table(self.summary) if self.summary else ''}"
 
 
 def combine_results(title: str, parts: Sequence[StudyResult]) -> StudyResult:
@@ -69,6 +72,7 @@ def combine_results(title: str, parts: Sequence[StudyResult]) -> StudyResult:
         {name: value for part in parts for name, value in part.figures.items()},
         next((part.summary for part in parts if part.summary is not None), None),
         tuple(part.details for part in parts),
+        next((part.next_step for part in parts if part.next_step), ""),
     )
 
 
@@ -80,10 +84,3 @@ def _plain(value: Any) -> Any:
     """A number as JSON can hold it: None for nan."""
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _html_table(summary: Summary) -> str:
-    def row(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    return f"<table>{row(summary.header, 'th')}{''.join(row(cells, 'td') for cells in summary.rows)}</table>"

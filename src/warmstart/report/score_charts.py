@@ -13,7 +13,7 @@ import altair as alt
 import numpy as np
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, distinct, finish, grouped
-from warmstart.report.theme import INK, QUIET, SEQUENTIAL, THEME, shapes
+from warmstart.report.theme import INK, LINE, QUIET, SEQUENTIAL, THEME, WHITE, shapes
 from warmstart.stats.formatting import percent_range, percent_value
 
 _TOOLTIP: list[alt.Tooltip] = [
@@ -31,7 +31,7 @@ def comparison_chart(rows: Sequence[tuple[str, Sequence[float], float, float, fl
     ]
     seeds = [{"method": name, "score": score} for name, scores, *_ in rows for score in scores]
     y = alt.Y("method:N", title=None, sort=names, axis=alt.Axis(**BARE, labelFontSize=13))
-    x = alt.Scale(zero=False, nice=True, padding=12)
+    x = alt.Scale(zero=False, nice=True, domain=_around([value for _, scores, *ends in rows for value in (*scores, *ends)]))
     colour = coloured("method", names, legend=False)
     base = chart_of(means).encode(y=y, color=colour, tooltip=_TOOLTIP)
     intervals = base.transform_filter("isValid(datum.low)")
@@ -41,7 +41,7 @@ def comparison_chart(rows: Sequence[tuple[str, Sequence[float], float, float, fl
     )
     rings = (
         chart_of(seeds)
-        .mark_point(size=55, strokeWidth=1.6, fill="white")
+        .mark_point(size=55, strokeWidth=1.6, fill=WHITE)
         .encode(x=alt.X("score:Q", scale=x), y=y, color=colour, tooltip=["method:N", alt.Tooltip("score:Q", format=".1%")])
     )
     text = base.mark_text(dy=-19, fontSize=11.5, color=QUIET).encode(
@@ -100,7 +100,7 @@ def class_scores_chart(rows: Sequence[tuple[str, str, float]]) -> Chart:
         for label, scores in grouped((label, f1) for _, label, f1 in rows).items()
     ]
     y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(**BARE))
-    bars = chart_of(ends).mark_rule(strokeWidth=2, color="#cbd2d9").encode(y=y, x=alt.X("low:Q"), x2="high:Q")
+    bars = chart_of(ends).mark_rule(strokeWidth=2, color=LINE).encode(y=y, x=alt.X("low:Q"), x2="high:Q")
     dots = (
         chart_of(values)
         .mark_point(filled=True, size=75, opacity=0.95)
@@ -134,11 +134,9 @@ def confusion_chart(matrix: np.ndarray, labels: Sequence[str]) -> Chart:
     counts = (
         base.transform_filter("datum.texts > 0")
         .mark_text(fontSize=12 if step > 22 else 9)
-        .encode(
-            text=alt.Text("texts:Q", format=","), color=alt.condition("datum.fraction > 0.6", alt.value("white"), alt.value(INK))
-        )
+        .encode(text=alt.Text("texts:Q", format=","), color=alt.condition("datum.fraction > 0.8", alt.value(WHITE), alt.value(INK)))
     )
-    drawn = base.mark_rect(stroke="white", strokeWidth=1).encode(color=shade) + counts
+    drawn = base.mark_rect(stroke=WHITE, strokeWidth=1).encode(color=shade) + counts
     # cells keep their size, so that the numbers stay readable; a narrow screen scrolls
     return drawn.properties(width=alt.Step(step), height=alt.Step(step)).configure(**THEME)
 
@@ -156,6 +154,14 @@ def _banded(values: Sequence[dict[str, Any]], x: alt.X, metric: str) -> Chart:
     shape = alt.Shape("method:N", scale=alt.Scale(domain=methods, range=shapes(methods)))
     points = base.mark_point(filled=True, size=60, opacity=1).encode(y=mean, shape=shape, tooltip=tooltip)
     return finish(band + lines + points, 340)
+
+
+def _around(values: Iterable[float]) -> list[float]:
+    """The range of the values and a little more; no less than 0 where none is."""
+    known = [value for value in values if not math.isnan(value)]
+    low, high = min(known), max(known)
+    margin = 0.04 * (high - low) or 0.01
+    return [max(0.0, low - margin) if low >= 0 else low - margin, high + margin]
 
 
 def _text(mean: float, low: float, high: float) -> str:

@@ -15,7 +15,7 @@ from warmstart.report.page import Figure, Section, Table
 from warmstart.report.score_charts import comparison_chart
 from warmstart.run import provenance
 from warmstart.stats.comparison import Comparison
-from warmstart.stats.formatting import sentence_case
+from warmstart.stats.formatting import sentence_case, sources_of_interval
 
 
 def as_sentence(text: str) -> str:
@@ -23,12 +23,14 @@ def as_sentence(text: str) -> str:
     return sentence_case(text) + ("" if text.endswith(".") else ".")
 
 
-def scores_section(comparison: Comparison, title: str, metric: str) -> Section:
-    """The scores of all methods: every seed, mean and interval, and the differences between methods."""
+def scores_section(comparison: Comparison, title: str, metric: str, *, findings: bool = True) -> Section:
+    """The scores of all methods: every seed, mean and interval, and, as ``findings``, the differences between methods."""
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
-    sources = "seeds and test texts" if any(len(row.scores) > 1 for row in comparison.rows) else "test texts"
-    figure = Figure("comparison", f"{title}: each seed, mean and 95% interval over {sources}.", comparison_chart(rows, metric))
-    return Section("Comparison", tuple(comparison.findings()), (figure, Table(comparison.header, comparison.table())))
+    sources = sources_of_interval(max(len(row.scores) for row in comparison.rows), "test texts")
+    caption = f"{sentence_case(title)}: each seed, mean and 95% interval over {sources}."
+    figure = Figure("comparison", caption, comparison_chart(rows, metric))
+    sentences = tuple(comparison.findings()) if findings else ()
+    return Section("Comparison", sentences, (figure, Table(comparison.header, comparison.table())))
 
 
 def audit_section(audit: Audit) -> Section:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
 from warmstart.console import console, print_table
+from warmstart.report.headline import headline
 from warmstart.report.page import Report, Section, write_report
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import closing_sections, footer
@@ -26,11 +28,11 @@ def finish_study(
     *,
     models: Sequence[str] = (),
     tiles: Sequence[tuple[str, str]] = (),
-) -> Path:
+) -> StudyResult:
     """Print the findings, write the tables and the page, and link to the page from the runs that made ``models``.
 
-    The page shows the first finding as its headline, then ``tiles`` (key figures: name, formatted value), the other findings, the
-    ``sections`` of the study, and its settings. Returns the page's path.
+    The page shows the first finding, shortened, as its headline, then ``tiles`` (key figures: name, formatted value), the next
+    step, the findings, the ``sections`` of the study, and its settings. Returns the result with these sections.
     """
     if result.summary is not None:
         print_table(result.title, result.summary.rows, result.summary.header)
@@ -39,15 +41,16 @@ def finish_study(
     for name, table in result.tables.items():
         table.write_csv(folder / f"{name}.csv")
         _print(f"data: {folder / name}.csv")
-    headline, *others = result.findings
+    first = headline(result.findings[0])
+    others = [sentence for sentence in result.findings if sentence != first]
     findings = [Section("Findings", others)] if others else []
-    report = Report(result.title, headline, tiles, (*findings, *sections, *closing_sections(config)), footer())
+    report = Report(result.title, first, tiles, (*findings, *sections, *closing_sections(config)), footer(), result.next_step)
     page = write_report(report, folder)
     _print(f"report: {page}")
     for run in {run: None for model in models if (run := _run_of(model)) is not None}:
         add_link(run, StudyLink(result.title, result.findings[:LINKED_FINDINGS], Path(os.path.relpath(page, run)).as_posix()))
         _print(f"linked from: {run / PAGE_FILE}")
-    return page
+    return replace(result, sections=tuple(sections))
 
 
 def _print(line: str) -> None:

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import re
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup, escape
+
+_HERE = Path(__file__).parent
+COMMON_STYLE = _HERE / "common.css"
+"""the style sheet of what all pages share: colours, light and dark, and rows of tables that become cards on a phone"""
 
 
 @functools.cache
-def page_template(name: str, folder: Path = Path(__file__).parent) -> jinja2.Template:
+def page_template(name: str, folder: Path = _HERE) -> jinja2.Template:
     """A template of a folder, this one by default, by its file name. It escapes everything that is put into it."""
-    loader = jinja2.FileSystemLoader(folder)
+    loader = jinja2.FileSystemLoader([folder, _HERE])
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
+    environment.filters["code"] = with_code
+    environment.globals["icon"] = icon()
     return environment.get_template(name)
+
+
+def with_code(text: str) -> Markup:
+    """A sentence whose commands between backticks are set as code; everything in it is escaped."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+@functools.cache
+def icon() -> str:
+    """The logo as a data URI, for the tab of a browser."""
+    return "data:image/svg+xml;base64," + base64.b64encode((_HERE / "logo.svg").read_bytes()).decode()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
@@ -55,11 +55,12 @@ from warmstart.run import open_run, opened_run, provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import Comparison, MethodResult
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import merged_notes, percent
 from warmstart.tasks import task_type_of
-from warmstart.tasks.load import load_task
+from warmstart.tasks.load import load_task, names_validation
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.training.distributed import world
+from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
 
 
 class AdaptConfig(Config):
@@ -86,8 +87,8 @@ class AdaptConfig(Config):
     """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
     selection: SelectionName | None = None
     """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
-    default: cross-validation with --labels, also below 300, where a race takes none: out-of-fold predictions give the temperature;
-    otherwise the validation split as a holdout"""
+    default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
+    predictions give the temperature; otherwise the validation split as a holdout"""
     calibration_fraction: float = Field(0.0, ge=0, lt=1)
     """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
     give a guarantee"""
@@ -99,6 +100,8 @@ class AdaptConfig(Config):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
+    tracker: Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]] = ()
+    """show every training run in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
     sealed: bool = False
     """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
 
@@ -119,6 +122,8 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     Several processes share the steps of every training run. Rank 0 alone writes the run's folder, predicts, scores and runs
     baselines; all return the same result.
     """
+    if config.selection is None and config.labels is None and not names_validation(config.task):
+        config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
     here = world()
     here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict())})
     ready = here.in_turns(lambda: _prepare(config))
@@ -157,6 +162,7 @@ class _Ready:
 
 def _prepare(config: AdaptConfig) -> _Ready:
     """Read and check everything, and open the run's folder."""
+    check_trackers(config.tracker)
     bundle = load_model(config.model)
     loaded = task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     check_scheme(bundle, task, config.tune)
@@ -251,11 +257,12 @@ def compare_methods(
     reads = {name: taught.get(name, encoded) for name in settings}
     if len(budgets) > 1:
         _print_estimate(bundle, reads, settings, budgets[config.seed], config)
+    mirror = Mirror(config.tracker, Path(config.out), dict(setting_paths(config.to_dict())))
     table, folds = _Table(task, scoring, config), {name: FoldSoups() for name in settings}
     for name, tune in settings.items():
         learner = _Learner(name, bundle, reads[name], tune, table.trained(name, tune))
         watch = folds[name].add if config.ensemble != "none" and name != SCRATCH else None
-        choice = SelectionSettings(config.chosen_selection, watch=watch, parts=parts)
+        choice = SelectionSettings(config.chosen_selection, watch=watch, parts=parts, mirror=mirror)
         table.add_runs(name, [learner.run(budget, choice) for budget in budgets.values()])
     teaching = _teaching(lesson, bundle, budgets[config.seed], table) if lesson else None
     method = DISTILLED if teaching and teaching.choice.kept else PRETRAINED
@@ -333,7 +340,7 @@ class _Table:
         for name, predicted in world().first_alone(lambda: _baselines(budgets, drawn=drawn)).items():
             method = self._method(name, ["baseline", name])
             self.scored[name] = tuple(_scored_once(self.task, test, method, seed) for seed, (test, _) in predicted.items())
-            self._notes[name] = "; ".join(dict.fromkeys(note for _, note in predicted.values()))
+            self._notes[name] = "; ".join(merged_notes([note for _, note in predicted.values()]))
 
     def rows(self, first: str) -> tuple[MethodResult, ...]:
         """All methods, the one that is saved first."""
@@ -375,7 +382,7 @@ def adapted_bundle(
         seed=best.seed,
         test=ScoresRecord.of(result.best_scores.to_dict()),
         validation=result.validation_scores,
-        chosen=bool(result.flattery),
+        chosen=bool(result.caution_of_choice),
         budget=(*result.label_findings, *result.model_findings),
         comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
         teacher=result.teaching.record if result.teaching and result.teaching.choice.kept else None,

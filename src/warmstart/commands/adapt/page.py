@@ -10,10 +10,11 @@ from warmstart.commands.adapt.result import ENSEMBLE_HEADER, TEACHING_HEADER, TH
 from warmstart.config import Config
 from warmstart.finetuning.runs import curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
+from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import class_scores_chart, confusion_chart, tuning_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, scores_section, size_section
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import p_value, percent, percent_interval, points_interval, sentence_case, with_ends
 from warmstart.stats.scores import ClassificationScores
 
 if TYPE_CHECKING:
@@ -25,56 +26,88 @@ def write_adapt_page(
     result: AdaptResult, confidence: ConfidenceResult | None, bundle: Bundle, config: Config, folder: Path
 ) -> Path:
     """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
-    first, task = result.comparison.rows[0], result.task
     report = Report(
-        f"Adaptation: {task.name}",
-        result.findings[0],
-        (
-            (f"{task.metric}, {first.name}", percent(first.interval.mean)),
-            ("labels looked at", f"{result.labels:,}"),
-            ("test texts", f"{len(task.test):,}"),
-            ("classes", str(len(task.labels))),
-            ("seeds", str(len(first.scores))),
-        ),
+        f"Adaptation: {result.task.name}",
+        headline(result.findings[0]),
+        result_tiles(result),
         (
             *comparison_sections(result),
-            Section("What was looked at", (*result.one_split_caution, *result.label_findings, *result.ledger.findings)),
+            _labels_section(result),
             *([_teaching_section(result)] if result.teaching else []),
             *([_ensemble_section(result)] if result.ensemble else []),
-            *([_confidence_section(confidence, result.flattery)] if confidence else []),
+            *([_confidence_section(confidence, result.caution_of_choice)] if confidence else []),
             *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
             audit_section(result.audit),
             size_section(bundle),
             *closing_sections(config),
         ),
         footer(),
+        next_step(result, f"`warmstart serve {folder}` shows the model in a browser"),
     )
     return write_report(report, folder)
 
 
-def comparison_sections(result: AdaptResult) -> Iterator[Section]:
-    """The comparison, the validation scores during fine-tuning, the scores of each label and the confusions."""
+def result_tiles(result: AdaptResult) -> list[tuple[str, str]]:
+    """The score, what transfer bought against the strongest rival and how sure that is, then the size of the experiment."""
+    first, task = result.comparison.rows[0], result.task
+    tiles = [(f"{task.metric}, {first.name}", with_ends(first.interval, percent_interval))]
+    if gain := result.transfer:
+        tiles.append((f"transfer against {gain.names[1]}, the strongest rival", with_ends(gain.difference, points_interval)))
+        tiles.append(("p-value of that difference", p_value(gain.p)))
+    return [
+        *tiles,
+        ("labels", f"{result.labels:,}"),
+        ("test texts", f"{len(task.test):,}"),
+        *([("classes", str(len(task.labels)))] if task.labels else []),
+        ("seeds", str(len(first.scores))),
+    ]
+
+
+def next_step(result: AdaptResult, use: str = "`warmstart serve` shows the model in a browser") -> str:
+    """To ``use`` the model if transfer helped; otherwise to look for a better method."""
+    gain = result.transfer
+    if gain and gain.significant and gain.difference.mean < 0:
+        return f"{gain.names[1]} is better with these labels: `warmstart race` compares every method, and keeps the best one."
+    if gain and not gain.significant:
+        return f"{use}; `warmstart race` compares it with every other way to adapt, and `warmstart curve` with more labels."
+    return f"{use}; `warmstart race` compares it with every other way to adapt."
+
+
+def adapt_view(result: AdaptResult) -> Report:
+    """What a notebook shows: the comparison, the scores of each label, and what the labels were for."""
+    sections = (*comparison_sections(result), _labels_section(result))
+    title, first = f"Adaptation: {result.task.name}", headline(result.findings[0])
+    return Report(title, first, (), sections, next_step=next_step(result))
+
+
+def _labels_section(result: AdaptResult) -> Section:
+    """What the labels were for, and how often the test split was scored."""
+    return Section("How the labels were used", (*result.one_split_caution, *result.label_findings, *result.ledger.findings))
+
+
+def comparison_sections(result: AdaptResult, *, findings: bool = True) -> Iterator[Section]:
+    """The comparison, with its ``findings`` or without, validation scores during fine-tuning, scores of each label, confusions."""
     metric, task = result.task.metric, result.task
-    yield scores_section(result.comparison, f"{metric} on the test split", metric)
+    yield scores_section(result.comparison, f"{metric} on the test split", metric, findings=findings)
     if rows := curve_rows(result.runs):
-        where = f"{metric} on the validation split at each evaluation; the weights of the best one are kept."
+        where = "on the validation split at each evaluation; the weights of the best one are kept."
         if result.selection == "cross-validation":
-            where = f"{metric} out of fold at each evaluation, mean over folds; where it is best, the last model's training ends."
+            where = "out of fold at each evaluation, mean over folds; where it is best, the final model's training ends."
         yield Section(
             "Fine-tuning",
-            (where,),
+            (f"{sentence_case(metric)} {where}",),
             (Figure("tuning", "Mean over seeds; the band spans lowest to highest.", tuning_chart(rows, metric)),),
         )
     saved, best = result.saved, result.best_scores
     if not isinstance(best, ClassificationScores):
-        yield Section("Scores", (saved, best.note, *result.flattery), (Table(best.header, best.table()),))
+        yield Section("Scores", (saved, best.note, *result.caution_of_choice), (Table(best.header, best.table()),))
         return
     methods = {name: scores[0] for name, scores in result.scores.items()}
     known = {name: scores for name, scores in methods.items() if name != "majority" and isinstance(scores, ClassificationScores)}
     classes = [(name, row.name, row.f1) for name, scores in known.items() for row in scores.per_class]
     yield Section(
         "Labels",
-        (f"{saved} The chart shows the first seed of each method.", *result.flattery),
+        (f"{saved} The chart shows the first seed of each method.", *result.caution_of_choice),
         (
             Figure("classes", "F1 of each label on the test split.", class_scores_chart(classes)),
             Table(best.header, best.table()),

@@ -13,6 +13,7 @@ import numpy as np
 from warmstart.data.budget import LabelBudget, SelectionName, labels_sentence
 from warmstart.data.test_ledger import LedgerSummary
 from warmstart.finetuning.runs import DISTILLED, PRETRAINED, TEACHER, best_run
+from warmstart.notebook import Shown
 from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
 from warmstart.stats.calibration import (
     apply_temperature,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from warmstart.model.bundle import Calibration
     from warmstart.model.history import TeacherRecord
     from warmstart.stats.calibration import ReliabilityBin
-    from warmstart.stats.comparison import Comparison
+    from warmstart.stats.comparison import Comparison, PairedComparison
     from warmstart.stats.scores import Scores
 
 TARGET_ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -50,7 +51,7 @@ THRESHOLD_HEADER = ("guaranteed error rate", "confidence threshold", "test texts
 
 
 @dataclass(frozen=True)
-class AdaptResult:
+class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     """A pretrained model, fine-tuned on a task over several seeds, and compared with baselines."""
 
     task: Task
@@ -118,11 +119,15 @@ class AdaptResult:
         return f"The saved model is that of seed {self.best.seed}, {why}."
 
     @property
-    def flattery(self) -> list[str]:
-        """What being chosen among several runs does to the saved model's own test figures."""
+    def caution_of_choice(self) -> list[str]:
+        """What the saved model's own test figures say of the method, if it was chosen among several runs.
+
+        No test text chose, so they are right for this model; but a seed that is lucky on validation is lucky on the test texts too.
+        """
         if self.drawn or self.averaged or self.selection == "none" or len(self.runs[self.method]) < 2:
             return []
-        return ["The saved model was chosen for its validation score, which flatters these figures of its own."]
+        best = "These figures are those of the saved model, whose seed did best on the texts that choose"
+        return [f"{best}; another seed would do worse on average."]
 
     @property
     def labels(self) -> int:
@@ -172,6 +177,12 @@ class AdaptResult:
             return self.scores[self.averaged.name][0]
         pairs = zip(self.runs[self.method], self.scores[self.method], strict=True)
         return next(scores for run, scores in pairs if run is self.best)
+
+    @cached_property
+    def transfer(self) -> PairedComparison | None:
+        """The pretrained model against the strongest method without pretraining; the p-value is that of the whole comparison."""
+        others = {DISTILLED, TEACHER, *(one.name for one in (self.ensemble.models if self.ensemble else ()))}
+        return next((pair for pair in self.comparison.compared() if pair.names[1] not in others), None)
 
     @property
     def comparison_findings(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 from rich.console import Console
@@ -60,13 +60,13 @@ class GenerateCommandConfig(Config):
         return self
 
 
-def generate(config: GenerateCommandConfig) -> None:
+def generate(config: GenerateCommandConfig) -> list[dict[str, Any]]:
     """Print each prompt with its continuation, or its trace; the ``generate`` command."""
     bundle = load_model(config.model)
     if not config.trace:
-        for prompt, text in zip(config.prompts, generate_texts(bundle, config.prompts, config.options), strict=True):
-            sys.stdout.write(prompt + text + "\n")
-        return
+        texts = [*zip(config.prompts, generate_texts(bundle, config.prompts, config.options), strict=True)]
+        sys.stdout.write("".join(f"{prompt}{text}\n" for prompt, text in texts))
+        return [{"prompt": prompt, "text": text} for prompt, text in texts]
     counts = None
     if config.corpus:
         documents = documents_of([Source(path=config.corpus, document=config.corpus_document)])
@@ -76,6 +76,7 @@ def generate(config: GenerateCommandConfig) -> None:
         print_trace(one, Console(markup=False, emoji=False))
     if config.trace_html:
         write_trace(traces, Path(config.trace_html), footer())
+    data = [one.to_dict() for one in traces]
     if config.trace_json:
-        data = [one.to_dict() for one in traces]
         atomic_write(Path(config.trace_json), json.dumps(data, ensure_ascii=False, indent=1).encode(), "the trace")
+    return data

@@ -13,6 +13,7 @@ from rich.text import Text
 from warmstart.report.templates import page_template
 from warmstart.stats.formatting import percent
 from warmstart.storage import atomic_write
+from warmstart.tokenizer.pieces import visible
 
 if TYPE_CHECKING:
     from warmstart.generation.trace import Step, Trace
@@ -21,11 +22,6 @@ COLUMN_WIDTH = 17
 """characters, in the terminal"""
 COLOUR = "0072b2"
 """of probable tokens"""
-
-
-def visible(token: str) -> str:
-    """A token with its spaces shown: ``" the"`` -> ``"␣the"``; a line end -> ``"⏎"``."""
-    return token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
 
 
 def print_trace(one: Trace, console: Console) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
-from torch import nn
+from pydantic import AfterValidator, Field, field_validator, model_validator
+from torch import Tensor, nn
 from tyro.conf import Positional, arg
 
 from warmstart import __version__
@@ -23,22 +23,23 @@ from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.config import Advanced, Config, read_yaml, setting_paths
 from warmstart.console import console, print_metrics, print_table
 from warmstart.corpora.open import ShardsToRead, text_here
-from warmstart.data.budget import label_budget
-from warmstart.data.domain import DomainConfig, DomainSource, DomainText, domain_text
+from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import source_files
 from warmstart.data.source import Document, Source
-from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store
+from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
+from warmstart.data.unbroken import unbroken_note
 from warmstart.device import pick_device
 from warmstart.errors import CheckpointError, ConfigError, DataError, ModelError
-from warmstart.finetuning.joint_loss import JointTask
+from warmstart.finetuning.domain_run import DomainRun, domain_source
+from warmstart.finetuning.joint_loss import LabelledBatch, WithTask
 from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.generator import WithGenerator, pretraining_head, with_generator
-from warmstart.model.history import DomainRecord, PretrainRecord
+from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
@@ -46,17 +47,19 @@ from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, opened_run, provenance
 from warmstart.seeding import seed_torch
 from warmstart.storage import atomic_write, sha256
-from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.tokenizer.vocabulary import vocabulary_report
 from warmstart.training.compiled import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
+from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.sharded import whole_weights
+from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
+from warmstart.types import Batch
 from warmstart.urls import is_url
 
 NOTHING = "none"
@@ -65,10 +68,10 @@ VOCABULARY_SAMPLE = 2_000
 """documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
-WITHOUT_EFFECT = {"shard", "activation_checkpointing"}
-"""settings of training that change no result, and are no part of what a checkpoint must agree with"""
-DOMAIN_TOKENS, MOST_PASSES = 2_000_000, 20
-"""with --for and no budget: passes over the text that read about so many tokens, but at least one and not more than so many"""
+WITHOUT_EFFECT = ("shard", "activation_checkpointing", "compile")
+"""settings of training that change no result but its rounding: a run may go on with others, and a checkpoint need not agree"""
+MOST_PASSES = 20
+"""over the text, with --for and no budget: it is read until ``TOKENS_OF_ROWS`` or ``TOKENS_OF_CROPS`` are, but at least once"""
 
 
 class PretrainConfig(Config):
@@ -90,6 +93,14 @@ class PretrainConfig(Config):
     """held-out text: a file, folder or URL, a fraction of the documents, or none"""
     document: Advanced[Document] = "paragraph"
     """what one document is: paragraph, sentence, line or file"""
+    max_words: Advanced[int | None] = Field(None, gt=0)
+    """words of the text to read at most: whole documents, drawn at random, the same for every seed; default: all"""
+    column: Advanced[str] = "text"
+    """the column of a table that holds the texts"""
+    sqlite_table: Advanced[str | None] = None
+    """the table or view of a SQLite file; default: the only one"""
+    tracker: Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]] = ()
+    """show the training log in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""
     tokenizer_file: Advanced[str | None] = None
@@ -117,6 +128,10 @@ class PretrainConfig(Config):
             raise ValueError(
                 f"settings of head are for a language head, but {self.objective.name} trains a detection head; remove them"
             )
+        if self.max_words and self.domain.for_task:
+            raise ValueError("with --for the number of words is --relevant-words; remove --max-words")
+        if self.train.shard and OBJECTIVES[self.objective.name].compares:
+            raise ValueError(f"{self.objective.name} reads every crop twice, which a sharded model cannot; leave --shard out")
         if self.train.shard and self.domain.labels:
             raise ValueError("with shard only a language model or a detector is trained, without a task's head; remove --labels")
         if OBJECTIVES[self.objective.name].detects and self.domain.labels:
@@ -125,6 +140,11 @@ class PretrainConfig(Config):
                 "remove --labels, or choose another objective"
             )
         return self
+
+    def going_on_from(self, kept: PretrainConfig) -> PretrainConfig:
+        """Steps may be computed in another way from now on."""
+        ways = {name: getattr(self.train, name) for name in WITHOUT_EFFECT}
+        return kept.model_copy(update={"train": kept.train.model_copy(update=ways)})
 
     def held_out_fraction(self) -> float | None:
         """The fraction of the documents that is held out; None if a file or folder is named, or nothing is held out."""
@@ -167,17 +187,24 @@ class _Ready:
     domain: DomainRun | None
 
 
+def _source(config: PretrainConfig, path: str) -> Source:
+    return Source(path=path, document=config.document, text=config.column, sqlite_table=config.sqlite_table)
+
+
 def _prepare(config: PretrainConfig) -> _Ready:
     """Check everything, open the run's folder, tokenize the text."""
     if not config.text and not config.domain.for_task:
         raise ConfigError(
             "name at least one file or folder of text, `warmstart pretrain TEXT ...`, or a task, `warmstart pretrain --for TASK`"
         )
-    sources = [Source(path=path, document=config.document) for path in config.text]
+    sources = [_source(config, path) for path in config.text]
     check_sources(config, sources)
+    check_trackers(config.tracker)
     if config.train.compile:
         check_compiler(pick_device())
-    chosen_from, joint = _domain_source(config, sources)
+    if config.train.shard and not world().several:
+        console.print("--shard has no effect: it parts a model among several processes, and this is one; torchrun starts several")
+    chosen_from, joint = domain_source(config.domain, sources, config.held_out_fraction(), config.seed)
     origin = load_model(config.init_from) if config.init_from else None
     if origin is not None and not config.resume:
         console.print(_learning_rates(config.train))
@@ -186,15 +213,18 @@ def _prepare(config: PretrainConfig) -> _Ready:
     plain, domain = config, None
     shards = _shards(config, cache, origin)
     if not shards:
-        sources = [text_here(source.path, config.document, cache) for source in sources]
+        sources = [text_here(source, cache) for source in sources]
+        if note := unbroken_note(sources):
+            console.print(note)
     if chosen_from is not None:
         chosen_from = replace(chosen_from, text=tuple(sources))
         text, sources, held_out = domain_text(chosen_from, folder)
         domain = DomainRun(text, joint)
-        plain = config if chosen_from.fraction is None else config.model_copy(update={"held_out": str(held_out or NOTHING)})
+        if chosen_from.fraction is not None:  # what is held out of the task's text lies beside it, in the column `text`
+            plain = config.model_copy(update={"held_out": str(held_out or NOTHING), "column": "text"})
         for sentence in domain_sentences(text):
             console.print(sentence)
-    tokenizer, stores = shards or _tokenized(plain, sources, folder, origin)
+    tokenizer, stores = shards or tokenized(plain, sources, folder, origin, report=True)
     return _Ready(folder, stores, tokenizer, origin, domain)
 
 
@@ -209,11 +239,14 @@ def _finish(result: PretrainResult, config: PretrainConfig, folder: Path) -> Non
 
 
 def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
-    """The settings of a run to resume. Raises ``ConfigError`` if ``config`` has others that are not the defaults."""
+    """The settings of a run to resume, in the way that ``config`` asks for. Raises ``ConfigError`` if it names other settings."""
     settings = Path(folder) / "config.yaml"
     if not settings.exists():
         raise ConfigError(f"there is no run to resume at {folder}: it has no config.yaml; name the folder of a run")
     kept = PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
+    if ways := {name: True for name in WITHOUT_EFFECT if getattr(config.train, name)}:  # all are off by default
+        train = kept.train.to_dict() | ({"compile": False} if config.train.shard else {}) | ways
+        kept = kept.model_copy(update={"train": PretrainTrainConfig.build(train)})
     given, own, default = (dict(setting_paths(one.to_dict())) for one in (config, kept, PretrainConfig()))
     for name, value in given.items():
         if value not in (own.get(name), default.get(name)):
@@ -222,44 +255,6 @@ def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
                 "leave it out, or start another run"
             )
     return kept
-
-
-@dataclass(frozen=True)
-class DomainRun:
-    """Pretraining on the domain of a task."""
-
-    text: DomainText
-    joint: JointTask | None
-    """the labels that are learned in the same steps"""
-
-    @property
-    def identity(self) -> str:
-        """A hash of what the text was chosen from, and of the labels."""
-        labels = [] if self.joint is None else [self.joint.weight, self.joint.budget.task.train.labels.tolist()]
-        return sha256(json.dumps([self.text.identity, *labels]).encode())
-
-    @property
-    def record(self) -> DomainRecord:
-        """For the history of the bundle."""
-        text, labels = self.text, 0 if self.joint is None else len(self.joint.budget)
-        return DomainRecord(task=text.task, texts=text.pool_texts, left_out=text.left_out, passages=text.passages, labels=labels)
-
-
-def _domain_source(config: PretrainConfig, text: Sequence[Source]) -> tuple[DomainSource | None, JointTask | None]:
-    """What the text of the task's domain is chosen from, and the labels that are learned beside it; None if not asked for."""
-    settings = config.domain
-    if settings.for_task is None:
-        return None, None
-    task = load_task(settings.for_task)
-    if settings.labels is None:
-        return DomainSource.of(settings, task, None, text, config.held_out_fraction()), None
-    try:
-        budget = label_budget(task, settings.labels, "none", config.seed)
-    except DataError as error:
-        raise ConfigError(f"--labels {settings.labels}: {error}") from None
-    console.print(f"{len(budget)} labels of '{task.name}' are learned in the same steps, with weight {settings.task_weight:g}.")
-    source = DomainSource.of(settings, task, budget, text, config.held_out_fraction())
-    return source, JointTask(budget, settings.task_weight)
 
 
 def _learning_rates(config: TrainConfig) -> str:
@@ -294,21 +289,33 @@ def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple
     found = ShardsToRead(config.text, held_out, named, config.token_size, config.document, cache).open()
     if found and config.domain.for_task:
         raise ConfigError(f"--for chooses passages of text, but {config.text[0]} holds tokens; name the text, or leave out --for")
+    if found and config.max_words:
+        raise ConfigError(f"--max-words draws documents of text, but {config.text[0]} holds tokens; name the text, or leave it out")
     return found
 
 
-def _tokenized(
-    config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None
+def tokenized(
+    config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None = None, *, report: bool = False
 ) -> tuple[Tokenizer, TokenStores]:
-    """The tokenizer and the stores of text, and a report on the vocabulary."""
-    tokenizer = origin.tokenizer if origin else make_tokenizer(config, sources, folder)
-    sample = islice(documents_of(sources), VOCABULARY_SAMPLE)
-    print_table(f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents", vocabulary_report(tokenizer, sample).rows(), ("", ""))
-    return tokenizer, split_stores(config, sources, tokenizer, Path(config.cache) if config.cache else folder / "text")
+    """The tokenizer and the stores of training and held-out text, kept in the run's folder; ``report`` prints the vocabulary."""
+    part = _training_split(config, sources)
+    tokenizer = origin.tokenizer if origin else _make_tokenizer(config, sources, folder, part)
+    if report:
+        sample = islice(documents_of(sources, part), VOCABULARY_SAMPLE)
+        title = f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents"
+        print_table(title, vocabulary_report(tokenizer, sample).rows(), ("", ""))
+    return tokenizer, _split_stores(config, sources, tokenizer, Path(config.cache) if config.cache else folder / "text", part)
 
 
-def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path) -> Tokenizer:
-    """Load the tokenizer that is named, or train one on the training text; the run's folder keeps it for a resume."""
+def _training_split(config: PretrainConfig, sources: Sequence[Source]) -> DocumentSplit | None:
+    """The documents that are trained on; None: all. Which they are does not depend on the run's seed."""
+    fraction = config.held_out_fraction()
+    sample = None if config.max_words is None else sample_of_words(sources, config.max_words)
+    return DocumentSplit(fraction=fraction or 0, held_out=False, sample=sample) if fraction or sample is not None else None
+
+
+def _make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path, part: DocumentSplit | None) -> Tokenizer:
+    """Load the tokenizer that is named, or train one on a part of the text; the run's folder keeps it for a resume."""
     saved, seal = folder / "tokenizer.json", folder / "tokenizer.json.sha256"
     if saved.exists():
         if seal.exists() and seal.read_bytes() != sha256(saved.read_bytes()).encode():
@@ -318,24 +325,24 @@ def make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Pa
         tokenizer = load_tokenizer(config.tokenizer_file)
     else:
         console.print(f"Training a tokenizer ({config.tokenizer.type}, {config.tokenizer.vocab_size} tokens).")
-        fraction = config.held_out_fraction()
-        part = None if fraction is None else DocumentSplit(fraction=fraction, held_out=False)
         tokenizer = train_tokenizer(documents_of(sources, part), config.tokenizer)
     atomic_write(seal, sha256(tokenizer.to_json().encode()).encode())  # first: a tokenizer without it is of an older version
     tokenizer.save(saved)
     return tokenizer
 
 
-def split_stores(config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path) -> TokenStores:
-    """The token stores of training and held-out text. Which documents are held out does not depend on the run's seed."""
+def _split_stores(
+    config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, part: DocumentSplit | None
+) -> TokenStores:
+    """The token stores of training and held-out text; ``part`` is the ``_training_split``."""
+    training = prepare_store(sources, tokenizer, cache, part)
     if config.held_out == NOTHING:
-        return prepare_store(sources, tokenizer, cache), None
-    fraction = config.held_out_fraction()
-    if fraction is None:
-        held_out_source = [text_here(config.held_out, config.document, cache)]
-        return prepare_store(sources, tokenizer, cache), prepare_store(held_out_source, tokenizer, cache)
-    training, held_out = (DocumentSplit(fraction=fraction, held_out=held) for held in (False, True))
-    return prepare_store(sources, tokenizer, cache, training), prepare_store(sources, tokenizer, cache, held_out)
+        return training, None
+    if config.held_out_fraction() is None:
+        held_out_source = [text_here(_source(config, config.held_out), cache)]
+        return training, prepare_store(held_out_source, tokenizer, cache)
+    assert part is not None, "a fraction is held out of one side of a split"
+    return training, prepare_store(sources, tokenizer, cache, part.model_copy(update={"held_out": True}))
 
 
 def pretrain_on(
@@ -367,10 +374,13 @@ def pretrain_on(
     if domain is not None and domain.joint is not None:
         trained = joint = domain.joint.attach(model, rows, size[0])
         batches = domain.joint.with_labelled_batches(batches, joint, tokenizer, size)
+    contrast = ContrastivePretraining(model, rows) if OBJECTIVES[config.objective.name].compares else None
     blocks = [part for part in trained.modules() if isinstance(part, Block)]
     copied = copy.deepcopy(model) if config.train.shard and world().several else None  # takes the whole weights in the end
     trained.to(pick_device())
-    excluded: Any = dict.fromkeys(("out", "resume", "cache", "text", "domain", "token_size"), True) | {"train": WITHOUT_EFFECT}
+    excluded: Any = dict.fromkeys(("out", "resume", "cache", "text", "domain", "token_size", "tracker"), True) | {
+        "train": {*WITHOUT_EFFECT}
+    }
     settings = config.model_dump_json(exclude=excluded)
     others = ([held_out_text.digest] if held_out_text else []) + ([domain.identity] if domain else [])
     job = TrainingJob(
@@ -383,14 +393,22 @@ def pretrain_on(
         compile=blocks if config.train.compile else (),
         recompute=blocks if config.train.activation_checkpointing else (),
         shard=blocks if config.train.shard else (),
+        loss=None if contrast is None else partial(_loss, trained, contrast),
+        prepare=None if contrast is None else contrast.prepare,
     )
-    output = train(trained, job, config.train, folder)
+    with Mirror(config.tracker, folder or Path(config.out), dict(setting_paths(config.to_dict()))).opened() as observe:
+        output = train(trained, replace(job, observe=observe), config.train, folder)
     metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(measured, held_out_rows))
     if copied is not None:
         model = _whole_model(copied, measured)
     record = _record(config, stores, output, metrics).model_copy(update={"domain": domain.record if domain else None})
     bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
     return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain.text if domain else None)
+
+
+def _loss(trained: nn.Module, contrast: ContrastivePretraining, batch: Batch) -> Tensor:
+    """The loss of a batch of crops, or of labelled texts that are learned beside them."""
+    return trained.loss(batch) if isinstance(trained, WithTask) and isinstance(batch, LabelledBatch) else contrast.loss(batch)
 
 
 def _whole_model(copied: Model, trained: nn.Module) -> Model:
@@ -417,7 +435,8 @@ def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: D
 
 def _passes(rows: PretrainingRows) -> float:
     """How often the text of a task's domain is read if no budget is named."""
-    return min(MOST_PASSES, max(1.0, DOMAIN_TOKENS / (len(rows) * rows.mean_tokens)))
+    tokens = TOKENS_OF_CROPS if OBJECTIVES[rows.objective.name].compares else TOKENS_OF_ROWS
+    return min(MOST_PASSES, max(1.0, tokens / (len(rows) * rows.mean_tokens)))
 
 
 def _record(config: PretrainConfig, stores: TokenStores, output: TrainOutput, metrics: dict[str, float]) -> PretrainRecord:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from warmstart.commands.pretrain.result import CORPORA_HEADER, TEXT_HEADER, PretrainResult, corpora_table, domain_sentences
 from warmstart.config import Config
+from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.sections import closing_sections, footer, size_section
 from warmstart.report.training_charts import loss_chart
@@ -15,7 +16,7 @@ def write_pretrain_page(result: PretrainResult, config: Config, folder: Path) ->
     """Write the report; returns its path."""
     report = Report(
         f"Pretraining: {result.objective}",
-        result.findings[0],
+        headline(result.findings[0]),
         tuple((name.replace("_", " "), f"{value:.4g}") for name, value in result.metrics.items()),
         (
             *pretraining_sections(result),
@@ -26,6 +27,12 @@ def write_pretrain_page(result: PretrainResult, config: Config, folder: Path) ->
         footer(),
     )
     return write_report(report, folder)
+
+
+def pretrain_view(result: PretrainResult) -> Report:
+    """What a notebook shows: the loss, the text and the parameters."""
+    sections = (*pretraining_sections(result), *domain_sections(result), size_section(result.bundle, result.training.seconds))
+    return Report(f"Pretraining: {result.objective}", headline(result.findings[0]), (), sections)
 
 
 def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from warmstart.notebook import Shown
 from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ TEXT_HEADER = ("text", "documents", "words", "tokens", "tokens per word", "unkno
 
 
 @dataclass(frozen=True)
-class PretrainResult:
+class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
     """A pretrained model and how it was trained."""
 
     bundle: Bundle

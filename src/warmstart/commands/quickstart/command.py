@@ -16,11 +16,11 @@ from pydantic import Field
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.adapt.command import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
 from warmstart.commands.adapt.result import AdaptResult
-from warmstart.commands.pretrain.command import PretrainConfig, make_tokenizer, pretrain_on, split_stores
+from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tokenized
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.config import Advanced
-from warmstart.console import console, print_comparison
+from warmstart.console import console, print_table
 from warmstart.data.budget import LabelBudget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
@@ -74,8 +74,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     budgets = {count: draw_budgets(task, one) for count, one in adapting.items()}  # refused before pretraining, not after
     settings = _pretrain_config(config, source)
     console.print(f"Pretraining on {config.tokens:,} tokens of documentation; passages of the test split are left out.")
-    tokenizer = make_tokenizer(settings, [source], folder)
-    stores = split_stores(settings, [source], tokenizer, folder / "text")
+    tokenizer, stores = tokenized(settings, [source], folder)
     pretraining = pretrain_on(stores, tokenizer, settings, folder)
     save(pretraining.bundle, folder / "pretrained")
     depends = {"the passages": task.digest, "the pretrained model": model_digest(str(folder / "pretrained"))}
@@ -85,6 +84,8 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     result = QuickstartResult(pretraining, adaptations)
     adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting[config.labels[-1]], task)
     with model_is_saved(save_model(adapted, folder / "bundle")):
+        for sentence in result.findings:
+            console.print(sentence)
         page = write_quickstart_page(result, config, folder)
         parts.close()
     text = task.test.texts[0]
@@ -151,5 +152,5 @@ def _adapt(
 ) -> AdaptResult:
     console.print(f"\nAdapting with {settings.labels} labelled texts; each of {settings.seeds} seeds draws its own.")
     result = compare_methods(bundle, budgets, settings, asks)
-    print_comparison(f"{settings.labels} labels: {result.task.metric}", result.comparison)
+    print_table(f"{settings.labels} labels: {result.task.metric}", result.comparison.table(), result.comparison.header)
     return result

@@ -29,6 +29,7 @@ from warmstart.commands.runs.result import (
 from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.errors import ConfigError, StorageError, suggest
+from warmstart.json_output import for_standard_output
 from warmstart.locks import LOCK, hold, releasing_locks
 from warmstart.run_state import TRIALS, RunState, find_runs, folder_size, is_run, sealed_values
 from warmstart.stopping import Terminated
@@ -222,7 +223,7 @@ def _remove(item: Removable) -> str:
 
 
 def _print_json(values: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+    sys.stdout.write(for_standard_output(json.dumps(values, indent=1, ensure_ascii=False) + "\n"))
 
 
 def _print_sentences(sentences: Sequence[str]) -> None:

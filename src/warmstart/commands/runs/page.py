@@ -8,8 +8,9 @@ from pathlib import Path
 import altair as alt
 import numpy as np
 
-from warmstart.commands.runs.result import RunsComparison, RunsResult
+from warmstart.commands.runs.result import CleaningResult, RunsComparison, RunsResult, end_of_run
 from warmstart.report.charts import MAX_POINTS, Chart, chart_of, coloured, finish
+from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_page
 from warmstart.run_state import RunState
 from warmstart.stats.formatting import file_size
@@ -17,14 +18,24 @@ from warmstart.stats.formatting import file_size
 
 def write_runs_page(result: RunsResult, file: Path) -> Path:
     """The runs of a folder as a page; returns its path."""
+    return write_page(runs_view(result), file)
+
+
+def runs_view(result: RunsResult) -> Report:
+    """What the page and a notebook show of the runs of a folder."""
     states = [run.state for run in result.runs]
     tiles = [(state, str(states.count(state))) for state in dict.fromkeys(states)]
     sections = [Section("Runs", result.findings[1:], (Table(result.HEADER, result.table()),)), *_losses(result.runs)]
-    return write_page(Report(f"Runs: {result.folder}", result.findings[0], tiles, sections), file)
+    return Report(f"Runs: {result.folder}", headline(result.findings[0]), tiles, sections)
 
 
 def write_runs_comparison(result: RunsComparison, file: Path) -> Path:
     """Runs side by side as a page; returns its path."""
+    return write_page(runs_comparison_view(result), file)
+
+
+def runs_comparison_view(result: RunsComparison) -> Report:
+    """What the page and a notebook show of runs side by side."""
     sections = (
         Section("Results", (), (Table(result.header, result.results_table()),)),
         Section("Settings that differ", (), (Table(result.header, result.settings_table()),)),
@@ -32,7 +43,20 @@ def write_runs_comparison(result: RunsComparison, file: Path) -> Path:
     )
     title = "Runs: " + " · ".join(run.name for run in result.runs)
     tiles = [(run.name, file_size(run.size)) for run in result.runs]
-    return write_page(Report(title, result.findings[0], tiles, sections), file)
+    return Report(title, headline(result.findings[0]), tiles, sections)
+
+
+def cleaning_view(result: CleaningResult) -> Report:
+    """What a notebook shows of what could be removed, or was."""
+    section = Section("Files", result.findings[1:], (Table(result.HEADER, result.table()),))
+    return Report("Cleaning", headline(result.findings[0]), (), (section,))
+
+
+def run_view(run: RunState) -> Report:
+    """What a notebook shows of a run that was followed to its end."""
+    one = RunsResult(run.path.parent, (run,))
+    section = Section("State", (), (Table(one.HEADER, one.table()),))
+    return Report(f"Run: {run.name}", headline(end_of_run(run)), (), (section, *_losses([run])))
 
 
 def _losses(runs: Sequence[RunState]) -> list[Section]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from warmstart.config import setting_paths
+from warmstart.notebook import Shown
 from warmstart.run_state import RunState
 from warmstart.stats.formatting import file_size, percent, time_span
 
@@ -19,7 +20,7 @@ STATES = ("running", "stopped", "damaged", "finished", "foreign")
 
 
 @dataclass(frozen=True)
-class RunsResult:
+class RunsResult(Shown, view="commands.runs.page:runs_view"):
     """What lies in a folder of runs, those last written first."""
 
     folder: Path
@@ -99,7 +100,7 @@ def moment(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class RunsComparison:
+class RunsComparison(Shown, view="commands.runs.page:runs_comparison_view"):
     """Two or more runs side by side."""
 
     runs: tuple[RunState, ...]
@@ -181,7 +182,7 @@ class Removable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CleaningResult:
+class CleaningResult(Shown, view="commands.runs.page:cleaning_view"):
     """What could be removed, or was."""
 
     items: tuple[Removable, ...]

@@ -97,8 +97,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
         console.print(f"bundle: {folder / 'bundle'} (reloaded in a fresh process, outputs the same)")
     result = ablation_result(measured, model_name(config.model))
     sections = ablation_sections(result, config.ablation)
-    finish_study(result, sections, config, folder, models=[config.model], tiles=ablation_tiles(result))
-    return result
+    return finish_study(result, sections, config, folder, models=[config.model], tiles=ablation_tiles(result))
 
 
 def _check_pruning(bundle: Bundle, count: int) -> None:

@@ -10,7 +10,7 @@ import altair as alt
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Section, Table
 from warmstart.report.result import StudyResult
-from warmstart.report.theme import BLUE, INK, RED, THEME
+from warmstart.report.theme import DIVERGING, INK, THEME, WHITE
 from warmstart.stats.formatting import sentence_case
 from warmstart.studies.ablate.result import effect_cells, format_value
 
@@ -67,7 +67,7 @@ def effects_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
 
 
 def heads_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
-    """A cell for each row with ``block`` and ``head`` (from 1), ``effect`` and ``significant``; red: worse without the head."""
+    """A cell for each row with ``block`` and ``head`` (from 1), ``effect`` and ``significant``; orange: worse without the head."""
     largest = max((abs(row["effect"]) for row in rows), default=0.0) or 1.0
     blocks = sorted({row["block"] for row in rows})
     base = chart_of(rows).encode(
@@ -75,9 +75,9 @@ def heads_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
         y=alt.Y("block:O", title="block", sort=blocks[::-1], axis=alt.Axis(**BARE)),
         tooltip=_TOOLTIP,
     )
-    scale = alt.Scale(domain=[-largest, 0, largest], range=[BLUE, "#f5f7fa", RED], interpolate="rgb")
+    scale = alt.Scale(domain=[-largest, 0, largest], range=DIVERGING, interpolate="rgb")
     legend = alt.Legend(title=axis, titleLimit=300, orient="bottom", gradientLength=240)
-    cells = base.mark_rect(stroke="white", strokeWidth=1).encode(color=alt.Color("effect:Q", scale=scale, legend=legend))
+    cells = base.mark_rect(stroke=WHITE, strokeWidth=1).encode(color=alt.Color("effect:Q", scale=scale, legend=legend))
     dots = base.transform_filter("datum.significant").mark_point(filled=True, size=26, color=INK, opacity=1)
     size = 34 if len({row["head"] for row in rows}) <= 16 else 22
     # cells keep their size; a narrow screen scrolls

@@ -33,7 +33,9 @@ def ablation_result(measured: AblationMeasurement, model: str) -> StudyResult:
     tables = {"components": pl.DataFrame([_effect_row(one) for one in measured.effects])}
     figures = {"score": measured.full.scores[0]} | ({"score_pruned": measured.pruning.score} if measured.pruning else {})
     findings = ablation_findings(measured)
-    return StudyResult(f"Ablation: {model}", findings, tables, figures, Summary(header, rows[:_SHOWN]), measured)
+    prune = "the same command with --prune N removes the N heads of each block that matter least, and saves the smaller model."
+    next_step = "" if measured.pruning else prune
+    return StudyResult(f"Ablation: {model}", findings, tables, figures, Summary(header, rows[:_SHOWN]), measured, next_step)
 
 
 def _effect_row(one: ComponentEffect) -> dict[str, Any]:

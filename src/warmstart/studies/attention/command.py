@@ -63,10 +63,9 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
         ("attention", "causal" if measured.causal else "bidirectional"),
         ("passages", f"{len(measured.tests.attention.sums):,}"),
     ]
-    finish_study(
+    return finish_study(
         result, [one_text_section(measured), all_heads_section(measured.tests)], config, folder, models=[config.model], tiles=tiles
     )
-    return result
 
 
 def _write_weights(measured: AttentionMeasured, folder: Path) -> None:

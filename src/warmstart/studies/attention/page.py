@@ -19,7 +19,7 @@ import numpy as np
 from warmstart.inspection.head_attention import MEASURES
 from warmstart.report.charts import WIDTH, Chart, chart_of, distinct
 from warmstart.report.page import Figure, Section, Table
-from warmstart.report.theme import SEQUENTIAL, THEME
+from warmstart.report.theme import DIVERGING, LINE, SEQUENTIAL, THEME, WHITE
 from warmstart.studies.attention.result import HEADS_HEADER, head_name, head_rows, relation_rows
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def attention_maps_chart(weights: np.ndarray, figures: Sequence[Sequence[Mapping
         url="picture:N",
         tooltip=["layer:O", "head:O", *names],
     )
-    frames = chart_of(values).mark_rect(filled=False, stroke="#cbd2d9", aria=False).encode(x="head:O", y="layer:O")
+    frames = chart_of(values).mark_rect(filled=False, stroke=LINE, aria=False).encode(x="head:O", y="layer:O")
     return (drawn + frames).properties(width=alt.Step(step), height=alt.Step(step)).configure(**THEME)
 
 
@@ -204,12 +204,12 @@ def differences_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
     layers, heads = (max(row[name] for row in rows) for name in ("layer", "head"))
     step = max(7, min(26, 150 // max(layers, heads)))
     end = max((abs(row["difference"]) for row in rows), default=1.0) or 1.0
-    scale = alt.Scale(scheme="blueorange", domain=[-end, end], domainMid=0)
+    scale = alt.Scale(range=DIVERGING, domain=[-end, 0, end], interpolate="rgb")
     ends = ("low", "high")
     figures = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "uniform", "difference")]
     values = [{**row, **{end: "-" if np.isnan(row[end]) else f"{row[end]:.3f}" for end in ends}} for row in rows]
     axis: dict[str, Any] = {"labelAngle": 0, "ticks": False, "domain": False, "labelFontSize": 10 if step > 12 else 7}
-    drawn = chart_of(values).mark_rect(stroke="white", strokeWidth=0.5, aria=False)
+    drawn = chart_of(values).mark_rect(stroke=WHITE, strokeWidth=0.5, aria=False)
     return (
         drawn.encode(
             x=alt.X("head:O", axis=alt.Axis(**axis)),

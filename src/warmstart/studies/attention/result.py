@@ -9,6 +9,8 @@ import polars as pl
 
 from warmstart.inspection.head_attention import MEASURES, RELATIONS
 from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.comparison import detection_text
+from warmstart.stats.power import detectable_above
 
 if TYPE_CHECKING:
     from warmstart.studies.attention.measure import AttentionMeasured, HeadTests
@@ -41,6 +43,7 @@ def attention_result(model: str, measured: AttentionMeasured) -> StudyResult:
         figures,
         Summary(HEADS_HEADER, relation_rows(tests)),
         measured,
+        "`warmstart study ablate` measures how much the model needs each head.",
     )
 
 
@@ -82,11 +85,21 @@ def _relation_finding(tests: HeadTests, relation: str) -> str:
     if tests.is_corpus and not tests.is_tested(relation):
         return f"Whether heads attend to {what} cannot be tested, as only one passage has such tokens; {strongest}."
     if not heads:
-        return f"No head attends to {what}; {strongest}."
+        return f"No head attends to {what}; {strongest}{_detection_limit(tests, relation)}."
     listed = ", ".join(f"{head_name(*head)} ({tests.value(relation, *head)[0]:.2f})" for head in heads[:_LISTED])
     more = f" and {len(heads) - _LISTED} more" if len(heads) > _LISTED else ""
     verb = "attends" if len(heads) == 1 else "attend"
     return f"{len(heads)} of {tests.count} heads {verb} to {what}: {listed}{more} (uniform attention: {uniform:.2f})."
+
+
+def _detection_limit(tests: HeadTests, relation: str) -> str:
+    """How much more weight a head had to put on a relation, so that its whole interval is above the threshold: a clause."""
+    if not tests.is_corpus:
+        return ""
+    m = MEASURES.index(relation)
+    widest = float(np.nanmax(tests.high[:, :, m] - tests.low[:, :, m]))
+    size = detectable_above(tests.threshold + widest / 2, 0.0, widest)
+    return f"; of any head, {detection_text([size], '{:.2f}'.format, ' more weight than uniform attention')}"
 
 
 def relation_rows(tests: HeadTests) -> list[tuple[str, ...]]:

@@ -64,8 +64,9 @@ def study_diff(config: StudyDiffConfig) -> StudyResult:
     measured = compare_models(before, after, inputs, config.seed)
     text_name = f"held-out text ({Path(config.held_out).name})" if config.held_out else "the text itself (without --held-out)"
     result = diff_result(measured, (model_name(config.before), model_name(config.after)), text_name, config.seed)
-    finish_study(result, diff_sections(result), config, folder, models=[config.before, config.after], tiles=diff_tiles(result))
-    return result
+    return finish_study(
+        result, diff_sections(result), config, folder, models=[config.before, config.after], tiles=diff_tiles(result)
+    )
 
 
 def _language_passages(shorter: Bundle, before: Bundle, config: StudyDiffConfig) -> Passages | None:

@@ -12,7 +12,7 @@ from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Section, Table
 from warmstart.report.result import StudyResult
 from warmstart.report.study_charts import interval_chart, layers_chart, probe_chart
-from warmstart.report.theme import BLUE, INK, SEQUENTIAL, THEME
+from warmstart.report.theme import BLUE, INK, SEQUENTIAL, THEME, WHITE
 from warmstart.stats.formatting import figure_interval, percent, points_interval
 from warmstart.studies.diff.result import DiffDetails, most_changed, weight_name
 
@@ -188,8 +188,8 @@ def grid_chart(rows: Sequence[_Row], axes: tuple[str, str], title: str, top: flo
         tooltip=[*tips, *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high"))],
     )
     legend = alt.Legend(title=title, titleLimit=300, orient="bottom", gradientLength=240)
-    cells = base.mark_rect(stroke="white", strokeWidth=1).encode(color=alt.Color("value:Q", scale=scale, legend=legend))
-    ink = alt.condition(f"datum.value > {0.5 * top}", alt.value("white"), alt.value(INK))
+    cells = base.mark_rect(stroke=WHITE, strokeWidth=1).encode(color=alt.Color("value:Q", scale=scale, legend=legend))
+    ink = alt.condition(f"datum.value > {0.6 * top}", alt.value(WHITE), alt.value(INK))
     labels = base.mark_text(fontSize=11 if step > 30 else 8).encode(text=alt.Text("value:Q", format=".2f"), color=ink)
     # cells keep their size; a narrow screen scrolls
     return (cells + labels).properties(width=alt.Step(step), height=alt.Step(min(step, 30))).configure(**THEME)

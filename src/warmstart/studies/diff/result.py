@@ -76,7 +76,9 @@ def diff_result(measured: ModelDiff, names: tuple[str, str], text_name: str, see
     if measured.probes:
         parts.append(_probe_result(measured.probes))
     details = DiffDetails(measured, states.details, neighbours.details)
-    return replace(combine_results(f"Differences: from {names[0]} to {names[1]}", parts), details=details)
+    probe = "the same command with --tasks FOLDER probes what each layer of both models encodes about sentences."
+    whole = combine_results(f"Differences: from {names[0]} to {names[1]}", parts)
+    return replace(whole, details=details, next_step="" if measured.probes else probe)
 
 
 def _state_result(states: StateDiff) -> StudyResult:

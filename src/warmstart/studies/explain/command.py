@@ -70,8 +70,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
             console.print(heat_text(explanation.words, values).append(f"  {method}", style="dim"))
     gaps = explain_texts(bundle, texts, config.random_orders, config.seed, config.removal) if texts else {}
     result = explain_result(model_name(config.model), explanation, gaps, len(texts), config.seed)
-    finish_study(result, explain_sections(result), config, folder, models=[config.model])
-    return result
+    return finish_study(result, explain_sections(result), config, folder, models=[config.model])
 
 
 def _texts(config: StudyExplainConfig) -> list[str]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from warmstart.report.charts import Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Section, Table
 from warmstart.report.result import StudyResult
-from warmstart.report.theme import BLUE, GREY, INK, ORANGE, THEME
+from warmstart.report.theme import DIVERGING, GREY, INK, THEME, WHITE
 from warmstart.stats.formatting import sentence_case
 from warmstart.stats.intervals import percentiles
 from warmstart.studies.explain.result import ExplainDetails, printed, signed_interval
@@ -59,7 +59,7 @@ def heat_text(words: Sequence[str], values: np.ndarray) -> Text:
     text, most = Text(), float(np.abs(values).max()) or 1.0
     for word, value in zip(words, values, strict=True):
         red, green, blue = _shade(float(value) / most)
-        text.append(printed(word), style=f"#1f2933 on rgb({red},{green},{blue})").append(" ")
+        text.append(printed(word), style=f"{INK} on rgb({red},{green},{blue})").append(" ")
     return text
 
 
@@ -84,10 +84,10 @@ def heat_chart(words: Sequence[str], values: np.ndarray) -> Chart:
         y=alt.Y("line:O", axis=None),
         tooltip=["word:N", alt.Tooltip("nats:Q", format="+.3f"), "number:Q"],
     )
-    shade = alt.Scale(domain=[-most, 0, most], range=[ORANGE, "white", BLUE], interpolate="rgb")
+    shade = alt.Scale(domain=[-most, 0, most], range=DIVERGING[::-1], interpolate="rgb")
     legend = alt.Legend(orient="top", title="nats for the target", gradientLength=240)
     boxes = base.mark_rect(height=20, cornerRadius=3).encode(x=x, x2="x2:Q", color=alt.Color("nats:Q", scale=shade, legend=legend))
-    dark = alt.condition(f"abs(datum.nats) > {0.6 * most}", alt.value("white"), alt.value(INK))
+    dark = alt.condition(f"abs(datum.nats) > {0.85 * most}", alt.value(WHITE), alt.value(INK))
     labels = base.mark_text(align="left", dx=3, font="monospace", fontSize=12).encode(x=x, text="word:N", color=dark)
     return finish(boxes + labels, 26 * (line + 1))
 

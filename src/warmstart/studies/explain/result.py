@@ -49,7 +49,9 @@ def explain_result(
         tables["faithfulness"] = pl.DataFrame(rows)
         figures |= {f"faithfulness of {method}": interval.mean for method, interval in faithfulness.items()}
     details = ExplainDetails(explanation, faithfulness)
-    return StudyResult(f"Explanation: {model}", findings, tables, figures, details=details)
+    measure = "the same command with --file TEXTS measures over many texts how faithful each method is to the model."
+    next_step = "" if faithfulness else measure
+    return StudyResult(f"Explanation: {model}", findings, tables, figures, details=details, next_step=next_step)
 
 
 def printed(word: str) -> str:

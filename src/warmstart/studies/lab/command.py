@@ -35,5 +35,4 @@ def study_lab(config: StudyLabConfig) -> StudyResult:
     experiments = run_experiments(config.seed, config.keys, width, config.samples)
     result = lab_result(experiments)
     tiles = [(f"largest difference, {one.name}", f"{largest_difference(one):.1g}") for one in experiments]
-    finish_study(result, [experiment_section(one) for one in experiments], config, folder, tiles=tiles)
-    return result
+    return finish_study(result, [experiment_section(one) for one in experiments], config, folder, tiles=tiles)

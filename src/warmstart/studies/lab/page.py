@@ -30,7 +30,8 @@ def experiment_section(experiment: Experiment) -> Section:
     figures = []
     if experiment.curves:
         chart = curves_chart(experiment.curves, AXES[experiment.name])
-        figures.append(Figure(experiment.name.replace(" ", "-"), question, chart))
+        caption = f"{experiment.name.capitalize()}: the closed form as a line, what was measured as points."
+        figures.append(Figure(experiment.name.replace(" ", "-"), caption, chart))
     return Section(experiment.name.capitalize(), (question, finding(experiment)), (*figures, table))
 
 

@@ -68,8 +68,7 @@ def study_map(config: StudyMapConfig) -> StudyResult:
     inputs = _inputs(bundle, config)
     folder = open_run(config.out, config, resume=False)
     result = map_result(measure_map(bundle, inputs, config.seed), model_name(config.model), config.seed)
-    finish_study(result, map_sections(result), config, folder, models=[config.model], tiles=map_tiles(result))
-    return result
+    return finish_study(result, map_sections(result), config, folder, models=[config.model], tiles=map_tiles(result))
 
 
 def _inputs(bundle: Bundle, config: StudyMapConfig) -> MapInputs:

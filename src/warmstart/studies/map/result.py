@@ -31,7 +31,9 @@ def map_result(measured: MapMeasurement, model: str, seed: int) -> StudyResult:
         parts.append(_analogies(measured, measured.analogies, seed))
     if measured.random_cosines is not None:
         parts.append(_cosines(measured, measured.random_cosines))
-    return replace(combine_results(f"Map: {model}", [*parts, _maps(measured)]), details=measured)
+    near = "the same command with --neighbours-of WORD lists the nearest words of a word; --contexts-of WORD maps its contexts."
+    next_step = "" if measured.inputs.neighbours_of else near
+    return replace(combine_results(f"Map: {model}", [*parts, _maps(measured)]), details=measured, next_step=next_step)
 
 
 def _maps(measured: MapMeasurement) -> StudyResult:

@@ -74,8 +74,7 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
     options = NeuronOptions(config.units, config.shifts, config.control, columns, own_text, config.top)
     result = neurons_result(measure_neurons(bundle, properties, options, config.seed), model_name(config.model))
     sections = neurons_sections(result, config.shifts, config.top)
-    finish_study(result, sections, config, folder, models=[config.model], tiles=neurons_tiles(result))
-    return result
+    return finish_study(result, sections, config, folder, models=[config.model], tiles=neurons_tiles(result))
 
 
 def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> TokenProperties:

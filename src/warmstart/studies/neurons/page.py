@@ -12,7 +12,7 @@ import polars as pl
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.page import Figure, Section, Table
 from warmstart.report.result import StudyResult
-from warmstart.report.theme import INK, SEQUENTIAL, THEME
+from warmstart.report.theme import DIVERGING, INK, SEQUENTIAL, THEME, WHITE
 
 if TYPE_CHECKING:
     from warmstart.studies.neurons.measure import ColouredText, NeuronMeasurement, PropertyResult
@@ -121,7 +121,7 @@ def layer_grid(largest: np.ndarray, properties: Sequence[str], measured: NeuronM
     """The largest absolute r of any neuron of each layer, (layers, P)."""
     first = measured.layout.first
     values = [{"layer": first + i, "property": properties[j], "r": float(largest[i, j])} for i, j in np.ndindex(*largest.shape)]
-    chart = chart_of(values).mark_rect(stroke="white", strokeWidth=1, aria=False)
+    chart = chart_of(values).mark_rect(stroke=WHITE, strokeWidth=1, aria=False)
     chart = chart.encode(
         x=alt.X("layer:O", axis=alt.Axis(orient="top", labelAngle=0, ticks=False, domain=False)),
         y=alt.Y("property:N", title=None, sort=list(properties), axis=alt.Axis(labelLimit=220, **BARE)),
@@ -150,7 +150,7 @@ def coloured_texts(texts: Sequence[ColouredText]) -> Chart:
         x=alt.X("from:Q", scale=scale, axis=None),
         x2="to:Q",
         y2="bottom:Q",
-        color=alt.Color("share:Q", legend=None, scale=alt.Scale(scheme="blueorange", domain=[-1.4, 1.4], domainMid=0)),
+        color=alt.Color("share:Q", legend=None, scale=alt.Scale(range=DIVERGING, domain=[-1.4, 0, 1.4], interpolate="rgb")),
         tooltip=[alt.Tooltip("token:N"), alt.Tooltip("share:Q", title="relative to its largest", format=".0%")],
     )
     text = base.mark_text(align="left", baseline="top", dx=1, dy=3, font="monospace", fontSize=11, color=INK, tooltip=None)

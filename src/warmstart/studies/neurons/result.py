@@ -9,7 +9,9 @@ import numpy as np
 import polars as pl
 
 from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import percent
+from warmstart.stats.power import detectable_above
 
 if TYPE_CHECKING:
     from warmstart.studies.neurons.measure import NeuronMeasurement
@@ -25,7 +27,8 @@ def neurons_result(measured: NeuronMeasurement, model: str) -> StudyResult:
     tables = {"correlations": _correlation_table(measured), "passages": pl.DataFrame([asdict(one) for one in measured.tokens])}
     counts = {"neurons": len(measured.q), "passages": len(measured.properties.values), "tokens": measured.correlations.n}
     figures = {name: float(count) for name, count in counts.items()}
-    return StudyResult(f"Neurons of {model}", neuron_findings(measured), tables, figures, _summary(measured), measured)
+    next_step = "the same command with --show TEXT colours a text of your own by the activations."
+    return StudyResult(f"Neurons of {model}", neuron_findings(measured), tables, figures, _summary(measured), measured, next_step)
 
 
 def neuron_findings(measured: NeuronMeasurement) -> list[str]:
@@ -36,8 +39,11 @@ def neuron_findings(measured: NeuronMeasurement) -> list[str]:
     for one in sorted(learned if control else above, key=lambda one: -one.gain)[:_LISTED]:
         compared = f"the permutation threshold is {one.threshold:.2f}" + (f"; {one.control}" if one.control else "")
         findings.append(f"Property '{one.name}': neuron {measured.neuron(one)}, r = {one.best}; {compared}.")
-    if missing := [one.name for one in measured.results if not one.above_chance]:
-        findings.append(f"No neuron correlates above the permutation threshold with {', '.join(missing)}.")
+    if missing := [one for one in measured.results if not one.above_chance]:
+        sizes = [min(1.0, detectable_above(one.threshold, one.best.low, one.best.high)) for one in missing]
+        limit = f"; an absolute r of {detection_text(sizes, '{:.2f}'.format, '')}" if np.isfinite(sizes).all() else ""
+        names = ", ".join(one.name for one in missing)
+        findings.append(f"No neuron correlates above the permutation threshold with {names}{limit}.")
     correlations, properties = measured.correlations, measured.properties
     over = np.abs(correlations.r) > correlations.threshold
     findings.append(

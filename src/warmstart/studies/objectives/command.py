@@ -17,9 +17,8 @@ from warmstart.commands.pretrain.command import (
     NOTHING,
     PretrainConfig,
     check_sources,
-    make_tokenizer,
     pretrain_on,
-    split_stores,
+    tokenized,
 )
 from warmstart.config import Advanced, read_yaml
 from warmstart.console import console
@@ -103,16 +102,14 @@ def study_objectives(config: StudyObjectivesConfig) -> StudyResult:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     pairs = read_minimal_pairs(config.pairs, config.limit) if config.pairs else []
     folder = open_run(config.out, config, resume=_is_interrupted(config))
-    tokenizer = make_tokenizer(settings[config.objectives[0]], sources, folder)
-    stores = split_stores(settings[config.objectives[0]], sources, tokenizer, folder / "text")
+    tokenizer, stores = tokenized(settings[config.objectives[0]], sources, folder)
     data = EvaluationData(tasks, pairs, held_out_passages(config, sources))
     _check_lengths(pairs, tokenizer, config.backbone.max_length)
     if config.equal == "time":
         settings = _of_equal_time(settings, stores, tokenizer, folder)
     objectives = [measure_objective(name, _models(one, config, stores, tokenizer), data) for name, one in settings.items()]
     result = objectives_result(objectives, equal=config.equal)
-    finish_study(result, objectives_sections(objectives), config, folder)
-    return result
+    return finish_study(result, objectives_sections(objectives), config, folder)
 
 
 def _check(config: StudyObjectivesConfig) -> None:

@@ -18,11 +18,12 @@ import polars as pl
 
 from warmstart.inspection.head_attention import RELATIONS
 from warmstart.inspection.minimal_pairs import mean_accuracy
+from warmstart.inspection.probe_scores import best_layer
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import MethodResult, compare_pairs, detection_limit
-from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent, sentence_case, sources_of_interval
-from warmstart.stats.intervals import t_interval
+from warmstart.stats.differences import MethodScores, score_of_choice
+from warmstart.stats.formatting import INTERVAL_OVER, percent, rows_by_source, sentence_case
+from warmstart.stats.intervals import Interval, t_interval
 from warmstart.studies.attention.result import PHRASES
 from warmstart.studies.probe.result import coverage_findings, scores_table
 
@@ -58,6 +59,7 @@ def objectives_result(objectives: Sequence[ObjectiveMeasures], equal: str = "tok
         accuracies | {f"{probe.task.name}_{probe.model}": probe.best.accuracy.value for probe in probes},
         objectives_overview(objectives),
         list(objectives),
+        "`warmstart pretrain --objective NAME` trains by the one that you choose on all of your text.",
     )
 
 
@@ -143,19 +145,19 @@ def objectives_overview(objectives: Sequence[ObjectiveMeasures]) -> Summary:
         if figure.column != PAIRS_PERCENT
     ]
     if found := pair_accuracies(objectives):
-        rows += _accuracy_rows("minimal pairs", found, names, sources_of_interval(seeds, "pairs"))
+        rows += _accuracy_rows("minimal pairs", found, names, "pairs")
     for number, probe in enumerate(objectives[0].probes):
         found = probe_accuracies(objectives, number)
-        rows += _accuracy_rows(f"probe: {probe.task.name}", found, names, sources_of_interval(seeds, "sentences"))
-    return Summary(("", "95% interval over", *names), rows)
+        rows += _accuracy_rows(f"probe: {probe.task.name}", found, names, "sentences")
+    return Summary(("", INTERVAL_OVER, *names), rows)
 
 
-def _accuracy_rows(label: str, found: Sequence[MethodResult], names: Sequence[str], over: str) -> list[tuple[str, ...]]:
+def _accuracy_rows(label: str, found: Sequence[MethodResult], names: Sequence[str], texts: str) -> list[tuple[str, ...]]:
     """An accuracy over both sources of chance, and below it over seeds alone if there are several; a dash where there is none."""
     known = {one.name: one for one in found}
     both = [str(known[name].interval) if name in known else "-" for name in names]
     alone = [known[name].over_seeds.ends if name in known else "-" for name in names]
-    return [(label, over, *both), *([(label, "seeds alone", *alone)] if len(found[0].scores) > 1 else [])]
+    return rows_by_source(label, len(found[0].scores), both, alone, texts)
 
 
 def _over_seeds(values: Sequence[float], figure: ModelFigure) -> str:
@@ -191,7 +193,8 @@ def _pairs_findings(objectives: Sequence[ObjectiveMeasures]) -> list[str]:
         return []
     first = ranked[0]
     if len(ranked) > 1:
-        best = f"Minimal pairs: {first.name} has the highest accuracy, {first.interval}. {_lead(ranked, 'the pairs')}"
+        highest = f"{first.interval}; as the highest of {len(ranked)}, it is too high on average"
+        best = f"Minimal pairs: {first.name} has the highest accuracy, {highest}. {_lead(ranked, 'the pairs')}"
     else:
         best = f"Minimal pairs: {first.name} has an accuracy of {first.interval}; no other objective can score sentences."
     excluded = [one.name for one in objectives if one.name not in [one.name for one in ranked]]
@@ -211,8 +214,27 @@ def _probe_finding(objectives: Sequence[ObjectiveMeasures], number: int) -> str:
     found = probe_accuracies(objectives, number)
     ranked = [found[i] for i in order]
     task = sentence_case(objectives[0].probes[number].task.name)
-    chosen = f"{ranked[0].name} is best on validation; its test accuracy is {ranked[0].interval}"
+    fair = ", where each model scores what the others choose" * (len(objectives[0].models) > 1)
+    chosen = f"{ranked[0].name} is best on validation; its test accuracy is {score_of_best_probe(objectives, number)}{fair}"
     return f"{task}: {chosen}. {_lead(ranked, 'the test sentences')}"
+
+
+def score_of_best_probe(objectives: Sequence[ObjectiveMeasures], number: int) -> Interval:
+    """The test accuracy of the objective and layer that are best on validation, without the luck of the models that chose them.
+
+    Each model scores the layer and the objective that are best on the validation items of the other models; with one model per
+    objective it makes its own choice.
+    """
+    probes, models = [one.probes[number] for one in objectives], len(objectives[0].models)
+    if models < 2:
+        best = max((one.best for one in probes), key=lambda one: one.validation)
+        return _method("", best.correct, best.sentences).interval
+    chosen = list[MethodScores]()
+    for model in range(models):
+        layers = [best_layer(one.linear, without=model) for one in probes]
+        best = layers[max(range(len(layers)), key=lambda i: layers[i].validation_without(model))]
+        chosen.append(MethodScores.from_texts("", best.correct, best.sentences))
+    return score_of_choice(chosen).within(0, 1)
 
 
 def _heads_finding(objective: ObjectiveMeasures) -> str:

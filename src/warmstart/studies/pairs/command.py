@@ -51,8 +51,7 @@ def study_pairs(config: StudyPairsConfig) -> StudyResult:
     result = pairs_result(Path(config.pairs).name, measured)
     accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))
     tiles = [("accuracy", percent(accuracy)), ("95% interval", percent_range(low, high))]
-    finish_study(result, [pairs_section(measured)], config, folder, models=[config.model], tiles=tiles)
-    return result
+    return finish_study(result, [pairs_section(measured)], config, folder, models=[config.model], tiles=tiles)
 
 
 def _documents(config: StudyPairsConfig) -> list[str]:

@@ -40,6 +40,7 @@ def pairs_result(name: str, measured: PairsMeasured) -> StudyResult:
         figures,
         Summary(PAIRS_HEADER, pairs_rows(measured)),
         measured,
+        "`warmstart study objectives` compares what other objectives learn of the same pairs, with --pairs.",
     )
 
 

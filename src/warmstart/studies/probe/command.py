@@ -67,8 +67,7 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
     result = probe_result(probes)
     tiles = [(name, percent(accuracy)) for name, accuracy in result.figures.items()]
     sections = [layers_section(probes, layers), compression_section(probes, layers), all_scores_section(probes)]
-    finish_study(result, sections, config, folder, models=config.models, tiles=tiles)
-    return result
+    return finish_study(result, sections, config, folder, models=config.models, tiles=tiles)
 
 
 def distinct_names(paths: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,188 @@
+"""A result of every command and study, from tiny runs or made up, and the report that each has written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warmstart as ws
+from helpers.curves import curve_of
+from helpers.models import SENTENCES, make_language_model
+from helpers.multitask import task_settings, write_inputs
+from helpers.races import LADDER, full_race, race_result
+from helpers.tasks import tune
+from warmstart.commands import COMMANDS
+from warmstart.commands.curve.page import write_curve_page
+from warmstart.commands.plan.result import PlannedSeeds, PlanResult
+from warmstart.commands.quickstart.page import write_quickstart_page
+from warmstart.commands.quickstart.result import QuickstartResult
+from warmstart.commands.race.page import write_race_page, write_tasks_page
+from warmstart.commands.race.result import TasksRaceResult
+from warmstart.config import Config
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.report import page
+from warmstart.report.headline import paragraphs_once
+from warmstart.report.page import Report
+from warmstart.run_state import RunState
+from warmstart.stack.stack import Member, Stack
+from warmstart.stats.noise import Noise
+from warmstart.sweep.estimate import SweepEstimate, SweepEstimates
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+SMALL = {"backbone": {"width": 8, "heads": 2, "depth": 1, "feedforward": 8, "max_length": 32}, "tokenizer": {"type": "character"}}
+TRAIN = {"steps": 3, "batch": 4}
+PEOPLE = {"Ada Byron": "London", "Emil Post": "Riga", "Rosa Parks": "Paris", "Otto Loewi": "Vienna"}
+
+
+@dataclass
+class Everything:
+    """What commands returned, and the reports that they wrote, by the name of the command."""
+
+    place: Path
+    results: dict[str, Any] = field(default_factory=dict)
+    reports: dict[str, list[Report]] = field(default_factory=dict)
+
+
+def every_result(place: Path, tokenizer: Tokenizer) -> Everything:
+    """Run or make up one of each."""
+    found = Everything(place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        write_inputs(place, tokenizer)
+        makers = commands_of(place, found.results) | studies_of(place, tokenizer) | made_up(place, found.results)
+        for name, make in makers.items():
+            reports = found.reports.setdefault(name, [])
+
+            def render(report: Report, *_: object, reports: list[Report] = reports) -> str:
+                reports.append(paragraphs_once(report))
+                return ""
+
+            patch.setattr(page, "render", render)
+            found.results[name] = make()
+    return found
+
+
+def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
+    """Commands that are run."""
+
+    def run(name: str, /, **settings: Any) -> object:
+        config, function = COMMANDS[name].load()
+        out = {"out": str(place / name)} if "out" in config.model_fields else {}
+        return function(config.build(out | settings))
+
+    text, lm, cats = str(place / "text.txt"), str(place / "lm"), str(place / "cats")
+    given = {"model": lm, "task": cats, "seeds": 2, "labels": 30, "selection": "holdout", "calibration_fraction": 0.3}
+    return {
+        "pretrain": lambda: run("pretrain", text=[text], train=TRAIN, **SMALL),
+        "tokenize": lambda: run("tokenize", text=[text], tokenizer=SMALL["tokenizer"]),
+        "adapt": lambda: run("adapt", **given, tune=tune("full", epochs=2)),
+        "evaluate": lambda: run("evaluate", model=str(place / "adapt"), task=cats),
+        "evaluate a text": lambda: run("evaluate", model=str(place / "pretrain"), task=text),
+        "continual": lambda: run("continual", **task_settings(place, out=str(place / "continual"), text=text)),
+        "multitask": lambda: run("multitask", **task_settings(place, out=str(place / "multitask"))),
+        "answers": lambda: run("answers", **answers_settings(place)),
+        "audit": lambda: run("audit", task=cats),
+        "cost": lambda: run("cost", model=lm),
+        "doctor": lambda: run("doctor", model=str(place / "adapt")),
+        "errors": lambda: run("errors", name="ConfigError"),
+        "runs": lambda: run("runs", folder=str(place), page=str(place / "runs.html")),
+        "runs --compare": lambda: run("runs", folder=str(place), compare=["pretrain", "adapt"], page=str(place / "runs.html")),
+        "runs --clean": lambda: run("runs", folder=str(place), clean=True),
+        "runs --follow": lambda: RunState(place / "pretrain", "pretrain"),
+        "init": lambda: ws.load_task(cats),
+        "import": lambda: ws.load(str(place / "adapt" / "bundle")),
+    }
+
+
+def answers_settings(place: Path) -> dict[str, Any]:
+    """Questions about four people in all splits, and a model that can spell the answers."""
+    rows = "".join(f"Where was {name} born?\t{town}\n" for name, town in PEOPLE.items())
+    for name in ("train", "validation", "test"):
+        (place / f"{name}.txt").write_text(rows * (7 if name == "train" else 1))
+    (place / "places.yaml").write_text(
+        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\n"
+        "train: train.txt\nvalidation: validation.txt\ntest: test.txt\n"
+    )
+    (place / "people.txt").write_text("".join(f"{name} was born in {town}.\n" for name, town in PEOPLE.items()) * 4)
+    spelled = {"text": (str(place / "people.txt"),), "out": str(place / "speller"), "held_out": "none", "document": "line"}
+    objective = {"name": "span", "form": "prefix-suffix"}
+    shape = SMALL["backbone"] | {"max_length": 64}
+    letters = {"type": "character", "sentinels": 0}
+    ws.pretrain(
+        ws.PretrainConfig.build(spelled | {"objective": objective, "tokenizer": letters, "backbone": shape, "train": TRAIN})
+    )
+    train = {"epochs": 2, "batch": 8, "precision": "float32"}
+    return {"model": str(place / "speller"), "task": str(place / "places.yaml"), "seeds": 2, "scratch_epochs": 1, "train": train}
+
+
+def studies_of(place: Path, tokenizer: Tokenizer) -> dict[str, Callable[[], object]]:
+    """Every study, on tiny models."""
+    causal = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer)
+    save(causal, place / "causal")
+    rows = [
+        f"{split}\t{label}\t{label.lower()} {SENTENCES[i % 4]}" for split in ("tr", "va", "te") for i in range(15) for label in "AB"
+    ]
+    (place / "first_word.txt").write_text("\n".join(rows))
+    pairs = [f"{group}\tShe holds the cat{i}.\tShe hold the cat{i}." for group in ("one", "two") for i in range(6)]
+    (place / "pairs.tsv").write_text("group\tgood\tbad\n" + "\n".join(pairs))
+
+    def run(name: str, /, **settings: Any) -> object:
+        config, function = COMMANDS[f"study {name}"].load()
+        return function(config.build({"out": str(place / name)} | settings))
+
+    text, lm, tasks = [str(place / "text.txt")], str(place / "causal"), [str(place / "first_word.txt")]
+    adapted = str(place / "adapt")
+    return {
+        "study lab": lambda: run("lab", samples=100),
+        "study pairs": lambda: run("pairs", model=lm, pairs=str(place / "pairs.tsv"), text=text),
+        "study diff": lambda: run("diff", before=lm, after=lm, text=text, passages=20, tokens=100),
+        "study probe": lambda: run("probe", models=[lm], tasks=tasks, seeds=1, mlp=False),
+        "study explain": lambda: run("explain", model=adapted, text="She holds the cat in 1912.", random_orders=3),
+        "study ablate": lambda: run("ablate", model=lm, text=text, limit=20),
+        "study attention": lambda: run("attention", model=lm, sentence=SENTENCES[0], text=text, passages=20),
+        "study neurons": lambda: run("neurons", model=lm, text=text, passages=30, shifts=3, control=False),
+        "study map": lambda: run("map", model=lm, text=text, neighbours_of=["cat"]),
+        "study objectives": lambda: run(
+            "objectives", text=text, objectives=["causal", "masked"], seeds=2, pairs=str(place / "pairs.tsv"), train=TRAIN, **SMALL
+        ),
+    }
+
+
+def stack_of(model: Bundle) -> Stack:
+    """A stack of one network."""
+    return Stack((Member("network", model, 1.0, 1.0),), "classification", model.labels)
+
+
+def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
+    """Results that take too long to be run."""
+
+    def written(result: Any, write: Callable[[Any, Config, Path], Path]) -> Any:
+        write(result, Config(), place / "made-up")
+        return result
+
+    def quickstart() -> object:
+        result = QuickstartResult(results["pretrain"], (results["adapt"], results["adapt"]))
+        return written(result, write_quickstart_page)
+
+    curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " small"))
+    second = race_result(dict(zip(LADDER, reversed(LADDER.values()), strict=True)))
+    tasks = TasksRaceResult((race_result(LADDER), replace(second, task=replace(second.task, name="dogs"))))
+    estimate = SweepEstimate({}, Counter(), 0.0, 1, "cats")
+    noise, seeds = Noise(1e-4, 0.002, 3), (PlannedSeeds(3, 0.05, 4_000, 9.0), PlannedSeeds(10, 0.03, None, 30.0))
+    return {
+        "quickstart": quickstart,
+        "race": lambda: written(full_race(), write_race_page),
+        "race of one seed": lambda: written(race_result(LADDER, 1), write_race_page),
+        "race over tasks": lambda: written(tasks, write_tasks_page),
+        "race --estimate": lambda: SweepEstimates([estimate, estimate]),
+        "curve": lambda: written(curve, write_curve_page),
+        "curve --estimate": lambda: estimate,
+        "plan": lambda: PlanResult(0.02, 0.8, 3, 500, noise, 0.05, 3, 10**8, seeds),
+        "zero-shot": lambda: stack_of(ws.load(str(place / "adapt" / "bundle"))),
+    }

@@ -1,0 +1,148 @@
+"""Reports as people see them: in a browser, on a phone and on a desk, light and dark, and on paper."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.bundles import language_bundle
+from helpers.models import SENTENCES
+from helpers.races import full_race
+from helpers.tasks import cats, tune
+from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.pretrain.command import PretrainConfig, pretrain
+from warmstart.commands.quickstart.page import write_quickstart_page
+from warmstart.commands.quickstart.result import QuickstartResult
+from warmstart.commands.race.page import write_race_page
+from warmstart.config import Config
+from warmstart.model.files import save
+from warmstart.storage import PAGE_FILE
+from warmstart.studies.lab.command import StudyLabConfig, study_lab
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+# where there is a browser, these tests are not skipped: what they lack is then an error
+playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
+
+pytestmark = IN_A_BROWSER
+KINDS = ("race", "adapt", "study", "quickstart")
+PHONE, DESK, PAPER = 390, 1100, 720
+"""pixels across"""
+GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(27, 35, 44)"}
+"""of a chart"""
+DRAWN = "() => document.querySelectorAll('.drawing').length === document.querySelectorAll('.drawn').length"
+
+
+@pytest.fixture(scope="module")
+def pages(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The address of a report of each kind."""
+    place = tmp_path_factory.mktemp("reports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        save(language_bundle(tokenizer), place / "lm")
+        save_task(cats(), place / "task")
+        given = {"model": str(place / "lm"), "task": str(place / "task"), "out": str(place / "adapt"), "seeds": 2, "labels": 30}
+        adapted = adapt(AdaptConfig.build(given | {"selection": "holdout", "tune": tune("full", epochs=1)}))
+        (place / "text.txt").write_text("\n\n".join(SENTENCES * 20))
+        small = {
+            "backbone": {"width": 8, "heads": 2, "depth": 1},
+            "tokenizer": {"type": "character"},
+            "train": {"steps": 4, "batch": 4},
+        }
+        pretrained = pretrain(PretrainConfig.build({"text": [str(place / "text.txt")], "out": str(place / "own"), **small}))
+    study_lab(StudyLabConfig(out=str(place / "study"), samples=100))
+    write_race_page(full_race(), Config(), place / "race")
+    write_quickstart_page(QuickstartResult(pretrained, (adapted, adapted)), Config(), place / "quickstart")
+    return {kind: (place / kind / PAGE_FILE).as_uri() for kind in KINDS}
+
+
+@pytest.fixture(params=["light", "dark"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def page(browser: Any, scheme: str) -> Iterator[Any]:
+    """A page that axe may look into."""
+    with browser.new_context(viewport={"width": DESK, "height": 900}, color_scheme=scheme, bypass_csp=True) as context:
+        yield context.new_page()
+
+
+def opened(page: Any, address: str, width: int) -> None:
+    """Show a report, with all charts drawn."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(address)
+    page.wait_for_function(DRAWN)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everyone_can_read_a_report(kind: str, scheme: str, page: Any, pages: dict[str, str]) -> None:
+    """On a phone and on a desk nothing is wider than the screen, axe finds no serious violation, and charts have its ground."""
+    axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
+    for width in (PHONE, DESK):
+        opened(page, pages[kind], width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+        grounds = page.evaluate("[...document.querySelectorAll('.live svg.marks')].map((one) => one.style.backgroundColor)")
+        assert set(grounds) == {GROUNDS[scheme]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_screen_answers(kind: str, page: Any, pages: dict[str, str]) -> None:
+    """The result, its figures and the next step stand on the first screen; a fine-tuned model has a rival and a p-value there."""
+    opened(page, pages[kind], DESK)
+    bottom = "(one) => one.getBoundingClientRect().bottom"
+    parts = page.locator(".sentence, .tiles, .next").all()
+    assert len(parts) == 3
+    assert max(part.evaluate(bottom) for part in parts) < 700
+    if kind != "study":
+        shown = page.locator(".tiles").inner_text()
+        assert "transfer against" in shown
+        assert "p-value of that difference" in shown
+
+
+def test_the_first_table_of_a_race_is_whole(page: Any, pages: dict[str, str]) -> None:
+    """On a desk no column of the ranking is cut off, however full its rows are, and figures end below the end of their name."""
+    opened(page, pages["race"], DESK)
+    table = page.locator(".scroll").first
+    assert table.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    assert table.locator("table").evaluate("(one) => one.getBoundingClientRect().right") < DESK
+    ends = table.evaluate(
+        "(one) => [...one.querySelectorAll('tr')].map((row) => [...row.cells].map((cell) => {"
+        "  const range = document.createRange(); range.selectNodeContents(cell);"
+        "  return cell.classList.contains('number') ? Math.round(range.getBoundingClientRect().right) : null; }))"
+    )
+    assert len(ends) > 10
+    assert all(len(set(column)) == 1 for column in zip(*ends, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_is_printed_in_light_colours(kind: str, scheme: str, page: Any, pages: dict[str, str]) -> None:
+    """Nothing is wider than the paper; each chart is there once, from a dark page too, and never dark."""
+    opened(page, pages[kind], PAPER)
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PAPER
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    for figure in page.locator(".drawing").all():
+        shown = [one.get_attribute("class").split()[0] for one in figure.locator("img, .live").all() if one.is_visible()]
+        assert shown == (["light"] if scheme == "dark" else ["live"])
+
+
+def test_a_chart_follows_the_colours_of_the_page(browser: Any, pages: dict[str, str]) -> None:
+    """Where the scheme changes while it is read, and where scripts may not run."""
+    ground = "document.querySelector('.live svg.marks')?.style.backgroundColor"
+    with browser.new_context(color_scheme="light", bypass_csp=True) as context:
+        page = context.new_page()
+        opened(page, pages["study"], DESK)
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function(f"{ground} === '{GROUNDS['dark']}'")
+    with browser.new_context(color_scheme="dark", java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(pages["study"])
+        images = page.locator(".drawing img").all()
+        assert [one.get_attribute("class") for one in images if one.is_visible()] == ["dark"] * (len(images) // 2)
