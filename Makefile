@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test test-all soak fuzz lint bench gpu clean
+.PHONY: setup quickstart test test-all soak fuzz lint docs links bench gpu clean
 
 setup: $(VENV)/.ready
 
@@ -43,13 +43,21 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# the documents as a site, without a network: build/docs/index.html
+docs: setup
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs
+
+# whether the links to other places still work; needs a network
+links: setup
+	$(BIN)/python -m sphinx -b linkcheck -q docs build/links
+
 # measures every table of the documents and writes it there: 13 hours of one core, with WARMSTART_DATA and NANOGPT set
 bench: setup
 	$(BIN)/python -m benchmarks --all --write
 
 # on a machine with CUDA, with its own Python (`make gpu PYTHON=python3`): makes no environment, needs no network and no data
 gpu:
-	PYTHONPATH=src:.:tests $(PYTHON) -m pytest -m gpu tests/test_gpu.py tests/test_waiting_for_gpus.py
+	PYTHONPATH=src:.:tests $(PYTHON) -m pytest -m gpu tests/test_gpu.py
 	PYTHONPATH=src:. $(PYTHON) -m benchmarks gpu --write --again
 
 clean:

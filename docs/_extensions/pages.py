@@ -1,0 +1,66 @@
+"""Reads the pages as GitHub shows them: contents from the lists of the start page, and the project's own files as pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parents[2]
+PROJECT = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "SECURITY.md": "security"}
+"""file at the top of the repository -> page of the folder ``project`` that shows it"""
+GENERATED = ["reference/generated/commands", "reference/generated/python", "reference/generated/python-statistics"]
+"""pages that the code writes"""
+LINK = re.compile(r"(?<=\]\()(?!https?:)([^)#\s]+)((?:#[^)\s]*)?\))")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Sphinx calls this."""
+    app.connect("source-read", _read)
+    return {"parallel_read_safe": True}
+
+
+def _read(app: Sphinx, name: str, source: list[str]) -> None:
+    shown = {f"project/{page}": file for file, page in PROJECT.items()}
+    if name in shown:
+        source[0] = LINK.sub(_from_top, (ROOT / shown[name]).read_text(encoding="utf-8"))
+        return
+    contents = _contents(source[0]) if name == "index" else ""
+    source[0] = LINK.sub(_to_top if "/" in name else _to_top_from_start, source[0]) + contents
+
+
+def _to_top(found: re.Match[str]) -> str:
+    """A link to a file at the top of the repository, as one to its page."""
+    file = found[1].rpartition("/")[2]
+    return f"../project/{PROJECT[file]}.md{found[2]}" if file in PROJECT else found[0]
+
+
+def _to_top_from_start(found: re.Match[str]) -> str:
+    return _to_top(found).replace("../project/", "project/")
+
+
+def _from_top(found: re.Match[str]) -> str:
+    """A link in a file at the top of the repository, from the page that shows it."""
+    target = found[1]
+    if target in PROJECT:
+        return f"{PROJECT[target]}.md{found[2]}"
+    return f"../{target.removeprefix('docs/')}{found[2]}"
+
+
+def _contents(start: str) -> str:
+    """A table of contents for the sidebar: each bold kind of the start page, with the pages that its list links."""
+    trees = []
+    for kind, pages in re.findall(r"^\*\*([\w -]+)\*\*.*?\n\n((?:- .*\n?)+)", start, flags=re.MULTILINE):
+        targets = [
+            link for link in re.findall(r"^- \[[^\]]+\]\(([^)#]+)\.md\)", pages, flags=re.MULTILINE) if not link.startswith("..")
+        ]
+        targets += GENERATED if kind == "Reference" else []
+        trees.append("\n".join(["", "```{toctree}", ":hidden:", f":caption: {kind}", "", *targets, "```", ""]))
+    trees.append(
+        "\n".join(
+            ["", "```{toctree}", ":hidden:", ":caption: Project", "", *(f"project/{page}" for page in PROJECT.values()), "```", ""]
+        )
+    )
+    return "\n".join(trees)
