@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test test-all soak fuzz lint docs links bench gpu clean
+.PHONY: setup quickstart test proofs journeys chaos test-all soak fuzz lint docs links bench gpu clean
 
 setup: $(VENV)/.ready
 
@@ -19,14 +19,18 @@ quickstart: setup
 	rm -rf runs/quickstart
 	$(BIN)/warmstart quickstart --out runs/quickstart
 
-# one worker per core; each computes with one thread
+# whatever a change can break: eight minutes of two cores. One worker per core; each computes with one thread
 test: setup
-	$(BIN)/pytest -n auto -m "not slow and not chaos and not browser"
+	$(BIN)/pytest -n auto -m "not proofs and not journeys and not chaos"
+
+# simulations of statistics · browsers, several processes, recipes and notebooks · kills, damage, hostile and fuzzed input
+proofs journeys chaos: setup
+	$(BIN)/pytest -n auto -m $@ --durations=10
 
 test-all: setup
 	$(BIN)/pytest -n auto --durations=20
 
-# kills, full disks and read errors, twenty times as many as in test-all: about an hour of a core; then a server under load
+# kills, full disks and read errors, twenty times as many as in `make chaos`: about an hour of a core; then a server under load
 MINUTES ?= 30
 soak: setup
 	CHAOS=20 $(BIN)/pytest -n auto -m chaos

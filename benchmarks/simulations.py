@@ -31,7 +31,7 @@ def run(words: Sequence[str]) -> list[dict[str, Any]]:
 
 def simulation(name: str, test: str, render: Callable[[Figures], str], minutes: float) -> Table:
     """The table of one simulation in docs/explanation/comparison.md."""
-    line = f"python -m pytest tests/{test} -m slow -s"
+    line = f"python -m pytest tests/{test} -m proofs -s"
     return Table(name, (COMPARISON,), (line,), lambda results: render(results[0]["figures"]), minutes=minutes)
 
 

@@ -36,6 +36,18 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
+SECONDS = {"proofs": 600, "journeys": 300, "chaos": 300}
+"""time limits of the tests of other tiers, in place of that of pyproject.toml; the first mark that a test has decides"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that hangs fails, and prints where each thread stands; a long one has a limit of its own."""
+    for item in items:
+        limit = next((limit for mark, limit in SECONDS.items() if item.get_closest_marker(mark)), None)
+        if limit and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(limit))
+
+
 def pytest_collection_finish() -> None:
     """What was imported stays until the end: collections of garbage, of which each trial of a sweep makes one, skip it."""
     gc.collect()

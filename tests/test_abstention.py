@@ -53,7 +53,7 @@ def logistic(accuracy: float, spread: float) -> Callable[[np.random.Generator, i
     return draw
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("accuracy", "spread", "least"), [(0.75, 2.0, 0.90), (0.75, 3.0, 0.99), (0.85, 1.5, 0.90)])
 def test_a_threshold_is_found_and_its_guarantee_holds(accuracy: float, spread: float, least: float) -> None:
     """10% errors from 300 texts: a threshold in at least 90% of 10,000 draws, and at most 5% of the guarantees are violated.
@@ -77,7 +77,7 @@ def test_a_threshold_is_found_and_its_guarantee_holds(accuracy: float, spread: f
     assert violated <= stats.binom.ppf(0.999, draws, 1 - level)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_the_guarantee_holds_however_many_checkpoints_choose() -> None:
     """The best of 30 equally good checkpoints on the validation questions: at most 5% of the guarantees of 10% errors are violated.
 

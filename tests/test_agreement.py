@@ -30,7 +30,7 @@ def test_alpha_is_0_by_chance_and_1_in_agreement() -> None:
     assert krippendorff_alpha([[*reversed(one)] for one in guesses] + [[7]]) == pytest.approx(krippendorff_alpha(guesses))
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("knows", [0.0, 0.5, 0.8, 1.0])
 def test_alpha_is_what_two_people_know_together(knows: float) -> None:
     """People who know a text's label with this probability, and guess it otherwise: alpha is its square, within 0.01.

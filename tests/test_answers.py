@@ -216,7 +216,7 @@ def test_errors_among_answers_have_intervals() -> None:
     assert "on one seed, which shows nothing about other seeds" in one
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_few_equal_methods_differ_in_their_mean_risk() -> None:
     """Two methods that are right equally often, 3 seeds, 200 questions: false claims in at most 5%, coverage at least 94%.
 

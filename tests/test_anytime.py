@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from warmstart.stats.anytime import BEST_AT, anytime_boundary, anytime_interval
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("rate", [0.5, 0.9, 0.99])
 def test_the_running_mean_is_covered_at_every_moment(rate: float) -> None:
     """Right and wrong answers whose chance changes with time, 1,000 sequences of 1,000; the scale of 1 is exact."""

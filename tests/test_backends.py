@@ -91,7 +91,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
         list(spread_calls(add, [(1, 2)], "dask://127.0.0.1:1", jobs=1, threads=1))
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making
 def test_dask_changes_no_result(place: Path) -> None:
@@ -106,7 +106,7 @@ def test_dask_changes_no_result(place: Path) -> None:
     assert spread == scores(place, "alone")
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making
 def test_ray_changes_no_result(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_ray_changes_no_result(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert spread == scores(place, "alone")
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.filterwarnings("ignore")  # submitit leaves its local processes to the system
 def test_slurm_changes_no_result(place: Path) -> None:
     """Each job is a worker; here jobs are processes of this machine, by submitit's own executor."""

@@ -131,7 +131,7 @@ def test_what_reads_a_pool_or_vectors_needs_them() -> None:
     assert len(full) - len(plain) >= 6
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_few_draws_of_random_labels_choose_a_baseline() -> None:
     """Those that read the pool or vectors included: at most 5% of draws with random labels, within the noise of so few draws."""
     chance, names = np.random.default_rng(0), [f"w{i}" for i in range(150)]

@@ -80,7 +80,7 @@ MISTAKES = {"exact": 0.0, "noisy labels": 0.1}
 """fraction of labels that are drawn at random: a temperature alone cannot mend these"""
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("count", "draws"), [(50, 1000), (300, 1000), (2000, 400)])
 @pytest.mark.parametrize("world", MISTAKES)
 def test_the_interval_of_the_temperature_holds_the_truth(count: int, draws: int, world: str) -> None:
@@ -129,7 +129,7 @@ def test_an_interval_without_texts_or_beyond_the_range() -> None:
     assert interval[1] == pytest.approx(20)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("count", [200, 500])
 def test_few_equal_calibration_errors_are_said_to_differ(count: int) -> None:
     """One model is as overconfident as the other is underconfident: at most 5% of comparisons tell them apart, either way together.

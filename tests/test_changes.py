@@ -76,7 +76,7 @@ def test_half_of_the_range_is_not_worth_printing() -> None:
     assert re.search(r"; \d\.\d{3} nats would have been detected with 80% power\.$", change.in_nats("It"))
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [1, 3, 5])
 def test_few_equal_scores_are_said_to_have_changed(seeds: int) -> None:
     """Six scores of 75% that did not change, 500 test texts and seeds that differ by 2 points: about 5% of tables claim any."""

@@ -51,7 +51,7 @@ def test_a_choice_of_one_is_as_uncertain_as_scores_that_share_their_seeds() -> N
     assert score_of_choice([scores] * 3).high - 0.8 == pytest.approx(expected)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_score_of_the_choice_is_not_flattered(seeds: int) -> None:
     """The best of 3 or 8 equal methods on 300 validation texts, on 500 test texts: bias at most 0.2 points, coverage at least 94%.
@@ -238,7 +238,7 @@ def leads_of_best(validation: Scores, test: Scores) -> tuple[np.ndarray, Noise, 
     return np.mean(gaps, axis=0), noise.of_choice(doubt), best, cheapest  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize("methods", [2, 4, 8])
 def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -> None:
@@ -319,7 +319,7 @@ def test_with_a_split_for_each_seed_the_sentence_names_its_sources() -> None:
     assert ", over splits and seeds). Both are chosen on validation." in gain.sentence(bounded=True)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize("deterministic", [0, 4, 8])
 def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int, seeds: int) -> None:
@@ -365,7 +365,7 @@ def test_the_recommended_method_is_scored_on_seeds_that_did_not_recommend_it() -
     assert found.score_of_best.mean + found.gap_of_recommended.mean == pytest.approx(score.mean)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_score_of_the_recommended_method_is_not_flattered(seeds: int) -> None:
     """Equal methods: bias at most 0.2 points, coverage at least 94%, both give or take two Monte-Carlo errors.
@@ -391,7 +391,7 @@ def test_the_score_of_the_recommended_method_is_not_flattered(seeds: int) -> Non
         assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_lead_over_the_recommended_method_is_not_flattered(seeds: int) -> None:
     """Where a cheaper method than the best is recommended: bias at most 0.2 points, 0.4 where seeds spread by 4; coverage 94%.
@@ -429,7 +429,7 @@ def test_the_lead_over_the_recommended_method_is_not_flattered(seeds: int) -> No
             assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("rates", [3, 5])
 def test_the_seed_that_chooses_the_learning_rate_flatters_a_method_a_little(rates: int) -> None:
     """The mean of 5 seeds, the first of which chose among rates: at most 0.3 points too high if one rate leads by 2 points.
@@ -450,7 +450,7 @@ def test_the_seed_that_chooses_the_learning_rate_flatters_a_method_a_little(rate
                     assert bias <= 0.003
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse() -> None:
     """At most 5% of races of 2, 4 or 9 equal methods find each cheaper method significantly worse than the best on validation.
 

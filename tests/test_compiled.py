@@ -21,7 +21,7 @@ from warmstart.types import Batch
 CPU = torch.device("cpu")
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own inner ways
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++ on a processor")
 def test_a_compiled_run_learns_as_a_plain_one_and_resumes_to_the_bit(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def exact_muon(monkeypatch: pytest.MonkeyPatch) -> None:
 CASES = [(name, {}) for name in OBJECTIVES] + [("causal", {"rows": "documents"}), ("span", {"form": "prefix-suffix"})]
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize(("name", "changes"), CASES, ids=["-".join([name, *changes.values()]) for name, changes in CASES])
 def test_several_processes_train_the_same_model_as_one(
     name: str, changes: dict[str, str], tokenizer: Tokenizer, store: TokenStore, tmp_path: Path, exact_muon: None
@@ -141,7 +141,7 @@ def few_rows_trained(settings: Mapping[str, Any]) -> tuple[list[float], dict[str
     return [row["loss"] for row in output.log], dict(model.weights())
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_a_process_without_rows_takes_part(tmp_path: Path, exact_muon: None) -> None:
     """It contributes zero: four processes with one and three rows take the same steps as one."""
     for optimizer, settings in OPTIMIZERS.items():
@@ -276,7 +276,7 @@ def stopped_and_resumed(
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_checkpoint_is_resumed_on_another_number_of_processes(tmp_path: Path, optimizer: str, exact_muon: None) -> None:
     """Asked to end, whichever of them is, all processes save and stop after the same step: 4, then 1, then 2 end as one does."""

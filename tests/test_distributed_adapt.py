@@ -64,7 +64,7 @@ def outcomes(place: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_several_processes_adapt_as_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores, the choice of what is saved and its weights; each model is scored once, and the same files are left."""
     for name in ("FIRST_CHECKPOINT", "CHECKPOINT_SHARE"):

@@ -59,7 +59,7 @@ def settings(scheme: str = "full", batch: int = 7, accumulate: int = 1, **change
     return {**tune(scheme, **length), "head_dropout": 0.2, "keep": "last", **changes}
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_several_processes_fine_tune_as_one(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """By every scheme, for every task type, and for texts in windows; contrast also compares the batches of a step."""
     runs = {scheme: (cats(), settings(scheme)) for scheme in SCHEMES if scheme != "dapt"}

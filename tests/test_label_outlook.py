@@ -41,7 +41,7 @@ STILL_PAYS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("error", "scale", "exponent", "labels"), STILL_PAYS)
 def test_labels_that_still_pay_are_seldom_called_useless(error: float, scale: float, exponent: float, labels: int) -> None:
     """Where as many labels again gain more than a point, at most 10% of 200 sessions say that they hardly pay."""

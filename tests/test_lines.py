@@ -63,7 +63,7 @@ def test_nothing_need_be_held_out(text: Path, tmp_path: Path) -> None:
     assert "no text was held out" in (out / "report.html").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_the_quickstart_in_small(tmp_path: Path) -> None:
     """Two libraries' documentation: bundles that are whole, and a page whose headline begins with the strongest rival."""
     small = ["--tokens", "20000", "--labels", "32", "--epochs", "1", "--seeds", "1", "--packages", "sympy", "networkx"]

@@ -78,7 +78,7 @@ def _claims(means: np.ndarray, noise: Noise) -> np.ndarray:
 SETTINGS = [(seeds, texts, rivals) for seeds in (3, 5, 10) for texts, rivals in ((500, 4), (500, 8), (2000, 4), (2000, 8))]
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_few_tables_of_equal_methods_claim_a_difference(seeds: int) -> None:
     """At most 5% of tables of equal methods claim any difference after Holm's correction, whatever the spread of seeds.
@@ -105,7 +105,7 @@ def test_few_tables_of_equal_methods_claim_a_difference(seeds: int) -> None:
     assert seeds > 3 or max(usual) > 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_intervals_over_seeds_and_texts_hold_the_truth() -> None:
     """Intervals of an accuracy and of a difference hold the truth in 94 to 98% of experiments with 3, 5 and 10 seeds.
 
@@ -137,7 +137,7 @@ def test_intervals_over_seeds_and_texts_hold_the_truth() -> None:
             assert 0.935 <= paired.mean() <= 0.99
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_a_clear_lead_is_found() -> None:
     """A lead of 6 points over one of four rivals is seen with five seeds and 500 texts: power is not thrown away."""
     power = {}

@@ -64,7 +64,7 @@ def test_the_documents_list_every_notebook() -> None:
     assert len(NOTEBOOKS) == len([*FOLDER.glob("*.ipynb")]) >= 7
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=name_of)
 def test_a_notebook_runs(file: Path, tmp_path: Path, runtime: Path) -> None:

@@ -214,7 +214,7 @@ def fresh(place: Path) -> None:
     shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_killed_run_goes_on(name: str, place: Path, steps: list[int], tmp_path: Path) -> None:
     """No training step is taken twice, and model, results, files and scorings are those of an undisturbed run."""
@@ -237,7 +237,7 @@ def test_a_killed_run_goes_on(name: str, place: Path, steps: list[int], tmp_path
         assert scorings(place) == scored
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.parametrize("name", FEW)
 def test_a_run_that_is_asked_to_stop_goes_on(
     name: str, place: Path, steps: list[int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

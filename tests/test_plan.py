@@ -196,7 +196,7 @@ def test_a_best_method_without_trials_is_refused(pilot: Path, tmp_path: Path, ca
     assert "must rank the best method of race.json" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_a_pilot_needs_seeds_and_trials(pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One seed says nothing about seeds; another folder is no pilot."""
     assert main(["plan", str(tmp_path)]) == 2

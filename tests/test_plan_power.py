@@ -77,7 +77,7 @@ def doubts(chance: np.random.Generator, world: World) -> tuple[list[int], list[f
     return counts, [float(np.mean(one)) for one in found]
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(
     ("seeds", "world"),
     [
@@ -135,7 +135,7 @@ def first_plan(pilot: Pilot, difference: float) -> PlannedSeeds:
     return next(row for row in rows if row.texts and row.texts <= REACHABLE * PILOT_TEXTS)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(
     ("seeds", "texts", "world"),
     [(5, 536, World(0.01, 0.05)), (10, 1350, World(0.01, 0.03)), (10, 389, World(0.02, 0.06)), (20, 960, World(0.02, 0.04))],

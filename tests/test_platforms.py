@@ -70,7 +70,7 @@ LINE = [
 """the main line, a run and a file that are replaced, and workers"""
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("console", CONSOLES)
 def test_the_main_line_on_a_system_like_windows(console: str, place: Path, tmp_path: Path) -> None:
     """No fork, /proc or fcntl; open files stay; CRLF; names with spaces and umlauts; and a console that lacks most characters."""

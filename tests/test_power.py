@@ -49,7 +49,7 @@ def test_what_is_above_a_threshold_is_detected() -> None:
     assert (detectable_above(0.3 + 0.1, -0.1, 0.1) + noise - 0.1 > 0.3).mean() == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize(("of_texts", "of_seeds"), [(4e-4, 0.0), (2e-4, 2e-4), (1e-5, 4e-4)])
 def test_simulated_experiments_detect_as_often(seeds: int, of_texts: float, of_seeds: float) -> None:
@@ -65,7 +65,7 @@ def test_simulated_experiments_detect_as_often(seeds: int, of_texts: float, of_s
         assert detection_power(noise, difference) == pytest.approx(detected, abs=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "spread", "lead"), [(5, 0.01, 0.05), (5, 0.02, 0.06), (10, 0.01, 0.03), (10, 0.02, 0.04)])
 def test_a_plan_from_a_pilot_comes_true(seeds: int, spread: float, lead: float) -> None:
     """On as many texts as a pilot of 300 texts asks for, the lead is found in 80% of 1,000 experiments.
@@ -112,7 +112,7 @@ def test_the_table_of_half_widths_is_exact() -> None:
             assert (norm.cdf(factor * found - widths).mean() + norm.cdf(-factor * found - widths).mean() >= 0.8) == inside
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_smallest_detectable_difference_is_detected(seeds: int) -> None:
     """In 80% of experiments, within 3 points, alone and corrected for 8 comparisons, whichever source of noise is larger."""
@@ -128,7 +128,7 @@ def test_the_smallest_detectable_difference_is_detected(seeds: int) -> None:
             assert detected == pytest.approx(0.8, abs=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_two_methods_differ_by_at_most_what_is_claimed(seeds: int) -> None:
     """The claim is false in at most 5% of comparisons, and a run's own smallest detectable difference has about 80% power.
@@ -178,7 +178,7 @@ def gain_on_pairs(chance: np.random.Generator, gain: float) -> ProportionDiffere
     return paired_proportions([*one.astype(float)], [*other.astype(float)])
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_what_an_interval_can_detect_is_detected() -> None:
     """In about 80% of repetitions: of cluster bootstraps, paired proportions, jackknives, and of one of eight comparisons."""
     chance = np.random.default_rng(0)
@@ -201,7 +201,7 @@ def test_what_an_interval_can_detect_is_detected() -> None:
     assert detectable_from_interval(math.nan, math.nan) == math.inf
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("count", "comparisons"), [(20, 1), (100, 10), (1000, 67)])
 def test_the_detectable_proportion_is_detected(count: int, comparisons: int) -> None:
     """In 80% of 100,000 experiments; a handful of cases detects nothing."""

@@ -82,7 +82,7 @@ def tuned_accuracy(parts: list[ProbeData]) -> float:
     return float(best.score(x_test, y_test))
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("kind", ["separable", "noisy", "few items", "badly scaled"])
 def test_a_linear_probe_is_as_accurate_as_tuned_logistic_regression(kind: str) -> None:
     """Within 0.5 points of scikit-learn, over 4 draws of 4,000 test items; unconverged probes were up to 4.4 points below."""
@@ -219,7 +219,7 @@ def test_a_control_label_belongs_to_a_type(seed: int, classes: int) -> None:
     assert other[1] == IGNORED
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_a_hidden_layer_is_as_good_as_that_of_scikit_learn() -> None:
     """Within 1.5 points of its early-stopped MLP or better, on states of every kind, and on linear ones near the linear probe."""
     for kind in ("separable", "noisy", "few items", "badly scaled"):
@@ -230,7 +230,7 @@ def test_a_hidden_layer_is_as_good_as_that_of_scikit_learn() -> None:
         assert accuracy_of(parts, int(y.max()) + 1, 128) > least, kind
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_a_separable_layer_is_coded_almost_for_free() -> None:
     """2,000 items of four classes, separable: at least 26 times shorter (1.5 times before probes were fitted to convergence)."""
     for seed in range(2):

@@ -360,7 +360,7 @@ def test_what_depends_on_no_seed_is_compared_over_the_test_texts(
 
 
 @pytest.mark.usefixtures("no_pages")
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_workers_change_no_result(place: Path) -> None:
     """Two processes give the scores that one gives."""
     alone = race(race_config(place, out=str(place / "alone")))
@@ -457,7 +457,7 @@ def test_small_things() -> None:
 
 
 @pytest.mark.usefixtures("no_pages")
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making
 def test_a_cluster_changes_no_result(place: Path) -> None:

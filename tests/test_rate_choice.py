@@ -58,7 +58,7 @@ class Fits:
         return TrialResult(test, (test, test), 1.0, validation, (validation,) * 2, learning_rate=rate, tried=tried)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("common", [0.0, 0.5])
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_a_chosen_learning_rate_does_not_flatter_the_score(seeds: int, common: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_second_process")
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_recipe_runs_tiny(file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first step to the last, each leaving its report."""

@@ -173,7 +173,7 @@ def simulate(learner: Learner, pool: int, test: int, splits: int, experiments: i
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("splits", [5, 10, 30])
 def test_intervals_over_splits_hold_the_truth(splits: int) -> None:
     """The 95% interval of an accuracy holds the expected accuracy in 93 to 98% of experiments; 3 to 6% of equal methods differ.
@@ -202,7 +202,7 @@ def test_intervals_over_splits_hold_the_truth(splits: int) -> None:
     assert plain_claimed > 0.09
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_intervals_over_splits_of_few_labels_hold_the_truth() -> None:
     """The same if each training part gives 50 labelled texts: they overlap less than assumed, so intervals are not too short."""
     for splits in (5, 10, 30):
@@ -212,7 +212,7 @@ def test_intervals_over_splits_of_few_labels_hold_the_truth() -> None:
         assert one.claimed <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("test", [100, 200])
 def test_more_splits_detect_more(test: int) -> None:
     """How often naive Bayes on 1,000 texts is found better than one with weaker words, and how wide intervals are; in 800 pools.
@@ -256,7 +256,7 @@ def share_false(labels: int, available: int, seeds: int, experiments: int) -> tu
     return missed / experiments, claimed / experiments
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "enough", "half"), [(5, 300, 100), (10, 550, 100)])
 def test_intervals_cover_other_training_texts_if_seeds_share_few(seeds: int, enough: int, half: int) -> None:
     """Where ``share_training_texts`` is false, intervals of 50 labels miss the truth in about 5%; of half of the texts, in more."""

@@ -79,7 +79,7 @@ def by_formula(traffic: Sequence[Collective]) -> dict[str, int]:
     return {kind: sum(sizes.get(kind, ())) for kind in KINDS} | {f"{kind} calls": len(sizes.get(kind, ())) for kind in KINDS}
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("processes", [2, 4])
 def test_the_bytes_are_those_that_are_exchanged(processes: int, tmp_path: Path) -> None:
     """Of DDP with AdamW and with Muon, and of FSDP2 with two batches in a step: to the byte, in every process."""

@@ -223,7 +223,7 @@ def test_the_estimate_counts_every_model(bundle: Bundle, encoded: EncodedTask) -
     assert chosen > alone
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_out_of_fold_scores_are_unbiased(bundle: Bundle) -> None:
     """Simulated: where labels are random, the out-of-fold accuracy of many draws is one half on average, as on test texts."""
     task, draw, difference = cats(), np.random.default_rng(0), []

@@ -76,7 +76,7 @@ def whole(tmp_path: Path) -> Run:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_sharded_checkpoints_are_resumed_on_another_number_of_processes(tmp_path: Path, whole: Run) -> None:
     """Four sharded, one, two sharded, two that are not: the end is that of one process. A step is kept by a file per process."""
     (folder := tmp_path / "run").mkdir()
@@ -94,7 +94,7 @@ def test_sharded_checkpoints_are_resumed_on_another_number_of_processes(tmp_path
         assert_same(found, whole)
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_a_shard_that_vanished_or_changed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its checkpoint is passed over, and if there is no other, nothing starts over in silence."""
     (folder := tmp_path / "run").mkdir()
@@ -122,7 +122,7 @@ def with_a_full_disk(folder: Path) -> str:
     return str(raised.value)
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_a_full_disk_in_one_process_ends_all(tmp_path: Path) -> None:
     """With one message that names it, and without half a checkpoint."""
     (folder := tmp_path / "run").mkdir()
@@ -167,7 +167,7 @@ def pretrained(
     return dict(result.metrics), {name: tensor.detach() for name, tensor in result.bundle.model.weights().items()}
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("objective", [name for name, row in OBJECTIVES.items() if not row.compares])
 def test_a_sharded_model_is_saved_whole(objective: str, tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
     """By every objective, with activations that are recomputed; its weights and metrics are those of one process."""

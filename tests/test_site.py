@@ -62,7 +62,7 @@ def test_the_flags_of_the_reference_are_those_of_the_help() -> None:
     assert race["--selection"].values == "cross-validation, holdout, none, or left out"
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
     """Every page, the reference of every command and public name; nothing in it is fetched from elsewhere."""
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-d", str(tmp_path / "cache")]

@@ -49,7 +49,7 @@ def test_skipped_tests_are_listed_and_those_of_the_browser_fail(chromium: bool, 
     if chromium:
         (programs / "chromium").touch(0o755)
     environment = os.environ | {"PATH": str(programs), "PYTHONPATH": str(HERE)}
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = browser: in a browser\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n browser: in a browser\n journeys: long\n")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "helpers.skips", "--continue-on-collection-errors"]
     found = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     listed = [line for line in found.stdout.splitlines() if line[1:].startswith(" skipped: no ")]

@@ -101,7 +101,7 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return place
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("page", [name for name, text in PAGES.items() if snippets(text)])
 def test_the_snippets_of_a_document_run(
     page: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_second_process: None
@@ -123,7 +123,7 @@ def test_few_snippets_are_not_run() -> None:
         assert text.count("```python\n") == len(snippets(text)) + len(NOT_RUN.findall(text)), name
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("kind", [*HEADS, "generating"])
 def test_the_snippets_of_a_card_run(
     kind: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_second_process: None

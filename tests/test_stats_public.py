@@ -102,9 +102,9 @@ def test_a_proof_uses_what_it_proves(name: str, file: Path, test: str) -> None:
     used = names_used(file, test)
     assert name in used
     decorators = ast.unparse(ast.Module([*definitions(file)[test].decorator_list], []))
-    if "mark.slow" in decorators or "pytestmark = pytest.mark.slow" in file.read_text():
+    if "mark.proofs" in decorators or "pytestmark = pytest.mark.proofs" in file.read_text():
         assert "print" in used
-        commands = re.findall(r"python -m pytest (.*) -m slow -s$", PAGE.read_text(), flags=re.MULTILINE)
+        commands = re.findall(r"python -m pytest (.*) -m proofs -s$", PAGE.read_text(), flags=re.MULTILINE)
         assert f"tests/{file.name}" in " ".join(commands).split()
 
 

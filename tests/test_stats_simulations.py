@@ -16,7 +16,7 @@ from warmstart.stats.ratios import ClusteredRatio
 from warmstart.stats.resampling import cluster_bootstrap, jackknife
 from warmstart.stats.splits import share_training_texts
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proofs
 
 
 def draws(name: int) -> np.random.Generator:
@@ -242,7 +242,7 @@ def test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate() 
     assert report("area of a perfect order, uniform confidence", float(np.mean(perfect))) == pytest.approx(0.25, abs=0.005)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_seeds_that_share_texts_spread_less() -> None:
     """Of the variance V over training texts, 5 seeds that draw a fraction f show (1 - f) V; their mean has (f + (1 - f) / 5) V."""
     chance = np.random.default_rng(0)

@@ -96,7 +96,7 @@ def until(found: Callable[[], Any]) -> Any:
     raise AssertionError("nothing happened within a minute")
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_their_parent(number: int, tmp_path: Path) -> None:
     """However it ended: nobody works for nobody."""
@@ -110,7 +110,7 @@ def test_workers_end_with_their_parent(number: int, tmp_path: Path) -> None:
     until(lambda: not any(map(psutil.pid_exists, workers)))
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_a_killed_worker_is_named(tmp_path: Path) -> None:
     """Not with a traceback of joblib."""
     (place := tmp_path / "killed").mkdir()

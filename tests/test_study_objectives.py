@@ -102,7 +102,7 @@ def test_every_group_of_pairs_counts_alike() -> None:
     assert objectives_overview(found).header == ("", "95% interval over", "causal", "masked")
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_few_studies_of_equal_objectives_claim_a_difference(seeds: int) -> None:
     """Two or four objectives, 200 pairs in groups of 10 to 50: at most 5% of 400 studies, within Monte-Carlo error."""
@@ -193,7 +193,7 @@ def test_pairs_that_do_not_fit_are_refused_before_training(text: Path, tmp_path:
     assert not (tmp_path / "out" / "models").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_the_command_trains_measures_and_continues(
     tmp_path: Path, text: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -193,7 +193,7 @@ def test_models_and_tasks_have_distinct_names(
     assert "must have its own name" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 def test_the_command_writes_a_page(
     tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,7 +90,7 @@ def test_the_command_lines_of_a_table_parse(name: str, line: str, tmp_path: Path
     if words[:3] == ["python", "-m", "pytest"]:
         file, test = words[3].split("::")
         assert f"def {test}(" in (DOCS / file).read_text()
-        assert words[4:] == ["-m", "slow", "-s"]
+        assert words[4:] == ["-m", "proofs", "-s"]
     elif words[0] == "python":
         assert (DOCS / f"{words[-1].replace('.', '/')}.py").is_file()
     else:

@@ -36,7 +36,7 @@ def test_many_tasks_agree_with_friedman_and_nemenyi() -> None:
     assert found.critical_difference == pytest.approx(nemenyi, rel=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize("tasks", [3, 6, 12])
 @pytest.mark.parametrize("methods", [3, 8])
 def test_equal_methods_are_seldom_called_different(tasks: int, methods: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_equal_methods_are_seldom_called_different(tasks: int, methods: int, mon
     assert max(claims) <= allowed
 
 
-@pytest.mark.slow
+@pytest.mark.proofs
 @pytest.mark.parametrize(("tasks", "methods"), [(6, 3), (6, 4), (12, 4), (12, 8), (20, 8)])
 def test_the_detectable_difference_of_ranks_is_detected(tasks: int, methods: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two methods whose mean ranks truly differ by that are told apart in at least 80% of tables, give or take Monte-Carlo error.

@@ -78,7 +78,7 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(place.name for place in (folder / "checkpoints").glob("step-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_a_killed_process_is_replaced_and_the_run_ends_as_one_process(
     tmp_path: Path, started: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +98,7 @@ def test_a_killed_process_is_replaced_and_the_run_ends_as_one_process(
     assert [row["step"] for row in logs[0]] == [row["step"] for row in logs[1]]
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_a_lost_process_is_named(tmp_path: Path, started: Callable[..., subprocess.Popen[str]]) -> None:
     """By the first that is left; and nothing is lost but the steps since the last checkpoint."""
     process = started("pretrain", "text.txt", *SMALL, "--steps", "100000", "--checkpoint-every", "10", "--out", "run")
@@ -114,7 +114,7 @@ def test_a_lost_process_is_named(tmp_path: Path, started: Callable[..., subproce
     assert len(checkpoints(tmp_path / "run")) in (1, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 @pytest.mark.parametrize("whom", ["launcher", "rank 1"])
 def test_sigterm_saves_and_ends_all(whom: str, tmp_path: Path, started: Callable[..., subprocess.Popen[str]]) -> None:
     """Whoever gets it: the processes finish the same step, write a checkpoint and exit with 143."""
@@ -129,7 +129,7 @@ def test_sigterm_saves_and_ends_all(whom: str, tmp_path: Path, started: Callable
         assert "143" in said  # the launcher's own report
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_an_adaptation_goes_on_and_ends_as_one_process(
     tmp_path: Path, started: Callable[..., subprocess.Popen[str]], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +155,7 @@ def test_an_adaptation_goes_on_and_ends_as_one_process(
     assert len({json.loads(line)["id"] for line in (tmp_path / "task" / "task.ledger.jsonl").read_text().splitlines()}) == 8
 
 
-@pytest.mark.slow
+@pytest.mark.journeys
 def test_commands_of_one_process_refuse_to_run_in_several(started: Callable[..., subprocess.Popen[str]]) -> None:
     """Once, before anything is done."""
     process = started("doctor", "nothing")

@@ -213,7 +213,7 @@ MODELS = {"continual": "bundles/none/cats", "multitask": "bundles/cats"}
         "multitask",
         "race",
         "recipe",
-        pytest.param("quickstart", marks=pytest.mark.slow),
+        pytest.param("quickstart", marks=pytest.mark.journeys),
     ],
 )
 def test_a_finished_model_is_not_lost_to_its_report(

@@ -47,7 +47,7 @@ print(warmstart.__file__)
 TINY = [
     "--tokens", "3000", "--labels", "32", "--epochs", "0.2", "--seeds", "1", "--packages", "sympy", "networkx",
 ]  # fmt: skip
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.journeys
 
 
 @dataclass(frozen=True)
