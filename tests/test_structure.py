@@ -1,35 +1,48 @@
-"""The layout: one folder or file per command and study, one direction of imports, one home for every name."""
+"""The rules of the code: one direction of imports, one home for every name and statistic, small files, shapes in docstrings.
+
+What a command or a study computes, what it says and what it draws are three files: ``measure.py`` computes and knows nothing of
+reports; ``result.py`` holds figures and sentences and needs neither torch nor charts; ``page.py`` draws a result and runs no model.
+"""
 
 from __future__ import annotations
 
 import ast
+import json
+import re
+import subprocess
 import sys
+import typing
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import warmstart
 from warmstart.commands import COMMANDS
+from warmstart.report.result import StudyResult
 
 ROOT = Path(warmstart.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = {"commands": {"command", "result", "page"}, "studies": {"command", "measure", "result", "page"}}
 """the files that the folder of a command or a study may hold"""
-TOP = {"commands", "studies", "estimators", "serve", "cli", "__init__", "__main__"}
+TOP = {"commands", "studies", "estimators", "serve", "cli"}
 """what no library package imports"""
-SHARED = {
-    ("quickstart", "pretrain"),
-    ("quickstart", "adapt"),
-    ("cost", "pretrain"),
-    ("plan", "race"),
-    ("study objectives", "pretrain"),
-    ("study objectives", "study probe"),
-    ("study objectives", "study attention"),
-}
-"""a command that uses another command; at most ten pairs"""
+LONGEST_FILE, LONGEST_FUNCTION, PARAMETERS = 500, 60, 6
+SHAPED = ("backbone", "heads", "objectives", "inspection")
+"""packages whose public functions state the shape of every tensor and array that they take"""
+DIMENSION = r"(?:\.\.\.|[A-Z]\d?|\d+|[a-z_]+)(?:/\d)?(?: or \d+)?(?: ?[+*-] ?\w+| [A-Z])*"
+SHAPE = re.compile(rf"\({DIMENSION},(?: {DIMENSION},)*(?: {DIMENSION})?\)|\bscalar\b")
+"""``(B, T, D)``, ``(N,)``, ``(L + 1, D)``, ``(B or 1, T)``, ``(..., D)``, or the word scalar"""
+STATISTICS = {"multinomial", "nanquantile", "percentile", "nanpercentile", "ppf", "isf", "false_discovery_control"}
+"""methods that resample, take the ends of an interval, or look up a distribution"""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file of the package, parsed."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def module_of(path: Path) -> tuple[str, ...]:
@@ -38,23 +51,29 @@ def module_of(path: Path) -> tuple[str, ...]:
     return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
 
 
-def imports(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Every import of the package in a file, lazy and TYPE_CHECKING ones included, as (line, module relative to the package)."""
-    here = ["warmstart", *path.relative_to(ROOT).with_suffix("").parts]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = here[: len(here) - node.level] if node.level else []
-            stem = base + (node.module.split(".") if node.module else [])
-            names = [[*stem, alias.name] for alias in node.names]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "import_module" in path.read_text():
-            names = [node.value.split(".")] if node.value.startswith("warmstart.") and " " not in node.value else []
-        else:
+def for_types(tree: ast.Module) -> set[int]:
+    """The nodes that run for a type checker alone."""
+    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    return {id(inner) for block in blocks for inner in ast.walk(block)}
+
+
+@cache
+def imports(path: Path, *, running: bool = False) -> tuple[tuple[str, ...], ...]:
+    """Modules of the package that a file imports, lazily too, and by a table of names; ``running``: not those for types alone."""
+    here, found = ["warmstart", *path.relative_to(ROOT).with_suffix("").parts], []
+    skipped = for_types(tree_of(path)) if running else set()
+    by_name = "import_module" in path.read_text(encoding="utf-8")
+    for node in ast.walk(tree_of(path)):
+        if id(node) in skipped:
             continue
-        for name in names:
-            if name[0] == "warmstart" and len(name) > 1:
-                yield node.lineno, existing(tuple(name[1:]))
+        if isinstance(node, ast.Import):
+            found += [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            stem = (here[: len(here) - node.level] if node.level else []) + (node.module.split(".") if node.module else [])
+            found += [[*stem, alias.name] for alias in node.names]
+        elif by_name and isinstance(node, ast.Constant) and re.fullmatch(r"warmstart\.[\w.]+", str(node.value)):
+            found.append(node.value.split("."))  # type: ignore[union-attr, arg-type]
+    return tuple(existing(tuple(name[1:])) for name in found if name[0] == "warmstart" and len(name) > 1)
 
 
 def existing(name: tuple[str, ...]) -> tuple[str, ...]:
@@ -72,99 +91,163 @@ def command_of(module: tuple[str, ...]) -> str | None:
     return f"study {name}" if module[0] == "studies" else name
 
 
-@pytest.mark.parametrize("package", PARTS)
-def test_folders_and_files_are_the_table_of_commands(package: str) -> None:
+def test_folders_and_files_are_the_table_of_commands() -> None:
     """Under ``commands`` and ``studies`` stands one file or folder per row of the table, and nothing else."""
-    places = [place for place in (ROOT / package).iterdir() if place.name not in ("__init__.py", "__pycache__")]
-    found = sorted(str(command_of((package, place.stem))) for place in places)
-    assert found == sorted(name for name in COMMANDS if name.startswith("study ") == (package == "studies"))
-    for place in places:
-        if place.is_dir():
-            names = {file.stem for file in place.glob("*.py")} - {"__init__"}
-            assert "command" in names, place
-            assert names <= PARTS[package], f"{place}: {names - PARTS[package]}"
-            assert not [inner for inner in place.iterdir() if inner.is_dir() and inner.name != "__pycache__"]
+    for package, parts in PARTS.items():
+        places = [place for place in (ROOT / package).iterdir() if place.name not in ("__init__.py", "__pycache__")]
+        found = sorted(str(command_of((package, place.stem))) for place in places)
+        assert found == sorted(name for name in COMMANDS if name.startswith("study ") == (package == "studies"))
+        for place in filter(Path.is_dir, places):
+            names = {inner.stem for inner in place.iterdir()} - {"__init__", "__pycache__"}
+            assert {"command"} <= names <= parts, place
 
 
 def test_library_packages_import_no_command() -> None:
     """Nor a study, an estimator or the command line; lazy imports and tables of module names included."""
-    wrong = []
-    for path in FILES:
-        module = module_of(path)
-        if module[0] in TOP:
-            continue
-        wrong += [
-            f"{path}:{line} imports {'.'.join(name)}" for line, name in imports(path) if name and name[0] in TOP - {"__init__"}
-        ]
+    library = [path for path in FILES if module_of(path)[0] not in TOP | {"__init__", "__main__"}]
+    wrong = [(path.relative_to(ROOT), name) for path in library for name in imports(path) if name and name[0] in TOP]
     assert not wrong, wrong
 
 
-def test_packages_form_no_circle() -> None:
-    """Library packages import each other in one direction."""
-    graph: dict[str, set[str]] = defaultdict(set)
+def test_packages_and_files_form_no_circle() -> None:
+    """Both are imported in one direction; between files, imports for types alone are left out, as they run nothing."""
+    packages, files = defaultdict[str, set[str]](set), dict[tuple[str, ...], set[tuple[str, ...]]]()
     for path in FILES:
         module = module_of(path)
         if module[0] not in ("__init__", "__main__"):
-            graph[module[0]] |= {name[0] for _, name in imports(path) if name and name[0] != module[0]}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        raise AssertionError(f"packages import each other in a circle: {' -> '.join(error.args[1])}") from None
+            packages[module[0]] |= {name[0] for name in imports(path) if name and name[0] != module[0]}
+            files[module] = {name for name in imports(path, running=True) if name} - {module}
+    for graph in (packages, files):
+        try:
+            TopologicalSorter(graph).prepare()  # type: ignore[type-var]
+        except CycleError as error:
+            raise AssertionError(f"a circle of imports: {error.args[1]}") from None
 
 
-def test_files_form_no_circle() -> None:
-    """Files import each other in one direction, in nested folders too (imports for types alone are left out: they run nothing)."""
-    graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
-    for path in FILES:
-        typing = {
-            line
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-            for line in range(node.lineno, (node.end_lineno or 0) + 1)
-        }
-        graph[module_of(path)] = {name for line, name in imports(path) if name and line not in typing} - {module_of(path)}
-    graph.pop(("__init__",))
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        raise AssertionError(f"files import each other in a circle: {['.'.join(name) for name in error.args[1]]}") from None
-
-
-def test_commands_import_commands_only_from_the_allow_list() -> None:
-    """A command uses library packages; another command only if the list above says so."""
-    used = set()
-    for path in FILES:
-        one = command_of(module_of(path))
-        used |= {(one, other) for _, name in imports(path) if one and (other := command_of(name)) and other != one}
-    assert len(SHARED) <= 10
-    assert used == SHARED, f"not allowed: {used - SHARED}; not needed: {SHARED - used}"
-
-
-def test_the_guard_of_the_server_imports_the_standard_library_alone() -> None:
-    """So the command line knows who may reach a server without the extra that it needs, and at once."""
-    tree = ast.parse((ROOT / "serve" / "guard.py").read_text())
-    modules = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    modules += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert {module.partition(".")[0] for module in modules} <= sys.stdlib_module_names
+def test_few_commands_import_another() -> None:
+    """A command uses library packages, and at most ten pairs of commands share more than those."""
+    pairs = {(command_of(module_of(path)), command_of(name)) for path in FILES for name in imports(path)}
+    pairs = {(one, other) for one, other in pairs if one and other and one != other}
+    assert len(pairs) <= 10, pairs
 
 
 def test_no_public_name_is_defined_twice() -> None:
     """A name means one thing in the whole package; functions that run a command may share theirs with the library."""
-    homes: dict[str, set[str]] = defaultdict(set)
+    homes = defaultdict[str, set[str]](set)
     run = {(command.module, command.function) for command in COMMANDS.values()}
     for path in FILES:
-        module = ".".join(module_of(path))
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                names = [node.name]
-            elif isinstance(node, ast.Assign):
-                names = [name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                names = [node.target.id]
-            else:
-                continue
+        for node in tree_of(path).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            names += [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
             for name in names:
-                if not name.startswith("_") and (module, name) not in run:
-                    homes[name].add(module)
+                if not name.startswith("_") and (".".join(module_of(path)), name) not in run:
+                    homes[name].add(".".join(module_of(path)))
     twice = {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1}
     assert not twice, twice
+
+
+def parts(name: str) -> list[Path]:
+    """Every ``commands/COMMAND/NAME.py`` and ``studies/STUDY/NAME.py``."""
+    return [path for package in PARTS for path in sorted((ROOT / package).glob(f"*/{name}.py"))]
+
+
+def test_measuring_knows_no_report() -> None:
+    """It returns arrays; its sentences and charts are other files."""
+    wrong = [(path, name) for path in parts("measure") for name in imports(path, running=True) if name[:1] == ("report",)]
+    assert not wrong, wrong
+
+
+IMPORT_WITHOUT_TORCH = """
+import importlib, json, sys
+sys.modules.update(dict.fromkeys(("torch", "altair", "vl_convert")))  # importing None is an ImportError
+problems = []
+for module in json.loads(sys.argv[1]):
+    try:
+        importlib.import_module(f"warmstart.{module}")
+    except ImportError:
+        problems.append(module)
+print(json.dumps(problems))
+"""
+
+
+def without_torch(names: Sequence[tuple[str, ...]]) -> set[str]:
+    """The modules that cannot be imported without torch and charts, found in a process of its own."""
+    words = [sys.executable, "-c", IMPORT_WITHOUT_TORCH, json.dumps([".".join(name) for name in names])]
+    return set(json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout))
+
+
+def test_results_and_pages_run_no_model() -> None:
+    """Each ``result.py``, and what a page imports apart from charts, is plain Python that needs neither torch nor charts."""
+    used = {name for path in parts("page") for name in imports(path, running=True)}
+    used = {name for name in used if name and name[0] not in ("report", "run") and name[-1] != "page"}
+    results = [module_of(path) for path in parts("result")]
+    assert without_torch([*sorted(used), *results, ("report", "result"), ("stats", "formatting")]) == set()
+
+
+def test_every_study_returns_a_study_result() -> None:
+    """Programs and notebooks handle all studies alike; what is particular to one is in its details."""
+    studies = [command.load()[1] for name, command in COMMANDS.items() if name.startswith("study ")]
+    assert {typing.get_type_hints(function)["return"] for function in studies} == {StudyResult}
+
+
+def test_files_and_functions_are_short() -> None:
+    """So that a reader sees the whole; scikit-learn's form of an estimator has an argument for every setting."""
+    wrong = []
+    for path in FILES:
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE:
+            wrong.append(f"{path}: {count} lines")
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, Function) and not (path.parent.name == "estimators" and node.name == "__init__"):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                names = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                count = len([name for name in names if name not in ("self", "cls", "ctx")])
+                if lines > LONGEST_FUNCTION or count > PARAMETERS:
+                    wrong.append(f"{path}:{node.lineno} {node.name}: {lines} lines, {count} parameters")
+    assert not wrong, wrong
+
+
+def public_functions(node: ast.Module | ast.ClassDef) -> Iterator[Function]:
+    """Public functions and methods, without the signatures that only declare an overload."""
+    for child in node.body:
+        if isinstance(child, ast.ClassDef) and not child.name.startswith("_"):
+            yield from public_functions(child)
+        elif isinstance(child, Function) and not (
+            child.name.startswith("_") or "overload" in map(ast.unparse, child.decorator_list)
+        ):
+            yield child
+
+
+def test_functions_state_the_shapes_of_tensors() -> None:
+    """As many shapes as there are tensors and arrays among the arguments and results; a scalar is called one."""
+    missing = []
+    for path in (path for package in SHAPED for path in (ROOT / package).glob("*.py")):
+        for function in public_functions(tree_of(path)):
+            arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+            kinds = [ast.unparse(kind) for kind in (*(one.annotation for one in arguments), function.returns) if kind]
+            tensors = sum(bool(re.search(r"\b(Tensor|ndarray)\b", kind)) and "Callable" not in kind for kind in kinds)
+            shapes = len(SHAPE.findall(ast.get_docstring(function) or ""))
+            if shapes < max(tensors, 2 * (function.name == "forward")):
+                missing.append(f"{path}: {function.name}: {shapes} shapes for {tensors} tensors")
+    assert not missing, missing
+
+
+def statistics_in(tree: ast.AST) -> Iterator[str]:
+    """What belongs to ``stats`` in one file; torch's own functions are no statistics of results."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in STATISTICS and ast.unparse(node.value) != "torch":
+            yield node.attr
+        elif isinstance(node, ast.Constant) and node.value in (1.96, 0.975):
+            yield str(node.value)
+        elif isinstance(node, ast.Import | ast.ImportFrom) and re.search(r"scipy(\.| import )stats", ast.unparse(node)):
+            yield "scipy.stats"
+
+
+def test_statistics_are_written_in_stats_only() -> None:
+    """No bootstrap, interval, distribution or test stands in another package, and no percentage is written by hand."""
+    for code in ("rng(0).multinomial(3, p)", "np.quantile(x, 0.975)", "from scipy import stats", "1.96 * error"):
+        assert [*statistics_in(ast.parse(code))], code
+    elsewhere = [path for path in FILES if path.parent != ROOT / "stats"]
+    wrong = [(path, what) for path in elsewhere for what in statistics_in(tree_of(path))]
+    wrong += [(path, "a percentage") for path in elsewhere if "{100 *" in path.read_text(encoding="utf-8")]
+    assert not wrong, wrong

@@ -146,7 +146,7 @@ def test_the_sdist_gives_the_same_wheel(built: Built) -> None:
     assert members(built.wheel_of_sdist) == members(built.wheel)
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"tests/conftest.py", "tests/helpers/tasks.py", "tests/golden/sentences.txt", "docs/index.md", "CHANGELOG.md"} <= names
+    assert {"tests/conftest.py", "tests/helpers/tasks.py", "docs/index.md", "CHANGELOG.md"} <= names
     assert {"Makefile", "constraints.txt", "LICENSE", "SECURITY.md", "benchmarks/__main__.py"} <= names
     assert {f"recipes/{file.name}" for file in (ROOT / "recipes").glob("*.yaml")} <= names
     assert {f"notebooks/{file.name}" for file in (ROOT / "notebooks").glob("*.ipynb")} <= names
