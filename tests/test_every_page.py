@@ -23,7 +23,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 LARGEST = 400_000
 """characters of one output: a notebook keeps them all"""
 NOTHING_TO_SHOW = (Path, type(None))
-PLAIN = {"predict", "generate", "sign"}
+PLAIN = {"predict", "generate"}
 """commands whose rows are for programs; ``ws.predict`` and ``ws.trace`` show theirs (tests/test_notebook.py)"""
 WITHOUT_CHARTS = {
     "audit", "cost", "curve --estimate", "doctor", "errors", "evaluate a text", "import", "init", "plan", "race --estimate",

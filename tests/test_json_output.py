@@ -54,7 +54,6 @@ def document(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0
         (["evaluate", "topics", "task"], {"accuracy"}),
         (["import", "hf:missing", "--out", "runs/x"], set()),
         (["study", "lab", "--out", "runs/lab"], {"findings", "figures"}),
-        (["sign", "--new-key", "key"], {"public_key"}),
     ],
 )
 def test_a_result_is_a_document(words: list[str], keys: set[str], place: Path, capsys: pytest.CaptureFixture[str]) -> None:

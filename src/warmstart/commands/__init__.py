@@ -133,7 +133,6 @@ COMMANDS = Registry(
         ),
         "doctor": Command("commands.doctor", "DoctorConfig", "doctor", "check that a saved model is complete and undamaged"),
         "errors": Command("commands.errors", "ErrorsConfig", "explain_errors", "what an error means, and what to do about it"),
-        "sign": Command("commands.sign", "SignConfig", "sign_model", "sign a saved model, or verify who signed it"),
         "study lab": Command(
             "studies.lab.command",
             "StudyLabConfig",
