@@ -13,13 +13,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
 from helpers.browser import CHROMIUM
-from helpers.models import SENTENCES
+from helpers.models import SENTENCES, VOCABULARY
 from helpers.skips import pytest_make_collect_report as pytest_make_collect_report
 from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
 from helpers.skips import pytest_terminal_summary as pytest_terminal_summary
@@ -28,7 +27,7 @@ from warmstart.model import files as bundle_file
 from warmstart.model.files import load_bundle
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
-from warmstart.types import SpecialTokens, Vocabulary
+from warmstart.types import Vocabulary
 
 torch.set_num_threads(1)
 settings.register_profile("ci", derandomize=True, deadline=None)  # the same examples every time: CI fails for a change's own fault
@@ -177,4 +176,4 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture
 def vocabulary() -> Vocabulary:
     """Sixty tokens, of which 5 to 20 are sentinels and every third ordinary one begins a word."""
-    return Vocabulary(60, SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), np.arange(60) % 3 == 0)
+    return VOCABULARY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -25,82 +26,48 @@ SWITCHES = [
     {"attention": "synthesizer", "positions": "learned"},
 ]
 IDS = torch.tensor([[7, 31, 45, 12, 59, 30]])
+assert_close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("switches", SWITCHES)
-@pytest.mark.parametrize("causal", [True, False])
-def test_padding_on_the_right_and_batch_mates_change_nothing(switches: dict, causal: bool) -> None:
-    """A text's states are the same alone and padded beside a longer text."""
-    backbone = make_backbone(**switches)
-    alone = backbone(IDS, causal=causal).last_hidden_state
-    ids = torch.full((2, 9), 3)
-    ids[0, :6] = IDS
-    mask = torch.ones(2, 9, dtype=torch.bool)
-    mask[0, 6:] = False
-    together = backbone(ids, attention_mask=mask, causal=causal).last_hidden_state
-    torch.testing.assert_close(together[:1, :6], alone, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("switches", SWITCHES[:4])
-@pytest.mark.parametrize("causal", [True, False])
-def test_padding_on_the_left_changes_nothing(switches: dict, causal: bool) -> None:
-    """Positions are counted over real tokens, so that a text may be at the right end of its row."""
-    backbone = make_backbone(**switches)
-    ids = torch.cat([torch.full((1, 3), 9), IDS], dim=1)
-    mask = torch.tensor([[False] * 3 + [True] * 6])
-    padded = backbone(ids, attention_mask=mask, causal=causal).last_hidden_state
-    torch.testing.assert_close(padded[:, 3:], backbone(IDS, causal=causal).last_hidden_state, atol=1e-5, rtol=1e-5)
-    assert padded.isfinite().all()
-
-
-def test_a_synthesizer_refuses_padding_on_the_left() -> None:
-    """Its scores belong to absolute positions, so a shifted row would be silently wrong."""
-    mask = torch.tensor([[False] + [True] * 5])
-    with pytest.raises(ModelError, match="pad on the right"):
-        make_backbone(attention="synthesizer")(IDS, attention_mask=mask)
+def mask(*lengths: int, tokens: int) -> torch.Tensor:
+    """True where a row of so many tokens is read; a negative length is at the right end."""
+    return torch.stack([torch.arange(tokens) < n if n > 0 else torch.arange(tokens) >= tokens + n for n in lengths])
 
 
 @pytest.mark.parametrize("switches", SWITCHES)
 @pytest.mark.parametrize("explicit", [0, 512])
-def test_the_cache_gives_the_same_states(switches: dict, explicit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a row in three pieces with a cache equals reading it at once, on either path."""
+def test_every_backbone_keeps_its_contract(switches: dict, explicit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding, batch mates, KV cache and attention weights change no state, on either path; causal states read nothing later."""
     monkeypatch.setattr(attention, "MAX_EXPLICIT_KEYS", explicit)
-    backbone = make_backbone(**switches)
+    backbone, synthesizer = make_backbone(**switches), switches.get("attention") == "synthesizer"
+    right = torch.cat([torch.cat([IDS, torch.full((1, 3), 3)], dim=1), torch.full((1, 9), 3)])
+    left, other = torch.cat([torch.full((1, 3), 9), IDS], dim=1), torch.cat([IDS[:, :-1], torch.tensor([[8]])], dim=1)
+    for causal in (True, False):
+        alone = backbone(IDS, causal=causal).last_hidden_state
+        together = backbone(right, attention_mask=mask(6, 9, tokens=9), causal=causal).last_hidden_state
+        assert_close(together[:1, :6], alone)
+        if synthesizer:  # its scores belong to absolute positions
+            with pytest.raises(ModelError, match="pad on the right"):
+                backbone(left, attention_mask=mask(-6, tokens=9))
+        else:
+            padded = backbone(left, attention_mask=mask(-6, tokens=9), causal=causal).last_hidden_state
+            assert_close(padded[:, 3:], alone)
+            assert padded.isfinite().all()
+        later = backbone(other, causal=causal).last_hidden_state
+        if causal:
+            assert_close(later[:, :-1], alone[:, :-1])
+        else:
+            assert synthesizer or not torch.allclose(later[:, 0], alone[:, 0])
+        slow = backbone(IDS, attention_mask=mask(4, tokens=6), causal=causal, need_weights=True)
+        assert_close(slow.last_hidden_state, backbone(IDS, attention_mask=mask(4, tokens=6), causal=causal).last_hidden_state)
+        assert len(slow.attention_weights) == 2
+        real = slow.attention_weights[0][0, :, :4]  # (H, 4, 6)
+        assert_close(real.sum(-1), torch.ones(2, 4))
+        assert (real[..., 4:] == 0).all()
+        assert not causal or (real[..., :4].triu(1) == 0).all()
     cache = KVCache.empty(2, 32)
     pieces = [backbone(part, kv_cache=cache).last_hidden_state for part in IDS.split([3, 1, 2], dim=1)]
-    torch.testing.assert_close(torch.cat(pieces, dim=1), backbone(IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("switches", SWITCHES)
-@pytest.mark.parametrize("causal", [True, False])
-def test_the_fused_path_equals_the_path_that_returns_weights(switches: dict, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Returning attention weights changes no hidden state; the weights are a distribution over the tokens that are not masked."""
-    monkeypatch.setattr(attention, "MAX_EXPLICIT_KEYS", 0)
-    backbone = make_backbone(**switches)
-    mask = torch.tensor([[True] * 4 + [False] * 2])
-    slow = backbone(IDS, attention_mask=mask, causal=causal, need_weights=True)
-    torch.testing.assert_close(
-        slow.last_hidden_state, backbone(IDS, attention_mask=mask, causal=causal).last_hidden_state, atol=1e-5, rtol=1e-5
-    )
-    assert len(slow.attention_weights) == 2
-    real = slow.attention_weights[0][0, :, :4]  # (H, 4, 6)
-    torch.testing.assert_close(real.sum(-1), torch.ones(2, 4))
-    assert (real[..., 4:] == 0).all()
-    if causal:
-        assert (real[..., :4].triu(1) == 0).all()
-
-
-@pytest.mark.parametrize("switches", SWITCHES)
-def test_causal_states_do_not_depend_on_later_tokens(switches: dict) -> None:
-    """Changing the last token changes only the last state; with bidirectional attention it changes the first."""
-    backbone = make_backbone(**switches)
-    other = IDS.clone()
-    other[0, -1] = 8
-    torch.testing.assert_close(backbone(IDS).last_hidden_state[:, :-1], backbone(other).last_hidden_state[:, :-1])
-    if switches.get("attention") != "synthesizer":
-        assert not torch.allclose(
-            backbone(IDS, causal=False).last_hidden_state[:, 0], backbone(other, causal=False).last_hidden_state[:, 0]
-        )
+    assert_close(torch.cat(pieces, dim=1), backbone(IDS).last_hidden_state)
 
 
 def test_equals_torchs_transformer_encoder() -> None:
@@ -149,35 +116,29 @@ def test_equals_gpt_2_of_transformers() -> None:
     torch.testing.assert_close(ours(IDS).last_hidden_state, theirs(IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
 
 
-def test_the_output_holds_every_layer() -> None:
-    """The embedding, the output of each block, and the last one after the final norm."""
-    backbone = make_backbone()
-    states = backbone(IDS)
-    assert len(states.hidden_states) == 3
-    torch.testing.assert_close(backbone.norm(states.hidden_states[-1]), states.last_hidden_state)
-
-
 def test_a_tap_reads_and_replaces() -> None:
-    """Erasing both branches of a block makes it the identity; afterwards the backbone is as before."""
+    """The output holds every layer; erasing both branches of a block makes it the identity; afterwards all is as before."""
     backbone = make_backbone()
     before = backbone(IDS)
+    assert len(before.hidden_states) == 3
+    assert_close(backbone.norm(before.hidden_states[-1]), before.last_hidden_state)
     erase = {"blocks.1.attention": torch.zeros_like, "blocks.1.feedforward": torch.zeros_like}
     with tapped(backbone, erase):
         states = backbone(IDS)
-    torch.testing.assert_close(states.hidden_states[2], states.hidden_states[1])
-    torch.testing.assert_close(backbone(IDS).last_hidden_state, before.last_hidden_state)
+    assert_close(states.hidden_states[2], states.hidden_states[1])
+    assert_close(backbone(IDS).last_hidden_state, before.last_hidden_state)
     with pytest.raises(ModelError, match=r"did you mean 'blocks.1'"), tapped(backbone, {"block.1": lambda x: x}):
         pass
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_builds_and_reads(preset: str) -> None:
+def test_every_preset_builds_and_reads() -> None:
     """The settings of each preset are valid."""
-    backbone = Backbone(BackboneConfig.build(PRESETS[preset]), 60)
-    assert backbone(IDS).last_hidden_state.shape == (1, 6, backbone.config.width)
+    for name, preset in PRESETS.items():
+        backbone = Backbone(BackboneConfig.build(preset), 60)
+        assert backbone(IDS).last_hidden_state.shape == (1, 6, backbone.config.width), name
 
 
-def test_too_long_a_row_and_foreign_ids_are_refused() -> None:
+def test_wrong_rows_and_settings_are_refused() -> None:
     """Errors name the limit, the value, and what to do."""
     backbone = make_backbone()
     with pytest.raises(ModelError, match=r"at most max_length=32 .* but one has 33; cut the text"):
@@ -186,16 +147,13 @@ def test_too_long_a_row_and_foreign_ids_are_refused() -> None:
         backbone(torch.tensor([[0, 60]]))
     with pytest.raises(ModelError, match="must be boolean"):
         backbone(IDS, attention_mask=torch.ones(1, 6))
-
-
-def test_impossible_settings_are_refused() -> None:
-    """Errors in settings name the numbers."""
-    with pytest.raises(ConfigError, match="width is 10 and heads 4"):
-        BackboneConfig.build({"width": 10, "heads": 4})
-    with pytest.raises(ConfigError, match="even head width, but it is 5"):
-        BackboneConfig.build({"width": 10, "heads": 2})
-    with pytest.raises(ConfigError, match="unknown key 'widht'; did you mean 'width'"):
-        BackboneConfig.build({"widht": 10})
+    for settings, message in (
+        ({"width": 10, "heads": 4}, "width is 10 and heads 4"),
+        ({"width": 10, "heads": 2}, "even head width, but it is 5"),
+        ({"widht": 10}, "unknown key 'widht'; did you mean 'width'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            BackboneConfig.build(settings)
 
 
 def test_sinusoidal_positions_match_the_formula() -> None:

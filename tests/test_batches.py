@@ -1,8 +1,9 @@
-"""Batches: every text once an epoch, padding only where it must be, and a step's batch known from its number."""
+"""Batches: every text once an epoch, padding only where it must be, a batch known from its step; inference reads a text once."""
 
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,19 +13,25 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from helpers.models import SENTENCES, make_language_model
-from warmstart.data import pretraining_rows
+from helpers.bundles import bundle_with
+from helpers.models import SENTENCES
 from warmstart.data.batches import BATCH_COST, labelled_batches, sorted_batches
 from warmstart.data.encode import Encoded, collate, encode, encode_pieces
 from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
 from warmstart.data.source import Source
-from warmstart.data.token_store import TokenStore, prepare_store
-from warmstart.objectives import OBJECTIVES
+from warmstart.data.token_store import prepare_store
+from warmstart.errors import ModelError
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.model.embed import embed
+from warmstart.model.inference import run_in_batches
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
+from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.predict import predict, raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
-from warmstart.types import IGNORE
 
 
 def texts_of(lengths: list[int]) -> Encoded:
@@ -89,21 +96,19 @@ def test_collate_pads_on_the_right() -> None:
     """The mask is True at real tokens, and absent where nothing is padded."""
     batch = collate([np.array([5, 6, 7]), np.array([8])], np.array([1, 0]), 0, causal=True)
     assert batch.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
-    assert batch.attention_mask is not None
     assert batch.attention_mask.tolist() == [[True] * 3, [True, False, False]]
     assert collate([np.array([5]), np.array([8])], None, 0, causal=True).attention_mask is None
 
 
-@pytest.mark.parametrize("appended", [False, True])
-def test_long_texts_lose_their_end_but_not_their_frame(tokenizer: Tokenizer, appended: bool) -> None:
+def test_long_texts_lose_their_end_but_not_their_frame(tokenizer: Tokenizer) -> None:
     """A text of any length begins and ends with its special tokens; what is cut is counted; an empty text is no accident."""
-    texts = ["She holds the cat and rubs the dog.", ""]
-    encoded = encode(tokenizer, texts, 5, appended=appended)
-    last = tokenizer.specials.cls if appended else tokenizer.specials.eos
+    texts, specials = ["She holds the cat and rubs the dog.", ""], tokenizer.specials
     whole = tokenizer.encode(texts)[0]
-    assert encoded.rows[0].tolist() == [tokenizer.specials.eos, *whole[:3], last]
-    assert encoded.cut.tolist() == [len(whole) - 3, 0]
-    assert encoded.rows[1].tolist() == [tokenizer.specials.eos, last]
+    for appended, last in ((False, specials.eos), (True, specials.cls)):
+        encoded = encode(tokenizer, texts, 5, appended=appended)
+        assert encoded.rows[0].tolist() == [specials.eos, *whole[:3], last]
+        assert encoded.cut.tolist() == [len(whole) - 3, 0]
+        assert encoded.rows[1].tolist() == [specials.eos, last]
 
 
 def blank_of_its_own() -> Tokenizer:
@@ -117,20 +122,18 @@ def blank_of_its_own() -> Tokenizer:
     return Tokenizer(backend.to_str())
 
 
-@pytest.mark.parametrize("kind", ["bytes", "wordpiece", "unigram", "word", "llama"])
-def test_words_are_encoded_as_the_text_that_they_make(kind: str) -> None:
+def test_words_are_encoded_as_the_text_that_they_make() -> None:
     """Whoever puts the blank before a word; each mark is where the word begins."""
-    if kind == "llama":
-        tokenizer = blank_of_its_own()
-    else:
-        tokenizer = train_tokenizer(SENTENCES * 20, TokenizerConfig(type=kind, vocab_size=330, sentinels=0))  # type: ignore[arg-type]
     words = [sentence.split() for sentence in SENTENCES]
-    found = encode_pieces(tokenizer, [[text[0], *(f" {word}" for word in text[1:])] for text in words], 64)
-    whole = encode(tokenizer, SENTENCES, 64)
-    for text, row, wanted, marks in zip(words, found.rows, whole.rows, found.piece_starts, strict=True):
-        assert row.tolist() == wanted.tolist()
-        spelled = [tokenizer.decode(row[a:b].tolist()).strip() for a, b in zip(marks, [*marks[1:], len(row) - 1], strict=True)]
-        assert kind in ("wordpiece", "word") or spelled == text
+    for kind in ("bytes", "wordpiece", "unigram", "word", "llama"):
+        config = TokenizerConfig(type="bytes" if kind == "llama" else kind, vocab_size=330, sentinels=0)  # type: ignore[arg-type]
+        tokenizer = blank_of_its_own() if kind == "llama" else train_tokenizer(SENTENCES * 20, config)
+        found = encode_pieces(tokenizer, [[text[0], *(f" {word}" for word in text[1:])] for text in words], 64)
+        whole = encode(tokenizer, SENTENCES, 64)
+        for text, row, wanted, marks in zip(words, found.rows, whole.rows, found.piece_starts, strict=True):
+            assert row.tolist() == wanted.tolist(), kind
+            spelled = [tokenizer.decode(row[a:b].tolist()).strip() for a, b in pairwise([*marks, len(row) - 1])]
+            assert kind in ("wordpiece", "word") or spelled == text, kind
 
 
 def test_accumulated_steps_read_as_many_texts() -> None:
@@ -142,55 +145,49 @@ def test_accumulated_steps_read_as_many_texts() -> None:
     assert all(sorted(read[i : i + 20]) == list(range(20)) for i in (0, 20, 40))
 
 
-@pytest.fixture(scope="module")
-def sentences(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
-    """A token store of short documents of different length."""
-    folder = tmp_path_factory.mktemp("sentences")
-    (folder / "text.txt").write_text("\n".join(" ".join(SENTENCES[: 1 + i % 3]) for i in range(12)))
-    return prepare_store([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
-
-
-def whole_documents(name: str) -> ObjectiveConfig:
-    return ObjectiveConfig(name=name, rows="documents", mask_rate=0.3)
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_a_row_can_be_one_document(name: str, sentences: TokenStore, tokenizer: Tokenizer) -> None:
-    """Each document begins its row, nothing of a neighbour is in it, and what stands behind its last target is no text."""
-    rows = PretrainingRows(sentences, tokenizer.vocabulary(), whole_documents(name), 96)
-    assert len(rows) == sentences.documents == 12
-    batch = rows.batch(np.arange(12), rng(0, "documents"))
-    assert (batch.ids[:, 0] == tokenizer.specials.eos).all()
-    assert batch.targets is not None
-    assert int((batch.targets != IGNORE).sum()) == batch.count
-    padded = torch.arange(batch.ids.shape[1]) >= batch.lengths[:, None]
-    assert (batch.targets[padded] == IGNORE).all()
-    assert set(batch.ids[padded].tolist()) <= {tokenizer.specials.pad, *batch.ids[:, 0].tolist(), *tokenizer.specials.sentinels}
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("seed", range(3))
-def test_parts_of_like_length_are_the_same_batch(
-    name: str, seed: int, sentences: TokenStore, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every row is in one part, with less padding; the summed loss and the number of targets are those of the whole."""
-    monkeypatch.setattr(pretraining_rows, "PART_TOKENS", 64)
-    model = make_language_model(vocab_size=tokenizer.vocab_size, max_length=96)
-    rows = PretrainingRows(sentences, tokenizer.vocabulary(), whole_documents(name), 96)
-    batch = rows.batch(np.arange(12), rng(seed, "documents"))
-    parts = split_by_length(batch)
-    assert len(parts) > 1
-    assert sum(part.count for part in parts) == batch.count
-    assert sum(len(part.ids) for part in parts) == len(batch.ids)
-    assert sum(part.ids.numel() for part in parts) < batch.ids.numel()
-    assert sum(int(part.lengths.sum()) for part in parts) == int(batch.lengths.sum())
-    with torch.no_grad():
-        assert float(sum(model.loss(part) for part in parts)) == pytest.approx(float(model.loss(batch)), rel=1e-5)
-
-
-def test_full_rows_stay_one_batch(sentences: TokenStore, tokenizer: Tokenizer) -> None:
+def test_full_rows_stay_one_batch(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Packed rows have no padding, so there is nothing to even out."""
-    rows = PretrainingRows(sentences, tokenizer.vocabulary(), ObjectiveConfig(name="causal"), 24)
+    (tmp_path / "text.txt").write_text("\n".join(SENTENCES * 4))
+    store = prepare_store([Source(path=str(tmp_path / "text.txt"), document="line")], tokenizer, tmp_path / "cache")
+    rows = PretrainingRows(store, tokenizer.vocabulary(), ObjectiveConfig(name="causal"), 24)
     batch = rows.batch(np.arange(4), rng(0, "rows"))
     assert split_by_length(batch) == [batch]
     assert batch.lengths.tolist() == [24] * 4
+
+
+TEXTS = [SENTENCES[0], "She", SENTENCES[1], "", "a dog"]
+
+
+def test_every_text_is_read_once(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches of at most so many tokens; the indices of all batches together are those of the texts."""
+    monkeypatch.setattr("warmstart.model.inference.INFERENCE_TOKENS", 64)
+    bundle = bundle_with(tokenizer, ClassificationHeadConfig(classes=3))
+    encoded = encode(tokenizer, TEXTS * 4, 32)
+    batches = run_in_batches(bundle.model, encoded, tokenizer.specials.pad, forward=lambda batch, _: batch.ids.float())
+    assert sorted(np.concatenate([indices for indices, _ in batches])) == list(range(20))
+    assert len(batches) > 1
+    assert all(ids.numel() <= 64 for _, ids in batches)
+
+
+def test_predictions_do_not_depend_on_the_other_texts(tokenizer: Tokenizer) -> None:
+    """Predictions for texts together, in any order, equal those for each text alone."""
+    bundle = bundle_with(tokenizer, ClassificationHeadConfig(classes=3))
+    together = raw_predictions(bundle, TEXTS)
+    alone = np.concatenate([raw_predictions(bundle, [text]) for text in TEXTS])
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+    np.testing.assert_allclose(together.sum(axis=1), 1)
+    classification = TASK_TYPES["classification"]
+    encoded = classification.encode(bundle.model, tokenizer, TEXTS)
+    np.testing.assert_allclose(classification.predict(bundle.model, encoded, 0), together)
+
+
+def test_a_single_string_gives_a_single_result(tokenizer: Tokenizer) -> None:
+    """A prediction is a dictionary, an embedding a vector; a tagger splits the string into words."""
+    classifier = bundle_with(tokenizer, ClassificationHeadConfig(classes=3))
+    assert predict(classifier, "She holds the cat.") == predict(classifier, ["She holds the cat."])[0]
+    tagger = bundle_with(tokenizer, TaggingHeadConfig(classes=3))
+    assert predict(tagger, "She holds the cat")["words"] == ["She", "holds", "the", "cat"]
+    embedder = bundle_with(tokenizer, EmbeddingHeadConfig())
+    assert torch.equal(embed(embedder, "She"), embed(embedder, ["She"])[0])
+    with pytest.raises(ModelError, match="embeddings need an embedding head, but this model has a classification head"):
+        embed(classifier, "She")

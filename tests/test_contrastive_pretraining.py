@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers.models import SENTENCES, make_language_model
-from test_objectives import VOCABULARY
+from helpers.models import SENTENCES, VOCABULARY, make_language_model
 from warmstart.cli import main
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source

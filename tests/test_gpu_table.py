@@ -9,18 +9,16 @@ import torch
 from benchmarks import gpu
 from benchmarks.gpu import CONTENDERS, GPUModel, as_table, cell_file, measure_cell
 
-TINY = GPUModel("tiny", 16, 1, 2)
 
-
-@pytest.mark.parametrize("contender", [one for one in CONTENDERS if not one.endswith("compiled")])
-def test_a_cell_is_measured(contender: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rate is positive, and the operations are those of its parameters; the contenders have about as many."""
     monkeypatch.setattr(gpu, "VOCABULARY", 64)
     monkeypatch.setattr(gpu, "TIMED", 2)
-    found = measure_cell(contender, TINY, 8, torch.device("cpu"), tokens=32)
-    assert found["tokens"] > 0
-    assert found["operations"] == pytest.approx(found["tokens"] * (6 * found["parameters"] + 6 * 1 * 16 * 8))
-    assert 3500 < found["parameters"] < 6000
+    for contender in (one for one in CONTENDERS if not one.endswith("compiled")):
+        found = measure_cell(contender, GPUModel("tiny", 16, 1, 2), 8, torch.device("cpu"), tokens=32)
+        assert found["tokens"] > 0, contender
+        assert found["operations"] == pytest.approx(found["tokens"] * (6 * found["parameters"] + 6 * 1 * 16 * 8)), contender
+        assert 3500 < found["parameters"] < 6000, contender
 
 
 def test_results_become_a_table() -> None:
@@ -34,16 +32,11 @@ def test_results_become_a_table() -> None:
 
 
 def test_a_finished_cell_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The command goes on where it stopped."""
+    """The command goes on where it stopped; without a GPU nothing is started, nor claimed."""
     started: list[list[str]] = []
     monkeypatch.setattr(gpu.subprocess, "run", lambda words, **_: started.append(words))
-    file = cell_file(tmp_path, "warmstart", "5 M", 256)
-    file.write_text('{"tokens": 1.0}')
+    cell_file(tmp_path, "warmstart", "5 M", 256).write_text('{"tokens": 1.0}')
     assert gpu.measured(tmp_path) == {("warmstart", "5 M", 256): {"tokens": 1.0}}
     assert len(started) == len(CONTENDERS) * 6 - 1
-
-
-def test_without_a_gpu_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor started."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert gpu.run() == "Not measured: no machine with CUDA was at hand."

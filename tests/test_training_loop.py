@@ -1,9 +1,10 @@
-"""The training loop: exact resume, exact accumulation, exact budgets."""
+"""The training loop: exact resume, accumulation and budgets; checkpoints, schedules, compiled steps, and draws from seeds."""
 
 from __future__ import annotations
 
 import itertools
-import json
+import math
+import shutil
 import signal
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,57 +13,51 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
 
 from helpers.models import make_language_model
-from helpers.training import job, ragged_batch
-from warmstart.errors import ConfigError, ModelError
+from helpers.training import KilledError, job, killed_at, ragged_batch
+from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.errors import CheckpointError, ConfigError, ModelError
+from warmstart.seeding import derive, rng, seed_torch
 from warmstart.stopping import Terminated
 from warmstart.training import loop
 from warmstart.training.arithmetic import Arithmetic
-from warmstart.training.checkpoint import read_checkpoint
+from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from warmstart.training.compiled import check_compiler, compiled
 from warmstart.training.config import TrainConfig
 from warmstart.training.log import MetricsLog, read_metrics
 from warmstart.training.loop import train
 from warmstart.training.optimizers import Optimizer, ParameterGroup
+from warmstart.training.schedules import SCHEDULES, learning_rate_factor
 from warmstart.types import Batch
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-@pytest.mark.parametrize("stop", [1, 5, 11])
+@pytest.mark.parametrize(("optimizer", "stop"), [("adamw", 5), ("muon", 1), ("muon", 11)])
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str, stop: int) -> None:
     """Killed after any step and resumed, a run's weights equal those of one that was never stopped; dropout included."""
     config = TrainConfig(optimizer=optimizer, checkpoint_every=1, learning_rate=0.01)
     whole = make_language_model(dropout=0.2)
     train(whole, job(), config)
-
-    class KilledError(Exception):
-        pass
-
-    def kill(step: int) -> list[Batch]:
-        if step == stop:
-            raise KilledError
-        return [ragged_batch(step)]
-
     with pytest.raises(KilledError):
-        train(make_language_model(dropout=0.2), job(batches=kill), config, tmp_path)
+        train(make_language_model(dropout=0.2), job(batches=killed_at(stop)), config, tmp_path)
     resumed = make_language_model(seed=1, dropout=0.2)  # other weights: all must come from the checkpoint
     train(resumed, job(), config, tmp_path)
     for name, tensor in whole.weights().items():
         assert torch.equal(tensor, resumed.weights()[name]), name
-    assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == sorted(
-        row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")
-    )
+    steps = [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")]
+    assert steps == sorted({*steps})
 
 
-@pytest.mark.parametrize("recorded", [Arithmetic("bfloat16", "onednn"), Arithmetic("float32", "default")])
-def test_a_resumed_run_keeps_its_arithmetic(tmp_path: Path, recorded: Arithmetic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_keeps_its_arithmetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever another machine, or this one a day later, would choose."""
-    monkeypatch.setattr(Arithmetic, "choose", lambda *_: recorded)
-    train(make_language_model(), job(steps=2), TrainConfig(), tmp_path)
-    monkeypatch.setattr(Arithmetic, "choose", lambda *_: Arithmetic("float32", "onednn"))
-    used: list[Arithmetic] = []
-    monkeypatch.setattr(Arithmetic, "use", lambda self, device: used.append(self) or nullcontext())
-    train(make_language_model(), job(steps=4), TrainConfig(), tmp_path)
+    recorded, used = Arithmetic("bfloat16", "onednn"), list[Arithmetic]()
+    for chosen, steps in ((recorded, 2), (Arithmetic("float32", "default"), 4)):
+        monkeypatch.setattr(Arithmetic, "choose", lambda *_, chosen=chosen: chosen)
+        train(make_language_model(), job(steps=steps), TrainConfig(), tmp_path)
+        monkeypatch.setattr(Arithmetic, "use", lambda self, device: used.append(self) or nullcontext())
     assert used == [recorded] * 2
 
 
@@ -93,14 +88,13 @@ def test_accumulated_ragged_batches_equal_one_big_batch() -> None:
         torch.testing.assert_close(tensor, whole.weights()[name], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_training_lowers_the_loss(optimizer: str) -> None:
+def test_training_lowers_the_loss() -> None:
     """Both optimisers learn a batch by heart."""
-    model = make_language_model(init_std=0.02)
-    config = TrainConfig(optimizer=optimizer, learning_rate=0.01)
-    out = train(model, job(80, batches=lambda _: [ragged_batch(0)]), config)
-    assert out.log[-1]["loss"] < out.log[0]["loss"] / 2
-    assert out.tokens == 80 * int(ragged_batch(0).attention_mask.sum())
+    for optimizer in ("adamw", "muon"):
+        config = TrainConfig(optimizer=optimizer, learning_rate=0.01)
+        out = train(make_language_model(init_std=0.02), job(80, batches=lambda _: [ragged_batch(0)]), config)
+        assert out.log[-1]["loss"] < out.log[0]["loss"] / 2, optimizer
+        assert out.tokens == 80 * int(ragged_batch(0).attention_mask.sum())
 
 
 def test_a_loss_that_is_no_number_stops_the_run() -> None:
@@ -157,32 +151,27 @@ def test_budgets_convert_to_steps() -> None:
         TrainConfig.build({"schedule": "cosin"})
 
 
-def test_a_torn_metrics_line_is_dropped(tmp_path: Path) -> None:
-    """A kill in the middle of a line loses that line only."""
-    file = tmp_path / "metrics.jsonl"
-    file.write_text(json.dumps({"step": 10}) + "\n" + '{"step": 2')
-    assert read_metrics(file) == [{"step": 10}]
-
-
-@pytest.mark.parametrize(("before", "lines", "message"), [
-    (b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss"', 1, "the last line of metrics.jsonl was cut short, and is removed"),
-    (b'{"step": 1, "loss": 2.5}\n{"step": 9}\n', 1, ""),
-    (b'{"step": 1, "loss": 2.4}\n', 1, "metrics.jsonl is damaged: lines before step 1 are lost or changed"),
-    (b'{"step": 1, "lo\xff"\n', 0, "metrics.jsonl is damaged: lines before step 1 are lost or changed"),
-    (b'{"step": "x"}\n[]\n7\n', 0, "metrics.jsonl is damaged: lines before step 1 are lost or changed"),
-])  # fmt: skip
 def test_a_resumed_log_says_what_was_damaged(
-    tmp_path: Path, before: bytes, lines: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The checkpoint knows the lines before it; what follows it is cut off, and everything else stays."""
+    """The checkpoint knows the lines before it; what follows it, and a line that was cut short, goes; everything else stays."""
     monkeypatch.chdir(tmp_path)
-    (log := MetricsLog(Path())).add({"step": 1, "loss": 2.5})
-    Path("metrics.jsonl").write_bytes(before)
-    resumed = MetricsLog(Path(), 1, log.digest())
-    assert len(resumed.rows) == lines
-    resumed.add({"step": 2})
-    assert read_metrics(Path("metrics.jsonl")) == [*resumed.rows[:-1], {"step": 2}]
-    assert message in " ".join(capsys.readouterr().err.split())
+    lost = "metrics.jsonl is damaged: lines before step 1 are lost or changed"
+    for before, lines, message in (
+        (b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss"', 1, "the last line of metrics.jsonl was cut short, and is removed"),
+        (b'{"step": 1, "loss": 2.5}\n{"step": 9}\n', 1, ""),
+        (b'{"step": 1, "loss": 2.4}\n', 1, lost),
+        (b'{"step": 1, "lo\xff"\n', 0, lost),
+        (b'{"step": "x"}\n[]\n7\n', 0, lost),
+    ):
+        Path("metrics.jsonl").unlink(missing_ok=True)
+        (log := MetricsLog(Path())).add({"step": 1, "loss": 2.5})
+        Path("metrics.jsonl").write_bytes(before)
+        resumed = MetricsLog(Path(), 1, log.digest())
+        assert len(resumed.rows) == lines, before
+        resumed.add({"step": 2})
+        assert read_metrics(Path("metrics.jsonl")) == [*resumed.rows[:-1], {"step": 2}], before
+        assert message in " ".join(capsys.readouterr().err.split()), before
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
@@ -190,23 +179,21 @@ def test_a_signal_ends_a_run_after_its_step(tmp_path: Path, number: int, code: t
     """A checkpoint keeps the step; the log, the checkpoints and the weights are in the end those of a run without a signal."""
 
     def batches(step: int) -> list[Batch]:
-        if step == 3 and not (tmp_path / "cut" / "checkpoints" / "step-00000004").exists():
+        if step == 3:
             signal.raise_signal(number)
         return [ragged_batch(step)]
 
     config, runs = TrainConfig(checkpoint_every=5), dict[str, Any]()
     for name in ("whole", "cut"):
-        (tmp_path / name).mkdir()
-        model = make_language_model()
+        (folder := tmp_path / name).mkdir()
         if name == "cut":
-            with pytest.raises(code) as raised:
-                train(model, job(batches=batches), config, tmp_path / name)
-            assert raised.type is code
-            assert [place.name for place in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-00000004"]
-            model = make_language_model()
-        train(model, job(batches=lambda step: [ragged_batch(step)]), config, tmp_path / name)
-        kept = {place.name for place in (tmp_path / name / "checkpoints").iterdir()}
-        lines = [{key: row[key] for key in row if "second" not in key} for row in read_metrics(tmp_path / name / "metrics.jsonl")]
+            with pytest.raises(code):
+                train(make_language_model(), job(batches=batches), config, folder)
+            assert [place.name for place in (folder / "checkpoints").iterdir()] == ["step-00000004"]
+        model = make_language_model()
+        train(model, job(), config, folder)
+        kept = {place.name for place in (folder / "checkpoints").iterdir()}
+        lines = [{key: row[key] for key in row if "second" not in key} for row in read_metrics(folder / "metrics.jsonl")]
         runs[name] = kept, lines, {key: tensor.tolist() for key, tensor in model.weights().items()}
     assert runs["cut"] == runs["whole"]
 
@@ -227,3 +214,129 @@ def test_weights_that_are_no_numbers_are_never_kept(tmp_path: Path) -> None:
     assert found is not None
     assert found.step == 3
     assert all(tensor.isfinite().all() for tensor in found.tensors.values())
+
+
+def checkpoint(step: int, identity: str = "a") -> Checkpoint:
+    return Checkpoint(step, 1.5 * step, {"w": torch.full((3,), float(step))}, identity, Arithmetic("bfloat16", "onednn"))
+
+
+def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    """Older ones go only after a newer one is whole; other data or settings never go on from them."""
+    for step in (1, 2, 3):
+        write_checkpoint(tmp_path, checkpoint(step))
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
+    found = read_checkpoint(tmp_path, "a")
+    assert found is not None
+    assert (found.step, found.seconds, found.tensors["w"].tolist()) == (3, 4.5, [3.0] * 3)
+    assert found.arithmetic == Arithmetic("bfloat16", "onednn")
+    with pytest.raises(CheckpointError, match="a run with other data, another tokenizer or other settings"):
+        read_checkpoint(tmp_path, "b")
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    """Where the newest is gone, empty or cut, the one before it is taken; no flipped bit changes what is resumed."""
+    for step in (1, 2):
+        write_checkpoint(tmp_path, checkpoint(step))
+    for name in ("tensors.safetensors", "state.json"):
+        file = tmp_path / "step-00000002" / name
+        data = file.read_bytes()
+        flipped = [data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :] for at in range(len(data))]
+        for number, hurt in enumerate((None, b"", data[:-3], *flipped)):
+            file.unlink() if hurt is None else file.write_bytes(hurt)
+            found = read_checkpoint(tmp_path, "a")
+            assert found is not None
+            assert (found.seconds, found.identity, found.tensors["w"].tolist()) == (1.5 * found.step, "a", [float(found.step)] * 3)
+            assert number > 2 or found.step == 1, (name, hurt)
+        file.write_bytes(data)
+
+
+def test_damaged_checkpoints_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is passed over; where all are damaged, nothing starts over in silence. The next one written replaces them."""
+    for step in (1, 2):
+        write_checkpoint(tmp_path, checkpoint(step))
+    (tmp_path / "step-00000002" / "state.json").write_text("{}")
+    assert read_checkpoint(tmp_path, "a") is not None
+    assert "step-00000002 is damaged and is passed over" in "".join(capsys.readouterr().err.split("\n"))
+    (tmp_path / "step-00000001").rename(tmp_path / "step-00000009")  # a step that its state does not have
+    with pytest.raises(CheckpointError, match="every checkpoint in .* is damaged; restore one from a copy, or start a new run"):
+        read_checkpoint(tmp_path, "a")
+    write_checkpoint(tmp_path, checkpoint(3))
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
+
+
+@pytest.mark.journeys
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own inner ways
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++ on a processor")
+def test_a_compiled_run_learns_as_a_plain_one_and_resumes_to_the_bit(tmp_path: Path) -> None:
+    """Same losses to rounding, ragged rows included; stopped and resumed, the same bits; afterwards the model is as it was."""
+    config = TrainConfig(precision="float32", checkpoint_every=1, learning_rate=0.01)
+    plain, whole, killed, resumed = (make_language_model() for _ in range(4))
+    as_it_is = train(plain, job(), config)
+    faster = train(whole, job(compile=tuple(whole.backbone.blocks)), config)
+    assert [row["loss"] for row in faster.log] == pytest.approx([row["loss"] for row in as_it_is.log], abs=1e-4)
+    with pytest.raises(KilledError):
+        train(killed, job(batches=killed_at(7), compile=tuple(killed.backbone.blocks)), config, tmp_path)
+    train(resumed, job(compile=tuple(resumed.backbone.blocks)), config, tmp_path)
+    for name, tensor in whole.weights().items():
+        assert torch.equal(tensor, resumed.weights()[name]), name
+    assert all("forward" not in block.__dict__ for block in whole.backbone.blocks)
+
+
+def test_modules_run_their_compiled_forward_only_while_it_is_open() -> None:
+    """Outside, and after an error inside, they are what they were."""
+    module = nn.Linear(2, 2)
+    x = torch.ones(1, 2)
+    before = module(x)
+
+    def inside() -> None:
+        with compiled([(module, lambda _: "compiled")]):
+            assert module(x) == "compiled"
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        inside()
+    assert torch.equal(module(x), before)
+
+
+def test_what_cannot_be_compiled_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no C++ compiler is found the message says what to install; minutes would be spent on compiling."""
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", (None, "/nowhere/c++"))
+    with pytest.raises(ConfigError, match=r"install g\+\+"):
+        check_compiler(torch.device("cpu"))
+    with pytest.raises(ConfigError, match="name a budget in tokens"):
+        PretrainConfig.build({"text": ["x"], "train": {"compile": True, "minutes": 1}})
+
+
+@given(st.sampled_from(sorted(SCHEDULES)), st.floats(0, 1), st.floats(0, 0.9), st.floats(0, 1))
+@settings(deadline=None)
+def test_rates_stay_between_nothing_and_the_full_rate(schedule: str, progress: float, warmup: float, floor: float) -> None:
+    """Every schedule is a share of the full rate, and the highest at the end of the warm-up."""
+    share = learning_rate_factor(progress, schedule, warmup, floor)
+    assert 0 <= share <= 1 + 1e-9
+    assert learning_rate_factor(max(warmup, 1e-12), schedule, warmup, floor) == pytest.approx(1.0)
+
+
+def test_schedules_by_literal_numbers() -> None:
+    """Half-way: cosine and linear are at one half, the trapezoid is still at the top."""
+    assert SCHEDULES["cosine"](0.5) == pytest.approx(0.5)
+    assert SCHEDULES["linear"](0.25) == pytest.approx(0.75)
+    assert SCHEDULES["trapezoid"](0.5) == 1.0
+    assert SCHEDULES["trapezoid"](0.85) == pytest.approx(0.5)
+    assert learning_rate_factor(1.0, "cosine", 0.1, 0.1) == pytest.approx(0.1)
+    assert learning_rate_factor(0.05, "linear", 0.1, 0.0) == pytest.approx(0.5)
+    assert math.isclose(learning_rate_factor(0.55, "linear", 0.1, 0.0), 0.5)
+
+
+def test_draws_depend_on_the_seed_and_on_names_alone() -> None:
+    """A stored run draws the same numbers in every later version, whatever was drawn before."""
+    assert derive(0, "dropout", 7) == 7277878575559796213
+    assert rng(0, "a", 1).integers(0, 10**9) == rng(0, "a", 1).integers(0, 10**9)
+    assert len({derive(seed, name) for seed in range(20) for name in ("a", "b", "ab")}) == 60
+    drawn = []
+    for _ in range(2):
+        seed_torch(0, "head")
+        drawn.append(torch.randn(3))
+    assert torch.equal(*drawn)

@@ -84,3 +84,10 @@ def finetune_config(names: str, **changes: object) -> FineTuneConfig:
     return FineTuneConfig.build(
         {"scheme": names, "keep": "last", "train": train_.to_dict(), "options": {"adapter_width": 4}, **changes}
     )
+
+
+def bundle_with(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = False, **switches: object) -> Bundle:
+    """A tiny model with this head; classes are called a, b, c."""
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
+    model = Model(backbone, fresh_head(head, backbone, 0), causal=causal).eval()
+    return Bundle(model, tokenizer, tuple("abc"[: getattr(head, "classes", 0)]))

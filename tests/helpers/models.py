@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import seed_torch
+from warmstart.types import SpecialTokens, Vocabulary
 
 SENTENCES = [
     "She holds the cat and rubs the dog.",
@@ -27,3 +30,9 @@ def make_language_model(seed: int = 0, vocab_size: int = 60, *, causal: bool = T
     """A tiny language model."""
     backbone = make_backbone(seed, vocab_size, **switches)
     return Model(backbone, fresh_head(LMHeadConfig(), backbone, seed), causal=causal).eval()
+
+
+VOCABULARY = Vocabulary(
+    60, SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4, sentinels=tuple(range(5, 21))), np.arange(60) % 3 == 0
+)
+"""sixty tokens, of which 5 to 20 are sentinels and every third ordinary one begins a word"""

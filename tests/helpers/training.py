@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -31,3 +32,20 @@ def packed_batch(step: int) -> Batch:
 
 def job(steps: int | None = 12, **changes: object) -> TrainingJob:
     return replace(TrainingJob(lambda step: [ragged_batch(step)], steps, seed=0, identity="a", progress_bar=False), **changes)
+
+
+class KilledError(Exception):
+    """A kill in the middle of a run."""
+
+
+def killed_at(
+    stop: int | None, batches: Callable[[int], list[Batch]] = lambda step: [ragged_batch(step)]
+) -> Callable[[int], list[Batch]]:
+    """The batches of a run that is killed at a step."""
+
+    def of(step: int) -> list[Batch]:
+        if step == stop:
+            raise KilledError
+        return batches(step)
+
+    return of
