@@ -5,7 +5,7 @@
     python -m benchmarks --all --write      all of them, in the order of the list
 
 All of them take about 13 hours of one core. On two cores, two calls with half of the names each take one night; make the models
-that both need first (``wikitext-2 minilm``), and leave the machine alone for the speed tables of docs/lab-notes/performance.md.
+that both need first (``wikitext-2 minilm``), and leave the machine alone for the speed tables of results/performance.md.
 In the environment, ``WARMSTART_DATA`` names the folder of data sets, ``NANOGPT`` the ``model.py`` of nanoGPT.
 
 What a table needs from another one, such as a backbone, comes first. A result that exists is kept, under ``runs/tables``;

@@ -20,11 +20,11 @@ from benchmarks.render import (
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.table import Table
 
-BENCHMARKS, PERFORMANCE = "docs/lab-notes/benchmarks.md", "docs/lab-notes/performance.md"
-ADAPTATION = "docs/lab-notes/adaptation-results.md"
-STUDIES = "docs/lab-notes/study-results.md"
-ALTEGRAD, ECE1786, NAACL2019, CS224N = (f"docs/lab-notes/{name}.md" for name in ("altegrad", "ece1786", "naacl2019", "cs224n"))
-COMPARISON, LABELLING = "docs/explanation/comparison.md", "docs/how-to/labelling.md"
+BENCHMARKS, PERFORMANCE = "results/benchmarks.md", "results/performance.md"
+ADAPTATION = "results/adaptation-results.md"
+STUDIES = "results/study-results.md"
+ALTEGRAD, ECE1786, NAACL2019, CS224N = (f"results/{name}.md" for name in ("altegrad", "ece1786", "naacl2019", "cs224n"))
+SIMULATED, LABELLING = "results/simulations.md", "results/labelling.md"
 TREC = "warmstart race recipes/tasks/trec.yaml --backbones runs/wikitext-2 --drop-leaks"
 FEW = "full lp-ft discriminative lp-ft+discriminative gradual lora houlsby bitfit lm-loss l2-sp"
 MINILM = "warmstart race recipes/tasks/trec.yaml --backbones runs/minilm --batch 16 --drop-leaks"
@@ -110,7 +110,7 @@ TABLES = (
         minutes=45,
     ),
     few_labels_table(FEW_LABELS, FINE_TUNED, BENCHMARKS, minutes=120),
-    Table("stacking", (COMPARISON,), ("python -m benchmarks.stacking",), timing, minutes=10),
+    Table("stacking", (SIMULATED,), ("python -m benchmarks.stacking",), timing, minutes=10),
     Table(
         "continued",
         (ADAPTATION,),
@@ -317,14 +317,14 @@ TABLES = (
     ),
     Table(
         "label-names",
-        ("docs/explanation/baselines.md",),
+        ("results/baselines.md",),
         ("python -m benchmarks.label_names",),
         timing,
         needs=("minilm",),
         minutes=10,
     ),
-    Table("scale", ("docs/lab-notes/scale.md",), ("python -m benchmarks.scale",), timing, minutes=8),
+    Table("scale", ("results/scale.md",), ("python -m benchmarks.scale",), timing, minutes=8),
     *SIMULATIONS,
-    Table("page", ("docs/how-to/import-export.md",), ("python -m benchmarks.page",), timing, minutes=6),
+    Table("page", ("results/page.md",), ("python -m benchmarks.page",), timing, minutes=6),
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),
 )

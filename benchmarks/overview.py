@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.harness import table
 from benchmarks.table import DOCS, blocks, with_block
 
-PAGE, NAME = DOCS / "docs" / "lab-notes" / "reproductions.md", "overview"
+PAGE, NAME = DOCS / "results" / "reproductions.md", "overview"
 SYSTEMS = {
     "altegrad": ("ALTEGRAD", ("altegrad", "french-reviews")),
     "ece1786": ("ECE1786", ("ece1786",)),

@@ -16,7 +16,7 @@ from benchmarks.table import DOCS, Table
 
 from warmstart.stats.formatting import percent, percent_interval, points
 
-COMPARISON = "docs/explanation/comparison.md"
+PAGE = "results/simulations.md"
 Figures = Sequence[dict[str, Any]]
 """what a simulation found, one row for each setting"""
 
@@ -30,9 +30,9 @@ def run(words: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def simulation(name: str, test: str, render: Callable[[Figures], str], minutes: float) -> Table:
-    """The table of one simulation in docs/explanation/comparison.md."""
+    """The table of one simulation in results/simulations.md."""
     line = f"python -m pytest tests/{test} -m proofs -s"
-    return Table(name, (COMPARISON,), (line,), lambda results: render(results[0]["figures"]), minutes=minutes)
+    return Table(name, (PAGE,), (line,), lambda results: render(results[0]["figures"]), minutes=minutes)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,6 +1,6 @@
 """Cost against size: tokens a second, share of the processor's rate, and memory of a training step, by width and by length.
 
-Also draws docs/pictures/sizes.svg.
+Also draws results/sizes.svg.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warmstart.report.theme import BLUE, THEME
 WIDTHS = (128, 256, 512, 1024)
 LENGTHS = (64, 256, 1024, 2048)
 TOKENS = 4096
-PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "sizes.svg"
+PICTURE = Path(__file__).parent.parent / "results" / "sizes.svg"
 
 
 def size_of(width: int, length: int) -> Size:

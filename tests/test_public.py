@@ -31,7 +31,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def pages() -> list[Path]:
     """Every document."""
-    return [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "results").glob("*.md"))]
 
 
 def test_files_named_in_the_documents_exist() -> None:

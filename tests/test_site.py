@@ -17,7 +17,7 @@ from warmstart.flags import all_flags, count_flags
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md"))]
+PAGES = [*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "results").glob("*.md"))]
 
 
 def anchors(page: Path) -> set[str]:

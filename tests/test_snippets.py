@@ -33,7 +33,7 @@ from warmstart.tasks.load import TaskSpec, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
-FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "recipes").rglob("*.md"))]
+FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "results").glob("*.md"))]
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
 MAX_NOT_RUN = 3

@@ -26,21 +26,21 @@ PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for p
 MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
 """a percentage or an interval that was measured"""
 BY_HAND = {
-    "docs/explanation/baselines.md": {"baseline": "the lines of Python below it"},
-    "docs/lab-notes/adaptation-results.md": {
+    "results/baselines.md": {"baseline": "the lines of Python below it"},
+    "results/adaptation-results.md": {
         "comparison": "equality of imported models, by tests",
         "form": "graphs, by onnxruntime",
     },
-    "docs/lab-notes/study-results.md": {"method": "faithfulness on questions cut from their labels"},
+    "results/study-results.md": {"method": "faithfulness on questions cut from their labels"},
     "docs/tutorials/attention-lab.md": {"question": "closed forms that study lab checks"},
-    "docs/lab-notes/performance.md": {
+    "results/performance.md": {
         "step": "benchmarks/attention.py, which chose a constant",
         "set": "benchmarks/shots.py, which measures run by run",
     },
-    "docs/how-to/race.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
+    "results/other.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""
-SIMULATED = {"docs/reference/statistics.md"}
+SIMULATED = {"docs/reference/statistics.md", "results/statistics.md"}
 """pages whose figures are printed by the slow tests that their rows name"""
 LINES = [(one.name, line) for one in TABLES for line in one.commands]
 INTERVAL = {"mean": 0.5, "low": 0.4, "high": 0.6}
@@ -72,7 +72,7 @@ def test_the_overview_of_reproductions_holds_the_figures_of_their_pages() -> Non
 def test_figures_that_were_measured_are_written_by_the_command() -> None:
     """A table with percentages or intervals stands in a block, unless it is named here; none is named in vain."""
     by_hand: dict[str, set[str]] = {}
-    for file in [DOCS / "README.md", *sorted((DOCS / "docs").rglob("*.md"))]:
+    for file in [DOCS / "README.md", *sorted((DOCS / "docs").rglob("*.md")), *sorted((DOCS / "results").glob("*.md"))]:
         page = file.relative_to(DOCS).as_posix()
         outside = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
         outside = re.sub(r"```.*?```", "", outside, flags=re.DOTALL)

@@ -14,6 +14,8 @@ PROJECT = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "SECU
 GENERATED = ["reference/generated/commands", "reference/generated/python", "reference/generated/python-statistics"]
 """pages that the code writes"""
 LINK = re.compile(r"(?<=\]\()(?!https?:)([^)#\s]+)((?:#[^)\s]*)?\))")
+RESULT = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(results/[^)#\s]+)[^)\s]*\)")
+"""a link to measured figures, which the site does not hold: it names the file"""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -24,11 +26,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:
     shown = {f"project/{page}": file for file, page in PROJECT.items()}
-    if name in shown:
-        source[0] = LINK.sub(_from_top, (ROOT / shown[name]).read_text(encoding="utf-8"))
-        return
-    contents = _contents(source[0]) if name == "index" else ""
-    source[0] = LINK.sub(_to_top if "/" in name else _to_top_from_start, source[0]) + contents
+    text = (ROOT / shown[name]).read_text(encoding="utf-8") if name in shown else source[0]
+    text = RESULT.sub(r"\1 (`\2`)", text)
+    contents = _contents(text) if name == "index" else ""
+    rule = _from_top if name in shown else _to_top if "/" in name else _to_top_from_start
+    source[0] = LINK.sub(rule, text) + contents
 
 
 def _to_top(found: re.Match[str]) -> str:

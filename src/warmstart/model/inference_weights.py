@@ -1,7 +1,7 @@
 """Copies of the weights in a layout that is faster for inference.
 
 oneDNN reorders a weight once and then multiplies faster than with the weight as it is, most of all a single row, which waits for
-memory (docs/lab-notes/performance.md). The products are equal up to the order of their sums (``products``).
+memory (results/performance.md). The products are equal up to the order of their sums (``products``).
 """
 
 from __future__ import annotations

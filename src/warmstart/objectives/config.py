@@ -42,7 +42,7 @@ class ObjectiveConfig(Config):
 
     @property
     def effective_mask_rate(self) -> float:
-        """``mask_rate``, or the objective's own default (docs/lab-notes/performance.md; Wettig et al. 2023)."""
+        """``mask_rate``, or the objective's own default (results/performance.md; Wettig et al. 2023)."""
         if self.mask_rate is not None:
             return self.mask_rate
         return 0.3 if self.name == "masked" else 0.15

@@ -15,7 +15,7 @@ def bound_kernel_caches() -> None:
 
     A server's batches have ever new numbers of rows, and for each number and each shape of weights oneDNN prepares machine code,
     some 0.7 MiB. By default 1,024 are kept, and their memory lies between that of the batches, which is then not given back
-    (docs/how-to/serve.md has figures).
+    (results/other.md has figures).
     """
     for name in CACHE_VARIABLES:
         os.environ.setdefault(name, str(KERNELS))

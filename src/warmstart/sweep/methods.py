@@ -70,7 +70,7 @@ def reads_pool(method: Method) -> bool:
 
 FROZEN_RATE, SMALL_RATE, LARGE_RATE = 2e-3, 1e-3, 3e-4
 """learning rates that are good without a choice: with a frozen backbone, a small one and a large one, on development sets
-(docs/how-to/race.md); schemes multiply them for their own parts"""
+(results/other.md); schemes multiply them for their own parts"""
 LARGE = 10_000_000
 """parameters of a large backbone"""
 

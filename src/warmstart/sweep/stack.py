@@ -6,7 +6,7 @@ Starting with the best method, the one that lowers the loss of the mean most is 
 added again. That is done for ``BAGS`` random halves of the methods, so that no method gets its place by chance alone; its share
 of all steps is its weight (bagged ensemble selection with replacement, Caruana et al. 2004, sections 2.2 and 2.3). Methods with
 less than ``LEAST_WEIGHT`` are left out. On development sets it loses about as little to the best method in hindsight as the best
-of what was tried (docs/explanation/comparison.md, ``benchmarks/stacking.py``).
+of what was tried (results/simulations.md, ``benchmarks/stacking.py``).
 
 Letters: M texts that choose, N test texts, C classes, K methods.
 """

@@ -81,7 +81,7 @@ def duration_seconds(text: str) -> float:
 
 
 FEW_LABELS = 300
-"""with fewer, a choice of learning rate and length gains less than it costs (docs/how-to/race.md)"""
+"""with fewer, a choice of learning rate and length gains less than it costs (results/other.md)"""
 SchemeName = Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)]
 LearningRate = Annotated[float, Field(gt=0)]
 

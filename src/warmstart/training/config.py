@@ -77,7 +77,7 @@ class TrainConfig(Config):
 
 
 class PretrainTrainConfig(TrainConfig):
-    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (docs/lab-notes/performance.md)."""
+    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (results/performance.md)."""
 
     batch: int = Field(8, gt=0, le=1_000_000)
     """rows in a batch"""

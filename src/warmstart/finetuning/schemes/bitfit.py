@@ -17,5 +17,5 @@ def biases(model: Model) -> set[str]:
 
 
 def bitfit(options: Config) -> Scheme:
-    """Train the biases at a high learning rate, and for longer (docs/how-to/race.md#curve: 100 steps gain three points over 60)."""
+    """Train the biases at a high learning rate, and for longer (results/other.md: 100 steps gain three points over 60)."""
     return Scheme(trains=(biases,), rate_factors={"backbone": 40.0, "head": 20.0}, min_steps_factor=5 / 3)
