@@ -161,8 +161,7 @@ def test_a_heat_map_shades_by_sign_and_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "outcome", "match"),
-    [("", None, "nothing to explain"), ("cat " * 100, None, "must fit"), (TEXT, "rivrs", "rivers")],
+    ("text", "outcome", "match"), [("", None, "nothing to explain"), ("cat " * 100, None, "must fit"), (TEXT, "rivrs", "rivers")]
 )
 def test_what_cannot_be_explained_is_an_error(tokenizer: Tokenizer, text: str, outcome: str | None, match: str) -> None:
     """Empty texts, long ones, unknown labels; models that neither label nor generate."""

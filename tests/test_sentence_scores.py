@@ -54,16 +54,7 @@ def test_a_model_is_scored_in_the_way_it_was_trained(tokenizer: Tokenizer) -> No
         score_sentences(replace(causal, history=(PretrainRecord(objective=ObjectiveConfig(name="span")),)), SENTENCES)
 
 
-PREFIXES = [
-    "She",
-    "She holds",
-    "She holds the cat.",
-    "She holds the cat!",
-    "She holds the dog.",
-    "He",
-    "",
-    "She holds the cat. He",
-]
+PREFIXES = ["She", "She holds", "She holds the cat.", "She holds the cat!", "She holds the dog.", "He", "", "She holds the cat. He"]
 
 
 @given(sentences=st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=12), synthesizer=st.booleans())

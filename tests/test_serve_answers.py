@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,7 @@ from jsonschema import Draft202012Validator
 from helpers.models import SENTENCES
 from helpers.restarts import adapt_record
 from warmstart.errors import DataError
-from warmstart.model.bundle import Bundle
 from warmstart.model.history import FindingRecord
-from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import expected_calibration_error, reliability_bins
 from warmstart.stats.proportions import wilson_interval
 from warmstart.tasks.predict import predict
@@ -27,11 +26,12 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
-from helpers.served import HELD_OUT, asked, asked_for, asked_until_ready, client_of, cups_task, one_of_each, served
+from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
 from warmstart.serve.app import STREAMS, Server, make_app
+from warmstart.serve.computing import BusyError, Computer, Turns
 from warmstart.serve.evidence import calibration_of, evidence_of
 from warmstart.serve.forms import EVENTS
-from warmstart.serve.guard import AccessRules
+from warmstart.serve.guard import AccessRules, Guard
 from warmstart.serve.served import ServedModel, ServedModels
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
@@ -46,39 +46,41 @@ INPUTS: dict[str, list[Any]] = {
 
 
 @pytest.fixture(scope="module")
-def models(tokenizer: Tokenizer) -> dict[str, Bundle | Stack]:
+def models(tokenizer: Tokenizer) -> dict[str, Any]:
     return one_of_each(tokenizer)
 
 
 @pytest.fixture
-def server(models: dict[str, Bundle | Stack]) -> Iterator[Server]:
+def server(models: dict[str, Any]) -> Iterator[Server]:
     made = served(models)
     yield made
     made.close()
 
 
-@pytest.mark.parametrize("name", INPUTS)
-def test_every_task_type_is_answered_as_by_the_library(name: str, server: Server, models: dict[str, Bundle | Stack]) -> None:
+def test_every_task_type_is_answered_as_by_the_library(server: Server, models: dict[str, Any]) -> None:
     """Values to the last digits that are given; requests at once, each of some of the inputs, in another order."""
-    inputs = INPUTS[name]
-    expected = predict(models[name], [one if isinstance(one, str) else tuple(one) for one in inputs], top=2)
-    requests = [[i] for i in range(len(inputs))] + [list(reversed(range(len(inputs))))]
 
-    async def ask() -> list[Any]:
+    async def ask(name: str, requests: list[list[int]]) -> list[Any]:
         async with client_of(make_app(server, AccessRules())) as client:
-            bodies = [{"model": name, "inputs": [inputs[i] for i in places], "top": 2} for places in requests]
+            bodies = [{"model": name, "inputs": [INPUTS[name][i] for i in places], "top": 2} for places in requests]
             return await asyncio.gather(*(client.post("/api/predict", json=body) for body in bodies))
 
-    for places, answer in zip(requests, asyncio.run(ask()), strict=True):
-        assert answer.status_code == 200, answer.text
-        for i, found in zip(places, answer.json()["predictions"], strict=True):
-            assert {*found} - {*expected[i]} <= {"confidence", "abstained"}
-            for key, value in expected[i].items():
-                numbers = isinstance(value, float | dict) or key == "probabilities"
-                assert found[key] == (pytest.approx(value, abs=2e-4) if numbers else value), key
+    for name, inputs in INPUTS.items():
+        expected = predict(models[name], [one if isinstance(one, str) else tuple(one) for one in inputs], top=2)
+        requests = [[i] for i in range(len(inputs))] + [list(reversed(range(len(inputs))))]
+        for places, answer in zip(requests, asyncio.run(ask(name, requests)), strict=True):
+            assert answer.status_code == 200, (name, answer.text)
+            for i, found in zip(places, answer.json()["predictions"], strict=True):
+                assert {*found} - {*expected[i]} <= {"confidence", "abstained"}, name
+                for key, value in expected[i].items():
+                    numbers = isinstance(value, float | dict) or key == "probabilities"
+                    assert found[key] == (pytest.approx(value, abs=2e-4) if numbers else value), (name, key)
+    batches = server.metrics.registry.get_sample_value("warmstart_batch_requests_count")
+    assert batches is not None
+    assert batches < sum(len(inputs) + 1 for inputs in INPUTS.values()), "requests at once are computed together"
 
 
-def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: dict[str, Bundle | Stack]) -> None:
+def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: dict[str, Any]) -> None:
     """Each client gets its own answers, whatever the others send; one that sends both is told which input differs."""
     inputs = [one for pair in zip(TEXTS, PAIRS, strict=True) for one in pair]
 
@@ -106,20 +108,11 @@ def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: 
 def description(tokenizer: Tokenizer) -> dict[str, Any]:
     """``/openapi.json``, in which an object may hold nothing that is not described."""
     made = served({})
-    found: dict[str, Any] = asked_for(made, "/openapi.json").json()
+    found: dict[str, Any] = asked(made, "/openapi.json").json()
     made.close()
     for schema in found["components"]["schemas"].values():
         schema.setdefault("additionalProperties", False)
     return found
-
-
-def fits(value: Any, schema: dict[str, Any], description: dict[str, Any]) -> None:
-    """Raises unless a value fits a part of the description."""
-    Draft202012Validator(schema | {"components": description["components"]}).validate(value)
-
-
-def form(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 ASKED: list[tuple[str, dict[str, Any] | None]] = [
@@ -136,26 +129,28 @@ ASKED: list[tuple[str, dict[str, Any] | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body"), ASKED)
-def test_answers_fit_their_description(path: str, body: dict[str, Any] | None, server: Server, description: dict[str, Any]) -> None:
-    """Every field is described, and has the type that is."""
-    answer = asked_for(server, path) if body is None else asked(server, path, body)
-    assert answer.status_code == 200, answer.text
-    (operation,) = description["paths"][path.split("?")[0]].values()
-    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
-    assert "$ref" in schema
-    fits(answer.json(), schema, description)
-
-
-def test_training_texts_fit_their_description(models: dict[str, Bundle | Stack], description: dict[str, Any]) -> None:
-    """Once the server has read them; it says 503 before, which is described, too."""
-    labels = models["labels"]
-    assert isinstance(labels, Bundle)
-    made = Server(ServedModels([ServedModel.of(labels, "cups", tasks=[cups_task()])]), 1024, 0.005, 64)
-    answer = asked_until_ready(made, {"inputs": TEXTS})
+def test_answers_fit_their_description(server: Server, models: dict[str, Any], description: dict[str, Any]) -> None:
+    """Every field is described, and has the type that is; the nearest texts, once they are read, and what is said before."""
+    for path, body in ASKED:
+        answer = asked(server, path, body)
+        assert answer.status_code == 200, (path, answer.text)
+        (operation,) = description["paths"][path.split("?")[0]].values()
+        schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+        assert "$ref" in schema, path
+        fits(answer.json(), schema, description)
+    made = Server(ServedModels([ServedModel.of(models["labels"], "cups", tasks=[cups_task()])]), 1024, 0.005, 64)
+    fits(asked_until_ready(made, {"inputs": TEXTS}).json(), form("Nearest"), description)
     made.close()
-    fits(answer.json(), form("Nearest"), description)
     assert "503" in description["paths"]["/api/nearest"]["post"]["responses"]
+
+
+def fits(value: Any, schema: dict[str, Any], description: dict[str, Any]) -> None:
+    """Raises unless a value fits a part of the description."""
+    Draft202012Validator(schema | {"components": description["components"]}).validate(value)
+
+
+def form(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def test_events_fit_their_description(server: Server, description: dict[str, Any]) -> None:
@@ -171,64 +166,139 @@ def test_events_fit_their_description(server: Server, description: dict[str, Any
     assert kinds == {"token", "done"}
 
 
-REFUSED: list[tuple[str, Any, dict[str, str], int]] = [
-    ("/api/predict", {"inputs": []}, {}, 422),
-    ("/api/predict", {"inputs": ["a"], "model": "nobody"}, {}, 404),
-    ("/api/predict", {"inputs": ["a"]}, {"origin": "http://evil.example"}, 403),
-    ("/api/predict", {"inputs": ["a"]}, {"host": "evil.example"}, 421),
-    ("/api/predict", {"inputs": ["a"]}, {"content-length": "9" * 12}, 413),
-    ("/api/nearest", {"inputs": ["a"], "model": "labels"}, {}, 422),
-    ("/api/generate", {"model": "labels"}, {}, 422),
-    ("/api/card?model=nobody", None, {}, 404),
+A = ["a"]
+WRONG: list[tuple[str, Any, int]] = [
+    ("predict", {"inputs": []}, 422),
+    ("predict", {"inputs": A * 1001}, 422),
+    ("predict", {"inputs": "a"}, 422),
+    ("predict", {"inputs": [1]}, 422),
+    ("predict", {"inputs": A, "more": 1}, 422),
+    ("predict", {"inputs": A, "model": "nobody"}, 404),
+    ("predict", {"inputs": A, "model": "../../etc/passwd"}, 404),
+    ("predict", {"inputs": A, "model": "causal"}, 422),
+    ("predict", {"inputs": [["a", "b", "c"]], "model": "labels"}, 422),
+    ("predict", {"inputs": A, "model": "choice"}, 422),
+    ("predict", {"inputs": [["a", "b", "c", "d"]], "model": "choice"}, 422),
+    ("predict", {"inputs": ["a" * 100_001], "model": "labels"}, 422),
+    ("predict", {"inputs": A, "model": "labels", "target_error": 1.5}, 422),
+    ("compare", {"model": "labels", "inputs": A, "labels": [None]}, 422),
+    ("compare", {"model": "labels", "other": "nobody", "inputs": A, "labels": [None]}, 404),
+    ("compare", {"model": "labels", "other": "lora", "inputs": A * 1001, "labels": [None] * 1001}, 422),
+    ("compare", {"model": "labels", "other": "lora", "inputs": [["a", "b", "c"]], "labels": [None]}, 422),
+    ("compare", {"model": "labels", "other": "lora", "inputs": A, "labels": [3]}, 422),
+    ("generate", {"model": "masked", "prompt": "a"}, 422),
+    ("generate", {"model": "causal", "temperature": 0}, 422),
+    ("generate", {"model": "causal", "max_new_tokens": 10**9}, 422),
+    ("generate", {"model": "causal", "seed": -1}, 422),
+    ("nearest", {"inputs": A, "model": "labels"}, 422),
+    ("embed", {"model": "labels", "texts": A}, 422),
+    ("explain", {"model": "labels", "text": ""}, 422),
+    ("explain", {"model": "labels", "text": "a b", "target": "no such label"}, 422),
+    ("map", {"model": "labels", "text": "cat dog"}, 422),
+    ("map", {"model": "labels", "text": " 1 + 2 "}, 422),
+    ("map", {"model": "labels", "text": "cat dog river", "layer": 3}, 422),
+    ("map", {"model": "stack", "text": "cat dog river"}, 422),
+    ("reload", {"model": "nobody"}, 404),
+    ("card?model=nobody", None, 404),
+    ("nothing", {}, 404),
+]
+RAW = [
+    b"{", b"1", b"", b"[]", b"[" * 100_000, b"\xff\xfe", b'{"inputs": ["\\ud800"], "model": "labels"}',
+    b'{"inputs": ["a"], "top": ' + b"9" * 5000 + b"}", b'{"model": "causal", "temperature": NaN}',
+    b'{"model": "causal", "temperature": 1e999}', b'{"inputs": ["a"], "inputs": 3}', b'{"inputs": ["a"], "model": "\\u0000"}',
+]  # fmt: skip
+FOREIGN: list[tuple[dict[str, str], int]] = [
+    ({"host": "evil.example"}, 421),
+    ({"host": "127.0.0.1.evil.example"}, 421),
+    ({"host": "[::1"}, 421),
+    ({"host": "localhost:8000"}, 422),
+    *[({"origin": one}, 403) for one in ("http://evil.example", "null", "http://[", "http://[::1", "http://]", "")],
+    ({"host": "", "origin": "http://["}, 421),
+    ({"host": "localhost:8000", "origin": "http://localhost:9000"}, 403),
+    ({"host": "localhost:8000", "origin": "http://localhost:8000"}, 422),
+    ({"content-length": "99999999999999999999"}, 413),
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "headers", "status"), REFUSED)
-def test_refusals_fit_their_description(
-    path: str, body: Any, headers: dict[str, str], status: int, server: Server, description: dict[str, Any]
-) -> None:
-    """Their statuses are named, all hold an error, and nothing of FastAPI's own errors is left."""
-
-    async def ask() -> Any:
-        async with client_of(make_app(server, AccessRules())) as client:
-            return await client.request("POST" if body else "GET", path, json=body, headers=headers)
-
-    answer = asyncio.run(ask())
-    assert answer.status_code == status, answer.text
-    (operation,) = description["paths"][path.split("?")[0]].values()
-    assert operation["responses"][str(status)] == {"$ref": f"#/components/responses/{status}"}
-    for response in (operation["responses"]["default"], description["components"]["responses"][str(status)]):
-        fits(answer.json(), response["content"]["application/json"]["schema"], description)
+def test_a_wrong_request_is_told_what_is_wrong(server: Server, description: dict[str, Any]) -> None:
+    """With the status and the words for it, as described, and nothing of our code or of FastAPI's own errors."""
+    for name, body, status in WRONG:
+        answer = asked(server, f"/api/{name}", body)
+        assert answer.status_code == status, (name, str(body)[:200], answer.text)
+        assert answer.json()["error"], (name, body)
+        assert "Traceback" not in answer.text, (name, body)
+        for operation in description["paths"].get(f"/api/{name}".split("?")[0], {}).values():
+            assert operation["responses"][str(status)] == {"$ref": f"#/components/responses/{status}"}
+            for response in (operation["responses"]["default"], description["components"]["responses"][str(status)]):
+                fits(answer.json(), response["content"]["application/json"]["schema"], description)
     assert "ValidationError" not in json.dumps(description)
+    for content in RAW:
+        for path in ("/api/predict", "/api/generate", "/api/reload"):
+            answer = asked(server, path, content=content, headers={"content-type": "application/json"})
+            assert 400 <= answer.status_code < 500, (content[:80], path, answer.text)
+            assert answer.json()["error"], (content[:80], path)
 
 
-def test_the_token_is_described_where_one_is_needed(server: Server) -> None:
-    """By its schemes, for all but the health."""
-    rules = AccessRules(token="0123456789abcdef")
+def test_other_hosts_and_origins_are_refused(server: Server, description: dict[str, Any]) -> None:
+    """So that no page of another site can ask in somebody's name."""
+    for headers, status in FOREIGN:
+        answer = asked(server, "/api/predict", content=b"{}", headers=headers)
+        assert answer.status_code == status, headers
+        assert "access-control-allow-origin" not in answer.headers
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        fits(
+            answer.json(), description["components"]["responses"][str(status)]["content"]["application/json"]["schema"], description
+        )
 
-    async def ask() -> Any:
-        async with client_of(make_app(server, rules)) as client:
-            return await client.get("/openapi.json", headers={"authorization": f"Bearer {rules.token}"})
 
-    found = asyncio.run(ask()).json()
+def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
+    """For all but the health, as the description says; a wrong one is no use."""
+    rules, basic = AccessRules(token="0123456789abcdef"), base64.b64encode(b"me:0123456789abcdef").decode()
+    for given, status in {"": 401, "Bearer no": 401, "Bearer 0123456789abcdef": 422, f"Basic {basic}": 422}.items():
+        headers = {"authorization": given} if given else {}
+        assert asked(server, "/api/predict", {}, rules, headers=headers).status_code == status, given
+    assert [asked(server, path, None, rules).status_code for path in ("/health", "/metrics", "/openapi.json")] == [200, 401, 401]
+    found = asked(server, "/openapi.json", None, rules, headers={"authorization": f"Bearer {rules.token}"}).json()
     needed = {path: "security" in operation for path, one in found["paths"].items() for operation in one.values()}
     assert [path for path, token in needed.items() if not token] == ["/health"]
     assert "401" in found["paths"]["/api/predict"]["post"]["responses"]
     assert found["components"]["securitySchemes"]["token"] == {"type": "http", "scheme": "bearer"}
-    assert "security" not in asked_for(server, "/openapi.json").json()["paths"]["/api/predict"]["post"]
+    assert "security" not in asked(server, "/openapi.json").json()["paths"]["/api/predict"]["post"]
+
+
+def test_a_long_body_and_many_requests_are_refused() -> None:
+    """Whatever the header says of its length; a client that waits may ask again."""
+    now = 0.0
+
+    async def empty(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"x" * 10
+
+    async def ask() -> list[int]:
+        nonlocal now
+        async with client_of(Guard(empty, AccessRules(most_bytes=100, rate=10), lambda: now)) as client:
+            found = [(await client.post("/", content=chunks())).status_code]
+            found += [(await client.get("/")).status_code for _ in range(10)]
+            now = 0.11
+            return [*found, (await client.get("/")).status_code]
+
+    assert asyncio.run(ask()) == [413, *[200] * 9, 429, 200]
 
 
 # ------------------------------------------------------------------------------------------------ evidence
 
 
-def test_evidence_is_what_the_record_keeps(models: dict[str, Bundle | Stack]) -> None:
-    """The findings of the audit, and accuracy by confidence on texts that chose nothing; null where there is neither."""
-    sure = models["sure"]
-    assert isinstance(sure, Bundle)
+def test_evidence_is_what_the_record_keeps(models: dict[str, Any]) -> None:
+    """Findings, and accuracy by confidence on texts that chose nothing (older versions' did); null where there is neither."""
     found = FindingRecord(severity="note", sentence="3 texts are empty.")
-    audited = replace(sure, history=(adapt_record(True, 0.7, 6).model_copy(update={"audit": (found,)}),))
+    audited = replace(models["sure"], history=(adapt_record(True, 0.7, 6).model_copy(update={"audit": (found,)}),))
     server = served({**models, "audited": audited})
-    answers = {name: asked_for(server, f"/api/evidence?model={name}").json() for name in ("audited", "answers", "labels", "stack")}
+    answers = {name: asked(server, f"/api/evidence?model={name}").json() for name in ("audited", "answers", "labels", "stack")}
     server.close()
     assert answers["audited"]["audit"] == [{"severity": "note", "sentence": "3 texts are empty."}]
     for name in ("audited", "answers"):
@@ -242,38 +312,33 @@ def test_evidence_is_what_the_record_keeps(models: dict[str, Bundle | Stack]) ->
         assert shown["error"] == expected_calibration_error(confidence, right) > 2 * shown["error_of_chance"]
     for name in ("labels", "stack"):
         assert (answers[name]["audit"], answers[name]["calibration"]) == (None, None)
-
-
-def test_questions_that_chose_a_model_are_no_evidence(models: dict[str, Bundle | Stack]) -> None:
-    """Those of older versions did; and a few held-out texts are one bin."""
-    answers = models["answers"]
-    assert isinstance(answers, Bundle)
-    record = answers.answers_record
-    assert record is not None
-    old = replace(answers, history=(record.model_copy(update={"chose_nothing": False}),))
-    assert evidence_of(old)["calibration"] is None
+    old = models["answers"].answers_record.model_copy(update={"chose_nothing": False})
+    assert evidence_of(replace(models["answers"], history=(old,)))["calibration"] is None
     assert [one["count"] for one in (calibration_of(HELD_OUT[:19]) or {})["bins"]] == [19]
 
 
 # ------------------------------------------------------------------------------------------------ guarantees, and too many requests
 
 
-@pytest.mark.parametrize("name", ["sure", "answers"])
-def test_the_threshold_of_a_guarantee_is_a_number(name: str, server: Server) -> None:
-    """The one that the sentence rounds; null where the model always abstains, and where nothing is guaranteed."""
-    model = server.models.get(name)
-    assert model is not None
-    for target, given in ((0.15, True), (0.3, True), (0.1, False)):
-        answer = asked(server, "/api/predict", {"model": name, "inputs": TEXTS, "target_error": target}).json()
-        threshold = model.threshold(target, 0.95).threshold
-        assert answer["threshold"] == (threshold if given else None)
-        for one in answer["predictions"]:
-            assert one["abstained"] == (one["confidence"] < threshold)
-    assert asked(server, "/api/predict", {"model": name, "inputs": TEXTS}).json()["threshold"] is None
+def test_a_guarantee_lets_the_model_abstain(server: Server) -> None:
+    """Below a threshold, which is null where it always abstains or nothing is guaranteed; without texts for it, it says so."""
+    for name in ("sure", "answers"):
+        model, body = server.models.get(name), {"model": name, "inputs": TEXTS}
+        for target, given in ((0.15, True), (0.3, True), (0.1, False)):
+            answer = asked(server, "/api/predict", body | {"target_error": target}).json()
+            threshold = model.threshold(target, 0.95).threshold
+            assert answer["threshold"] == (threshold if given else None), (name, target)
+            said = f"at most {target:.0%} of predictions are wrong"
+            assert said in answer["guarantee"] or "always abstains" in answer["guarantee"], (name, target)
+            assert all(one["abstained"] == (one["confidence"] < threshold) for one in answer["predictions"]), (name, target)
+            assert name == "answers" or all((one["label"] is None) == one["abstained"] for one in answer["predictions"]), target
+        assert asked(server, "/api/predict", body).json()["threshold"] is None, name
+    refused = asked(server, "/api/predict", {"model": "labels", "inputs": TEXTS, "target_error": 0.1})
+    assert (refused.status_code, "--calibration-fraction" in refused.json()["error"]) == (422, True)
 
 
-def test_a_full_queue_is_429(models: dict[str, Bundle | Stack]) -> None:
-    """At once, with the time to wait; what waits is answered, and so is who asks again."""
+def test_a_full_queue_is_429(models: dict[str, Any]) -> None:
+    """At once, with the time to wait; what waits is answered, and so is who asks again; after its end nobody is."""
     server, go = served(models, queue=1), threading.Event()
     busy = server.computer.submit("slow", ["a"], 1, lambda inputs: go.wait() and inputs)
     while server.computer.waiting:
@@ -286,6 +351,51 @@ def test_a_full_queue_is_429(models: dict[str, Bundle | Stack]) -> None:
     assert [list(one.result(10)) for one in (busy, waiting)] == [["a"], ["b"]]
     assert asked(server, "/api/predict", body).status_code == 200
     server.close()
+    with pytest.raises(BusyError):
+        server.computer.submit("slow", ["d"], 1, lambda inputs: inputs)
+
+
+def test_the_fault_of_one_request_is_not_that_of_others() -> None:
+    """A batch that fails is computed again request by request; who left meanwhile is not computed for."""
+    go, computer, seen = threading.Event(), Computer(100, 0, 10), list[int]()
+
+    def inverse(inputs: Sequence[int]) -> list[float]:
+        go.wait()
+        seen.extend(inputs)
+        return [1 / one for one in inputs]
+
+    busy = computer.submit("first", [5], 1, inverse)
+    while computer.waiting:
+        pass
+    futures = [computer.submit("inverse", [one], 1, inverse) for one in (1, 2, 0, 4, 7)]
+    futures[4].cancel()
+    go.set()
+    assert [one.result(10) for one in (busy, futures[0], futures[1], futures[3])] == [[0.2], [1], [0.5], [0.25]]
+    with pytest.raises(ZeroDivisionError):
+        futures[2].result(10)
+    computer.stop()
+    assert 7 not in seen
+
+
+def test_turns_are_given_in_order() -> None:
+    """Who offers the lock goes behind those who wait."""
+    turns, order, started = Turns(), list[str](), threading.Event()
+
+    def other(name: str) -> None:
+        with turns:
+            order.append(name)
+
+    threads = [threading.Thread(target=other, args=(name,)) for name in "bc"]
+    with turns:
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while len(turns._waiting) < number:
+                started.wait(0.001)
+        turns.offer()
+        order.append("a")
+    for thread in threads:
+        thread.join()
+    assert order == ["b", "c", "a"]
 
 
 def test_more_texts_at_once_than_may_be_generated_is_429(server: Server) -> None:

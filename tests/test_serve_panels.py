@@ -100,8 +100,8 @@ def test_looking_at_too_long_a_text_shows_why_not(page: Any, monkeypatch: pytest
     assert page.locator("#look .error").is_hidden()
 
 
-def test_a_damaged_race_is_said(page: Any, models: list[ServedModel]) -> None:
-    """The curve and the restarts of the same model are shown beside the error."""
+def test_a_damaged_race_and_a_damaged_card_are_said(page: Any, models: list[ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The curve and the restarts of the same model are shown beside the error; of an examination nothing half is shown."""
     file = models[0].race_file
     assert file is not None
     sound = file.read_bytes()
@@ -116,127 +116,84 @@ def test_a_damaged_race_is_said(page: Any, models: list[ServedModel]) -> None:
     page.wait_for_selector("#race-results tbody tr")
     assert page.locator("#race .error").is_hidden()
 
-
-def test_a_model_that_cannot_be_examined_is_said(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing half is shown."""
-
     def damaged(model: ServedModel) -> str:
         raise ModelError("the card cannot be read; export the model again")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ServedModel, "card", damaged)
-        assert shown_error(page, "trust") == "the card cannot be read; export the model again"
+    monkeypatch.setattr(ServedModel, "card", damaged)
+    assert shown_error(page, "trust") == "the card cannot be read; export the model again"
     assert page.locator("#trust-checks").is_hidden()
 
 
-@pytest.mark.parametrize("panel", ["classify", "compare", "write", "look", "map", "race", "trust"])
-def test_a_server_that_is_gone_is_said(panel: str, page: Any) -> None:
+def test_a_server_that_is_gone_is_said(page: Any) -> None:
     """In every panel that asks it."""
-    texts = {"classify": "texts", "compare": "texts", "look": "text", "map": "text"}
-    if panel in texts:
-        page.fill(f"#{panel}-{texts[panel]}", "She holds the cat")
     page.route("**/api/**", lambda route: route.abort())
-    assert shown_error(page, panel) == "the server does not answer"
-
-
-# ------------------------------------------------------------------------------------------------ ten thousand rows
-
-WATCH = """() => {
-  window.longest = 0;
-  const note = (list) => { window.longest = Math.max(window.longest, ...list.getEntries().map((one) => one.duration)); };
-  new PerformanceObserver(note).observe({ type: "longtask" });
-}"""
-LONGEST = 1_000
-"""milliseconds for which the page may not react: some 20 times what was measured, since other programs may use the cores"""
-
-
-def test_ten_thousand_texts_are_classified_to_their_end(page: Any) -> None:
-    """Meanwhile the page reacts, draws as many as are asked for, and counts all in the end."""
-    page.locator("#classify-texts").evaluate(
-        "(area) => { area.value = Array.from({length: 10000}, (_, i) => `tea ${i}`).join('\\n'); }"
-    )
-    page.evaluate(WATCH)
-    submit(page, "classify")
-    page.wait_for_selector("#classify .status:has-text('10,000 done')")
-    assert page.locator("#classify-results > li").count() == 50
-    assert page.locator("#classify-more").inner_text() == "Show more (9,950 left)"
-    counted = [int(one.rsplit(" ", 1)[1].replace(",", "")) for one in page.locator("#classify-summary").inner_text().split(" · ")]
-    assert sum(counted) == 10_000
-    assert 0 <= page.evaluate("window.longest") < LONGEST
+    for field in ("classify-texts", "compare-texts", "look-text", "map-text"):
+        page.fill(f"#{field}", "She holds the cat")
+    for panel in ("classify", "compare", "write", "look", "map", "race", "trust"):
+        assert shown_error(page, panel) == "the server does not answer", panel
 
 
 # ------------------------------------------------------------------------------------------------ by keyboard alone
 
 
-def tab_to(page: Any, selector: str) -> None:
-    """Press Tab until an element has the focus."""
+def tab_to(page: Any, selector: str, key: str = "") -> None:
+    """Press Tab until an element has the focus, and then a key."""
     for _ in range(80):
         if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
-            return
+            return page.keyboard.press(key) if key else None
         page.keyboard.press("Tab")
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-def test_writing_needs_no_mouse(page: Any) -> None:
-    """From the prompt to a token, its table, and another way from there."""
+def test_no_panel_needs_a_mouse(page: Any) -> None:
+    """From the link past the header; a token's table and another way from it; layers by arrow keys; models, texts and tables."""
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    tab_to(page, "#classify-texts")
+    page.keyboard.type("tea")
+    tab_to(page, "#classify [type=submit]", "Enter")
+    page.wait_for_selector("#classify-results li")
+
     tab_to(page, "#write-prompt")
     page.keyboard.type("She holds")
     tab_to(page, "#write-tokens")
     page.keyboard.press("Control+A")
     page.keyboard.type("5")
-    tab_to(page, "#write [type=submit]")
-    page.keyboard.press("Enter")
+    tab_to(page, "#write [type=submit]", "Enter")
     page.wait_for_selector("#write .status:has-text('5 tokens')")
-    tab_to(page, "#write-text button:nth-of-type(2)")
-    page.keyboard.press("Enter")
+    tab_to(page, "#write-text button:nth-of-type(2)", "Enter")
     assert "Token 2:" in page.locator("#write-step caption").inner_text()
-    tab_to(page, "#write-step tbody button:not([disabled])")
-    page.keyboard.press("Enter")
+    tab_to(page, "#write-step tbody button:not([disabled])", "Enter")
     page.wait_for_function("() => document.querySelector('#write-text > span').textContent !== 'She holds'")
     page.wait_for_selector("#write .status:has-text('5 tokens')")
     assert page.locator("#write-text > span").inner_text().startswith("She holds")
 
-
-def test_looking_needs_no_mouse(page: Any) -> None:
-    """Layers and heads are chosen by arrow keys; what each layer knows is one button further."""
     tab_to(page, "#look-text")
     page.keyboard.type("She holds the cat")
-    tab_to(page, "#look [type=submit]")
-    page.keyboard.press("Enter")
+    tab_to(page, "#look [type=submit]", "Enter")
     page.wait_for_selector("#look-weights tbody tr")
     before = page.locator("#look-weights tbody").inner_html()
-    tab_to(page, "#look-layer")
-    page.keyboard.press("Home")
+    tab_to(page, "#look-layer", "Home")
     assert page.locator("#look-layer").input_value() == "0"
     assert page.locator("#look-weights tbody").inner_html() != before
     tab_to(page, "#look-weights")  # which can be scrolled by arrow keys
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("document.activeElement.id") == "look-head"
     page.locator("#look-text").focus()
-    tab_to(page, "#look-probe")
-    page.keyboard.press("Enter")
+    tab_to(page, "#look-probe", "Enter")
     page.wait_for_selector("#look-probes tbody tr")
 
-
-def test_comparing_needs_no_mouse(page: Any) -> None:
-    """The models, the texts with their labels, whether tabs part them, and the tables."""
-    tab_to(page, "#compare-other")
-    page.keyboard.press("Home")
+    tab_to(page, "#compare-other", "Home")
     assert page.locator("#compare-other").input_value() == "cups"
     tab_to(page, "#compare-texts")
-    page.keyboard.insert_text(  # as pasted: the Tab key leads on
-        f"{LABELS[0]}\tShe holds the cat\n{LABELS[1]}\tmilk"
-    )
-    tab_to(page, "#compare [type=submit]")
-    page.keyboard.press("Enter")
+    page.keyboard.insert_text(f"{LABELS[0]}\tShe holds the cat\n{LABELS[1]}\tmilk")  # as pasted: the Tab key leads on
+    tab_to(page, "#compare [type=submit]", "Enter")
     page.wait_for_selector("#compare-errors tbody tr")
     assert page.locator("#compare-about").inner_text().startswith("Of 2 labelled texts")
     page.locator("#compare-texts").focus()
-    tab_to(page, "#compare-labelled")
-    page.keyboard.press("Space")
+    tab_to(page, "#compare-labelled", "Space")
     assert not page.locator("#compare-labelled").is_checked()
-    tab_to(page, "#compare [type=submit]")
-    page.keyboard.press("Enter")
+    tab_to(page, "#compare [type=submit]", "Enter")
     page.wait_for_function("() => document.querySelector('#compare-errors').hidden")
     tab_to(page, "#compare-results")
 

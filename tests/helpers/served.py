@@ -41,12 +41,10 @@ HEADS: dict[str, HeadConfig] = {
 }
 
 
-def one_of_each(tokenizer: Tokenizer) -> dict[str, Bundle | Stack]:
+def one_of_each(tokenizer: Tokenizer) -> dict[str, Any]:
     """Models of every kind, by name; those of ``bases``, and more."""
     found: dict[str, Bundle | Stack] = dict(bases(tokenizer))
     labels, causal = found["labels"], found["causal"]
-    assert isinstance(labels, Bundle)
-    assert isinstance(causal, Bundle)
     found["sure"] = replace(labels, calibration=Calibration(temperature=1.5, held_out=HELD_OUT))
     found["stack"] = Stack((Member("one", labels), Member("two", labels, 2.0)), "classification", labels.labels)
     for name, head in HEADS.items():
@@ -60,7 +58,7 @@ def one_of_each(tokenizer: Tokenizer) -> dict[str, Bundle | Stack]:
     return found
 
 
-def served(models: dict[str, Bundle | Stack], queue: int = 64) -> Server:
+def served(models: dict[str, Any], queue: int = 64) -> Server:
     """A server of models; who makes it closes it."""
     return Server(ServedModels([ServedModel.of(model, name) for name, model in models.items()]), 1024, 0.005, queue)
 
@@ -72,22 +70,14 @@ async def client_of(app: App, **named: Any) -> AsyncIterator[Any]:
         yield client
 
 
-def asked(server: Server, path: str, body: Any, rules: AccessRules = AccessRules()) -> Any:  # noqa: B008
-    """The answer to one request."""
+def asked(server: Server, path: str, body: Any = None, rules: AccessRules = AccessRules(), **request: Any) -> Any:  # noqa: B008
+    """The answer to one request, which is a GET if it has no content."""
 
     async def ask() -> Any:
         async with client_of(make_app(server, rules)) as client:
-            return await client.post(path, json=body)
-
-    return asyncio.run(ask())
-
-
-def asked_for(server: Server, path: str) -> Any:
-    """The answer to a request without a body."""
-
-    async def ask() -> Any:
-        async with client_of(make_app(server, AccessRules())) as client:
-            return await client.get(path)
+            if body is None and "content" not in request:
+                return await client.get(path, **request)
+            return await client.post(path, **({} if body is None else {"json": body}), **request)
 
     return asyncio.run(ask())
 
