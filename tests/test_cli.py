@@ -6,9 +6,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,8 +18,7 @@ from warmstart.commands import COMMANDS
 from warmstart.commands.predict import PredictConfig
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.data.token_store import TokenStore
-from warmstart.errors import ConfigError
-from warmstart.flags import count_flags
+from warmstart.flags import all_flags, count_flags
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.bundle import Bundle
@@ -27,6 +26,7 @@ from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training.loop import _Run
 
 TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32"]
 QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "8", "--batch", "4"]
@@ -59,42 +59,67 @@ def save_model(folder: Path, tokenizer: Tokenizer, *, language: bool = False) ->
     return save(Bundle(model, tokenizer, () if language else ("cat", "river"), history), folder)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--help`` prints a usage, every flag has a help text, and the exit code is 0."""
-    with pytest.raises(SystemExit) as stop:
-        main([*command.split(), "--help"])
-    assert stop.value.code == 0
-    output = capsys.readouterr().out
-    assert f"usage: warmstart {command}" in output
+def asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
+    """The exit code of a command, and what it printed on both outputs."""
+    capsys.readouterr()
+    try:
+        code: object = main(words)
+    except SystemExit as stop:
+        code = stop.code
+    return code, *capsys.readouterr()
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--help`` shows at most twenty flags and counts the others, which ``--help-all`` shows too; arguments have names."""
+    for name, command in COMMANDS.items():
+        basic, advanced = count_flags(command.load()[0]).values()
+        assert basic <= 20, name
+        for flag, count in (("--help", basic), ("--help-all", basic + advanced)):
+            code, shown, _ = asked([*name.split(), flag], capsys)
+            assert (code, f"usage: warmstart {name}" in shown) == (0, True), name
+            assert (f"{advanced} more flags: warmstart {name} --help-all" in shown) == (count < basic + advanced), name
+            assert len(re.findall(r"^[│ ] (?:--?\w|[A-Z]{2}|\[|\{)", shown, re.M)) == count + 1, (name, flag)  # with --help itself
+            arguments = re.split(r"^.?.?.?options", shown.partition("positional arguments")[2], flags=re.MULTILINE)[0]
+            assert "STR" not in arguments, name
+
+
+def test_every_command_refuses_wrong_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that are not there and flags that do not exist: exit code 2, one message, one document with ``--json``, no file."""
+    monkeypatch.chdir(tmp_path)
+    for name, command in COMMANDS.items():
+        settings, _ = command.load()
+        missing = ["missing" for flag in all_flags(settings) if not flag.name.startswith("--")]
+        for words in (missing, ["--no-such-flag"]) if missing else (["--no-such-flag"],):
+            code, printed, said = asked([*name.split(), *words, "--json"], capsys)
+            assert (code, "Traceback" in said, "warmstart" in said) == (2, False, True), (name, said)
+            if "as_json" not in settings.model_fields:
+                document = json.loads(printed)
+                assert (document["command"], document["error"]["exit_code"]) == (name, 2)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """With ``--help``."""
-    assert main(["--help"]) == 0
-    output = capsys.readouterr().out
-    assert all(f"  {name}" in output for name in COMMANDS)
+    code, output, _ = asked(["--help"], capsys)
+    assert (code, [name for name in COMMANDS if f"  {name}" not in output]) == (0, [])
     assert main(["--version"]) == 0
 
 
-def test_importing_and_helping_load_nothing_heavy() -> None:
-    """Neither ``import warmstart`` nor ``warmstart --help`` imports torch, scikit-learn, polars or pydantic."""
-    code = (
-        "import sys, warmstart; from warmstart.cli import main; main(['--help'])\n"
-        "print(sorted({'torch', 'sklearn', 'polars', 'pydantic', 'numpy', 'altair'} & sys.modules.keys()))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines()[-1] == "[]"
+HEAVY = {
+    "import warmstart; from warmstart.cli import main; main(['--help'])": "torch sklearn polars pydantic numpy altair",
+    "from warmstart.commands import COMMANDS; COMMANDS['predict'].load()": "sklearn scipy altair vl_convert joblib matplotlib",
+}
+"""what is run, and the packages that it must not import"""
 
 
-def test_labelling_loads_no_baselines_and_no_charts() -> None:
-    """``warmstart predict`` starts with torch, and without what only comparisons and reports need."""
-    code = (
-        "import sys; from warmstart.commands import COMMANDS; COMMANDS['predict'].load()\n"
-        "print(sorted({'sklearn', 'scipy', 'altair', 'vl_convert', 'joblib', 'matplotlib'} & sys.modules.keys()))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines()[-1] == "[]"
+def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
+    """``--help`` starts without torch, and ``predict`` without what only comparisons and reports need."""
+    for code, packages in HEAVY.items():
+        told = f"{code}\nimport sys; print(sorted(set({packages!r}.split()) & sys.modules.keys()))"
+        run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+        assert run.stdout.splitlines()[-1] == "[]", code
 
 
 def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,6 +138,9 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     answer = json.loads(capsys.readouterr().out)
     assert answer["label"] in ("cat", "river")
     assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-3)
+    (tmp_path / "in.txt").write_text("a cat\n\na river\n")
+    assert main(["predict", str(adapted), "--file", str(tmp_path / "in.txt"), "--out", str(tmp_path / "out.ndjson")]) == 0
+    assert [json.loads(line)["text"] for line in (tmp_path / "out.ndjson").read_text().splitlines()] == ["a cat", "a river"]
     assert main(["generate", str(out), "She", "--max-new-tokens", "5", "--greedy"]) == 0
     assert capsys.readouterr().out.startswith("She")
     assert main(["audit", str(task), "--model", str(adapted)]) == 0
@@ -123,36 +151,72 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     assert "What transfer" not in page
 
 
-def test_predicting_a_file_writes_one_line_a_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """In the file's order, into the file that is named."""
-    model = save_model(tmp_path / "m", tokenizer)
-    (tmp_path / "in.txt").write_text("a cat\n\na river\n")
-    out = tmp_path / "out.ndjson"
-    assert main(["predict", str(model), "--file", str(tmp_path / "in.txt"), "--out", str(out)]) == 0
-    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["a cat", "a river"]
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], int], None]:
+    """Runs a command that gets Ctrl-C when it has written so many checkpoints."""
+
+    def run(words: list[str], checkpoints: int) -> None:
+        write, count = _Run._write_checkpoint, 0
+
+        def stop(*arguments: object) -> None:
+            nonlocal count
+            write(*arguments)  # type: ignore[arg-type]
+            count += 1
+            if count == checkpoints:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_Run, "_write_checkpoint", stop)
+            assert main(words) == 130
+
+    return run
 
 
 def test_a_run_is_not_resumed_with_other_held_out_text(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: Path, tmp_path: Path, interrupt: Callable[[list[str], int], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its figures before and after would be of two texts."""
-    held_out, out = tmp_path / "held.txt", tmp_path / "cut"
+    held_out, out = tmp_path / "held.txt", str(tmp_path / "cut")
     held_out.write_text("She holds the river." * 20)
-    from warmstart.training import state
-
-    write = state.write_checkpoint
-
-    def stop(*arguments: object) -> None:
-        write(*arguments)  # type: ignore[arg-type]
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(state, "write_checkpoint", stop)
-        words = ["pretrain", str(text), "--held-out", str(held_out), "--steps", "4", "--checkpoint-every", "1", *QUICK]
-        assert main([*words, "--out", str(out)]) == 130
+    words = ["pretrain", str(text), "--held-out", str(held_out), "--steps", "4", "--checkpoint-every", "1", *QUICK, "--out", out]
+    interrupt(words, 1)
     held_out.write_text("He rubs the cat." * 20)
-    assert main(["pretrain", "--resume", str(out)]) == 2
+    assert main(["pretrain", "--resume", out]) == 2
     assert "belongs to a run with other data" in capsys.readouterr().err
+
+
+OTHERWISE = ["--shard", "--optimizer", "adamw", "--activation-checkpointing"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "again"),
+    [("causal", ["--resume", "cut"]), ("detect", ["--resume", "cut"]), ("causal", ["--out", "cut", *OTHERWISE])],
+)
+def test_a_run_goes_on_where_it_stopped(
+    objective: str,
+    again: list[str],
+    text: Path,
+    tmp_path: Path,
+    interrupt: Callable[[list[str], int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It ends with the weights of one that was never stopped, also if steps are computed differently; other steps are refused."""
+    monkeypatch.chdir(tmp_path)
+    flags = [str(text), "--objective", objective, "--steps", "8", "--checkpoint-every", "1", "--optimizer", "adamw", *QUICK]
+    assert main(["pretrain", *flags, "--out", "whole"]) == 0
+    interrupt(["pretrain", *flags, "--out", "cut"], 3)
+    words = ["pretrain", *again] if again[0] == "--resume" else ["pretrain", *flags, *again]
+    assert main([*words, "--steps", "12"]) == 2
+    refused = "'train.steps' is 12 here and 8 in" if again[0] == "--resume" else "cut exists and is not empty"
+    assert refused in " ".join(capsys.readouterr().err.split())
+    assert main(words) == 0
+    shards = "--shard has no effect: it parts a model among several processes, and this is one"
+    assert (shards in " ".join(capsys.readouterr().err.split())) == ("--shard" in again)
+    whole, cut = (load_bundle(tmp_path / name / "bundle") for name in ("whole", "cut"))
+    assert cut.history[-1].settings["activation_checkpointing"] == ("--shard" in again)
+    for name, tensor in whole.model.weights().items():
+        assert torch.equal(tensor, cut.model.weights()[name]), name
 
 
 def test_a_budget_of_words_counts_what_is_held_out(text: Path, tmp_path: Path) -> None:
@@ -162,66 +226,6 @@ def test_a_budget_of_words_counts_what_is_held_out(text: Path, tmp_path: Path) -
     stores = [TokenStore.open(folder) for folder in (tmp_path / "run" / "text").iterdir() if not folder.name.startswith(".")]
     assert len(stores) == 2
     assert 40 < sum(store.words for store in stores) <= 60
-
-
-@pytest.mark.parametrize("objective", ["causal", "detect"])
-def test_a_run_goes_on_where_it_stopped(
-    objective: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Stopped half-way and resumed, a run ends with the weights of one that was never stopped; other settings are refused."""
-    flags = [str(text), "--objective", objective, "--steps", "10", "--checkpoint-every", "1", *QUICK]
-    assert main(["pretrain", *flags, "--out", str(tmp_path / "whole")]) == 0
-    from warmstart.training import state
-
-    write, count = state.write_checkpoint, 0
-
-    def stop(*arguments: object) -> None:
-        nonlocal count
-        write(*arguments)  # type: ignore[arg-type]
-        count += 1
-        if count == 4:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(state, "write_checkpoint", stop)
-        assert main(["pretrain", *flags, "--out", str(tmp_path / "cut")]) == 130
-    assert main(["pretrain", "--resume", str(tmp_path / "cut"), "--steps", "12"]) == 2
-    assert "'train.steps' is 12 here and 10 in" in " ".join(capsys.readouterr().err.split())
-    assert main(["pretrain", "--resume", str(tmp_path / "cut"), "--steps", "10"]) == 0
-    whole, cut = (load_bundle(tmp_path / name / "bundle").model.weights() for name in ("whole", "cut"))
-    for name, tensor in whole.items():
-        assert np.array_equal(tensor.detach().numpy(), cut[name].detach().numpy()), name
-
-
-@pytest.mark.parametrize("again", [["--out", "cut"], ["--resume", "cut"]], ids=["command", "resume"])
-def test_a_run_goes_on_in_another_way(
-    again: list[str], text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """How steps are computed may change, by the same command or with --resume; which steps these are may not."""
-    monkeypatch.chdir(tmp_path)
-    flags = [str(text), "--steps", "6", "--checkpoint-every", "2", "--optimizer", "adamw", "--learning-rate", "1e-3", *QUICK]
-    assert main(["pretrain", *flags, "--out", "whole"]) == 0
-    from warmstart.training import loop
-
-    def stop(*arguments: object) -> None:
-        write(*arguments)
-        raise KeyboardInterrupt
-
-    write = loop._Run._write_checkpoint
-    with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "_write_checkpoint", stop)
-        assert main(["pretrain", *flags, "--out", "cut"]) == 130
-    words = ["pretrain", *again] if again[0] == "--resume" else ["pretrain", *flags, *again]
-    assert main([*words, "--seed", "3"]) == 2
-    capsys.readouterr()
-    assert main([*words, "--shard", "--optimizer", "adamw", "--activation-checkpointing"]) == 0
-    assert "--shard has no effect: it parts a model among several processes, and this is one" in " ".join(
-        capsys.readouterr().err.split()
-    )
-    whole, cut = (load_bundle(tmp_path / name / "bundle") for name in ("whole", "cut"))
-    assert cut.history[-1].settings["activation_checkpointing"]
-    for name, tensor in whole.model.weights().items():
-        assert torch.equal(tensor, cut.model.weights()[name]), name
 
 
 def test_settings_come_from_yaml_presets_and_flags(tmp_path: Path) -> None:
@@ -287,69 +291,40 @@ MISTAKES = {
     "unknown study": (["study", "labb"], "unknown command 'study labb'; did you mean 'study lab'?"),
     "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "adapt it with --calibration-fraction 0.5"),
     "answers from labels": (["answers", "MODEL", "TASK", "--out", "OUT"], "answers are generated by a language head"),
+    "no value": (["pretrain", "TEXT", "--config"], "--config needs a value"),
+    "unknown flag": (["pretrain", "TEXT", "--widht", "3"], "--width"),
     "pooling": (["adapt", "LANGUAGE", "TASK", "--pooling", "maen", "--out", "OUT"], "did you mean 'mean'"),
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_ends_with_one_message(
-    name: str, text: Path, task: Path, tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+def test_mistakes_end_with_one_message(
+    text: Path, task: Path, tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 2, the message says what is wrong, no traceback, and no bundle is left half-written."""
-    words, message = MISTAKES[name]
     paths = {"TEXT": text, "TASK": task, "OUT": tmp_path / "out", "USED": tmp_path}
     for key, content in {"EMPTY": b"", "LATIN": b"caf\xe9 " * 40, "SHORT": b"She holds.\n"}.items():
         paths[key] = tmp_path / f"{key.lower()}.txt"
         paths[key].write_bytes(content)
-    (tmp_path / "one.tsv").write_text("text\tlabel\na\tcat\nb\tcat\n")
-    (tmp_path / "dog.tsv").write_text("text\tlabel\na\tdog\nb\tcat\n")
-    (tmp_path / "bird.tsv").write_text("text\tlabel\na\tbird\nb\tcat\nc\tbird\nd\tcat\n")
+    for name, labels in {"one": "cat cat", "dog": "dog cat", "bird": "bird cat bird cat"}.items():
+        (tmp_path / f"{name}.tsv").write_text(
+            "text\tlabel\n" + "".join(f"{i}\t{label}\n" for i, label in enumerate(labels.split()))
+        )
     manifests = {
-        "ONECLASS": "train: {path: one.tsv}\nvalidation: 1\ntest: {path: one.tsv}",
-        "NEWLABEL": "train: {path: train.tsv}\nvalidation: 0.25\ntest: {path: dog.tsv}",
-        "OTHER": "train: {path: bird.tsv}\nvalidation: {path: bird.tsv}\ntest: {path: bird.tsv}",
+        "ONECLASS": "name: one\ntrain: {path: one.tsv}\nvalidation: 1\ntest: {path: one.tsv}",
+        "NEWLABEL": "name: new\ntrain: {path: train.tsv}\nvalidation: 0.25\ntest: {path: dog.tsv}",
+        "OTHER": "name: other\ntrain: {path: bird.tsv}\nvalidation: {path: bird.tsv}\ntest: {path: bird.tsv}",
         "BADKEY": "backbone: {widht: 3}",
     }
     for key, content in manifests.items():
         paths[key] = tmp_path / f"{key.lower()}.yaml"
-        paths[key].write_text((f"name: {key.lower()}\n" if key != "BADKEY" else "") + content + "\n")
-    if "MODEL" in words:
-        paths["MODEL"] = save_model(tmp_path / "model", tokenizer)
-    if "LANGUAGE" in words:
-        paths["LANGUAGE"] = save_model(tmp_path / "language", tokenizer, language=True)
-    code = main([str(paths.get(word, word)) for word in words])
-    output = capsys.readouterr().err
-    assert code == 2, output
-    assert message in " ".join(output.split()), output
-    assert "Traceback" not in output
-    assert not list((tmp_path / "out").glob("**/bundle.json"))
-
-
-def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the nearest known flag, and exit code 2."""
-    with pytest.raises(SystemExit) as stop:
-        main(["pretrain", "x", "--widht", "3"])
-    assert stop.value.code == 2
-    assert "--width" in capsys.readouterr().err
-
-
-def test_arguments_without_a_flag_have_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """Help and complaints call them MODEL and TASK, not by their type."""
-    for name, command in COMMANDS.items():
-        with pytest.raises(SystemExit):
-            main([*name.split(), "--help"])
-        arguments = re.split(r"^.?.?.?options", capsys.readouterr().out.partition("positional arguments")[2], flags=re.MULTILINE)[0]
-        assert "STR" not in arguments, name
-        assert not arguments or re.search(r"[A-Z]{2}", arguments), (name, command)
-    with pytest.raises(SystemExit):
-        main(["adapt"])
-    assert re.search(r"MODEL\b.*TASK\b", capsys.readouterr().err, flags=re.DOTALL)
-
-
-def test_parse_names_the_flag_without_a_value() -> None:
-    """``--config`` at the end of the line."""
-    with pytest.raises(ConfigError, match="--config needs a value"):
-        parse(PretrainConfig, ["x", "--config"], "warmstart pretrain")
+        paths[key].write_text(content + "\n")
+    paths["MODEL"] = save_model(tmp_path / "model", tokenizer)
+    paths["LANGUAGE"] = save_model(tmp_path / "language", tokenizer, language=True)
+    for name, (words, message) in MISTAKES.items():
+        code, _, output = asked([str(paths.get(word, word)) for word in words], capsys)
+        assert (code, "Traceback" in output) == (2, False), f"{name}: {output}"
+        assert message in " ".join(output.split()), f"{name}: {output}"
+        assert not [*(tmp_path / "out").glob("**/bundle.json")], name
 
 
 def test_a_mistake_does_not_claim_the_folder(text: Path, tmp_path: Path) -> None:
@@ -368,36 +343,6 @@ def test_labels_are_shown_as_they_are(task: Path, tokenizer: Tokenizer, tmp_path
     output = capsys.readouterr().err
     assert "[/x]" in output
     assert "[neutral]" in output
-
-
-def test_evaluate_scores_the_test_texts_that_adapt_held_out(text: Path, task: Path, tmp_path: Path) -> None:
-    """A test split cut out as a share does not depend on the run's seed."""
-    from warmstart.commands.adapt.command import AdaptConfig, adapt
-    from warmstart.commands.pretrain.command import pretrain
-    from warmstart.tasks.load import load_task
-
-    task.write_text("name: pets\ntrain: {path: train.tsv}\nvalidation: 0.25\ntest: 0.25\nmetric: accuracy\n")
-    pretrain(parse(PretrainConfig, [str(text), "--out", str(tmp_path / "lm"), "--steps", "2", *QUICK], "x"))
-    done = adapt(AdaptConfig(model=str(tmp_path / "lm"), task=str(task), out=str(tmp_path / "a"), seeds=1, seed=5, scratch=False))
-    assert done.task.test.texts == load_task(task).test.texts
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_short_help_shows_at_most_twenty_flags(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--help`` shows the basic flags, counts the advanced ones, and ``--help-all`` shows both."""
-    settings, _ = COMMANDS[name].load()
-    counts = count_flags(settings)
-    assert counts["basic"] <= 20
-    shown = {}
-    for flag in ("--help", "--help-all"):
-        with pytest.raises(SystemExit, match="0"):
-            main([*name.split(), flag])
-        shown[flag] = capsys.readouterr().out
-    more = f"{counts['advanced']} more flags: warmstart {name} --help-all"
-    assert (more in shown["--help"]) == bool(counts["advanced"])
-    assert "more flags" not in shown["--help-all"]
-    for flag, expected in {"--help": counts["basic"], "--help-all": sum(counts.values())}.items():
-        assert len(re.findall(r"^[│ ] (?:--?\w|[A-Z]{2}|\[|\{)", shown[flag], re.M)) == expected + 1  # with --help itself
 
 
 def test_texts_come_from_any_column(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,9 +44,11 @@ def offered(script: tuple[str, Path], *words: str, folder: Path) -> set[str]:
     return {line.split("\t")[0] for line in told.stdout.splitlines() if line.startswith(words[-1] or line[:1]) and line}
 
 
-def test_a_script_is_right_by_its_shell(script: tuple[str, Path]) -> None:
-    """Its syntax."""
+def test_a_script_is_right_by_its_shell_and_calls_nothing(script: tuple[str, Path]) -> None:
+    """Its syntax; completion imports no Python, and so takes no time."""
     subprocess.run([script[0], "-n", str(script[1])], check=True)
+    lines = script[1].read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if line.lstrip().startswith(("python", "warmstart")) or "(warmstart" in line or "`" in line]
 
 
 def test_commands_are_offered(script: tuple[str, Path], tmp_path: Path) -> None:
@@ -86,13 +88,6 @@ def test_the_names_of_flags_are_those_of_the_parser() -> None:
     names = {flag.name for command in ("pretrain", "plan", "label") for flag in all_flags(COMMANDS[command].load()[0])}
     assert {"--for", "--objective", "--json", "--import"} <= names
     assert not {"--for-task", "--name", "--as-json", "--imports"} & names
-
-
-def test_a_script_calls_nothing(script: tuple[str, Path]) -> None:
-    """Completion imports no Python, and so takes no time."""
-    lines = script[1].read_text(encoding="utf-8").splitlines()
-    assert not [line for line in lines if line.lstrip().startswith(("python", "warmstart"))]
-    assert not [line for line in lines if "(warmstart" in line or "`" in line]
 
 
 def test_a_shell_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,39 +37,31 @@ WRITERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("ending", WRITERS)
-def test_a_table_becomes_a_task(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_becomes_a_task(tmp_path: Path) -> None:
     """In every format, whatever its columns are called; the manifest reads as the task that was shown."""
-    monkeypatch.chdir(tmp_path)
-    table = rows(id=[*range(6)], message=TEXTS, animal=LABELS)
-    WRITERS[ending](table, Path(f"mails.{ending}"))
-    shown = write_manifest(InitConfig(table=f"mails.{ending}"))
-    task = load_task("task.yaml")
-    assert task.digest == shown.digest
-    assert (task.name, task.type, task.labels) == ("mails", "classification", ("cat", "dog"))
-    assert {*task.train.texts, *task.test.texts} == {*TEXTS}
-    assert not len(task.validation)
+    for ending, write in WRITERS.items():
+        file, out = tmp_path / f"mails.{ending}", tmp_path / f"{ending}.yaml"
+        write(rows(id=[*range(6)], message=TEXTS, animal=LABELS), file)
+        shown, task = write_manifest(InitConfig(table=str(file), out=str(out))), load_task(out)
+        assert task.digest == shown.digest
+        assert (task.name, task.type, task.labels) == ("mails", "classification", ("cat", "dog"))
+        assert ({*task.train.texts, *task.test.texts}, len(task.validation)) == ({*TEXTS}, 0), ending
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({"text": TEXTS, "label": ["1", "0"] * 3}, {"type": "classification"}),
-        ({"text": TEXTS, "label": [0.5, 1.25, 3.0, 2.0, 1.0, 0.1]}, {"type": "regression"}),
-        ({"review": TEXTS, "topics": ["a;b", "b", "a", "c;a", "b;c", "c"]}, {"type": "multilabel"}),
-        ({"text": TEXTS, "labels": [["a"], ["a", "b"], [], ["b"], ["a"], ["b"]]}, {"type": "multilabel"}),
-        ({"words": [[*text.split()[:2]] for text in TEXTS], "tags": [["X", "Y"]] * 6}, {"type": "tagging"}),
-        ({"premise": TEXTS, "hypothesis": TEXTS[::-1], "label": LABELS}, {"type": "classification", "second": "hypothesis"}),
-    ],
-)
-def test_the_type_is_guessed(columns: dict[str, list[Any]], expected: dict[str, str], tmp_path: Path) -> None:
+def test_the_type_is_guessed(tmp_path: Path) -> None:
     """Classes, numbers, several labels in a cell or a list, tags of words, and pairs of texts."""
-    file = tmp_path / "train.ndjson"
-    rows(**columns).write_ndjson(file)
-    task = write_manifest(InitConfig(table=str(file), out=str(tmp_path / "task.yaml")))
-    spec = read_spec(tmp_path / "task.yaml")[1]
-    assert task.type == expected["type"]
-    assert spec.train[0].second == expected.get("second")
+    cases: list[tuple[dict[str, list[Any]], str, str | None]] = [
+        ({"text": TEXTS, "label": ["1", "0"] * 3}, "classification", None),
+        ({"text": TEXTS, "label": [0.5, 1.25, 3.0, 2.0, 1.0, 0.1]}, "regression", None),
+        ({"review": TEXTS, "topics": ["a;b", "b", "a", "c;a", "b;c", "c"]}, "multilabel", None),
+        ({"text": TEXTS, "labels": [["a"], ["a", "b"], [], ["b"], ["a"], ["b"]]}, "multilabel", None),
+        ({"words": [[*text.split()[:2]] for text in TEXTS], "tags": [["X", "Y"]] * 6}, "tagging", None),
+        ({"premise": TEXTS, "hypothesis": TEXTS[::-1], "label": LABELS}, "classification", "hypothesis"),
+    ]
+    for columns, kind, second in cases:
+        rows(**columns).write_ndjson(tmp_path / "train.ndjson")
+        task = write_manifest(InitConfig(table=str(tmp_path / "train.ndjson"), out=str(tmp_path / "task.yaml"), force=True))
+        assert (task.type, read_spec(tmp_path / "task.yaml")[1].train[0].second) == (kind, second)
 
 
 def test_files_of_other_splits_are_found(tmp_path: Path) -> None:
@@ -134,26 +126,21 @@ def test_a_terminal_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert read_spec(tmp_path)[1].train[0].text == "b"
 
 
-@pytest.mark.parametrize(
-    ("content", "flags", "message"),
-    [
+def test_a_table_that_is_no_task_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a sentence, exit code 2, and no manifest."""
+    sound = "text,label\nx,a\ny,b\nz,a\nv,b\n"
+    for content, flags, message in (
         ("text;label\na;b\n", [], "one column, text;label"),
         ("text,label\n", [], "looks like labels|at least"),
         ("text,label\nx,1\ny,2\n", ["--label", "lable"], "no column 'lable'; did you mean 'label'"),
         ("text,label\nx,1\ny,2\n", ["--type", "classify"], "classification"),
-        ("text,label\nx,a\ny,b\nz,a\nv,b\n", ["--test", "nowhere.csv"], "--test must be a file, a fraction"),
-        ("text,label\nx,a\ny,b\nz,a\nv,b\n", ["--unlabelled", "nowhere"], "no such file or folder"),
-    ],
-)
-def test_a_table_that_is_no_task_is_refused(
-    content: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With a sentence, exit code 2, and no manifest."""
-    (tmp_path / "mails.csv").write_text(content)
-    assert main(["init", str(tmp_path / "mails.csv"), "--out", str(tmp_path / "task.yaml"), *flags]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert any(part in said for part in message.split("|")), said
-    assert not (tmp_path / "task.yaml").exists()
+        (sound, ["--test", "nowhere.csv"], "--test must be a file, a fraction"),
+        (sound, ["--unlabelled", "nowhere"], "no such file or folder"),
+    ):
+        (tmp_path / "mails.csv").write_text(content)
+        assert main(["init", str(tmp_path / "mails.csv"), "--out", str(tmp_path / "task.yaml"), *flags]) == 2
+        assert re.search(message, " ".join(capsys.readouterr().err.split()))
+        assert not (tmp_path / "task.yaml").exists()
 
 
 def test_a_manifest_is_not_replaced_by_accident(tmp_path: Path) -> None:

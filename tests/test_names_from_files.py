@@ -7,7 +7,6 @@ a pipe"). Files that task manifests, recipes and settings name are the user's ow
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,26 +59,28 @@ def hub_name(name: str, folder: Path) -> None:
     find_folder(f"hf:{folder / 'none'}/{name}", folder)
 
 
-READERS: list[Callable[[str, Path], None]] = [shard, pooling, task_name, step, hub_name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
-def test_a_name_that_leads_elsewhere_is_refused(reader: Callable[[str, Path], None], name: str, tmp_path: Path) -> None:
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     """With one of our own errors, before anything is read or written there."""
-    with pytest.raises(WarmstartError):
-        reader(name, tmp_path)
+    for reader in (shard, pooling, task_name, step, hub_name):
+        for number, name in enumerate(NAMES):
+            folder = tmp_path / reader.__name__ / str(number)
+            folder.mkdir(parents=True)
+            try:
+                reader(name, folder)
+            except WarmstartError:
+                continue
+            raise AssertionError(f"{reader.__name__} takes {name!r}")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_results_of_trials_are_named_by_hashes(name: str, tmp_path: Path) -> None:
+def test_results_of_trials_are_named_by_hashes(tmp_path: Path) -> None:
     """Whatever a method or a backbone is called, its results lie in the folder of the trials; others' files there are data."""
-    context = SweepContext(task="task.yaml", digest=name, folder=str(tmp_path), tune=FineTuneConfig())
-    trial = Trial(method=Method(name=name, family="baseline", backbone=name, backbone_digest=name), seed=0)
-    file = result_file(trial, context)
-    assert file.parent == tmp_path
-    file.write_text('{"trial": ' + "[" * 100_000)
-    assert find_result(trial, context) is None
+    for name in NAMES:
+        context = SweepContext(task="task.yaml", digest=name, folder=str(tmp_path), tune=FineTuneConfig())
+        trial = Trial(method=Method(name=name, family="baseline", backbone=name, backbone_digest=name), seed=0)
+        file = result_file(trial, context)
+        assert file.parent == tmp_path
+        file.write_text('{"trial": ' + "[" * 100_000)
+        assert find_result(trial, context) is None
 
 
 def test_a_link_to_a_study_is_a_path(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The documents: every link and anchor leads somewhere, and the site builds offline from them and from the code."""
+"""Public names and the documents: each name exists, links lead somewhere, and the site builds offline from both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import warmstart
 from warmstart.commands import COMMANDS
 from warmstart.commands.race.command import RaceConfig
 from warmstart.flags import all_flags, count_flags
@@ -33,12 +34,40 @@ def anchors(page: Path) -> set[str]:
     return made
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_anchor_is_a_heading(page: Path) -> None:
-    """Of this page, or of the page that a link names."""
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        there = (page.parent / target) if target else page
-        assert anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
+def test_every_public_name_exists_and_explains_itself() -> None:
+    """``warmstart.NAME`` is what it says, also after the subpackages were imported; an unknown one is an ``AttributeError``."""
+    for name in warmstart.__all__:
+        assert name == "__version__" or (getattr(warmstart, name).__doc__ and name in dir(warmstart)), name
+    with pytest.raises(AttributeError, match="no attribute 'pretrian'"):
+        _ = warmstart.pretrian
+
+
+def test_links_lead_somewhere() -> None:
+    """To a file, to a heading of this or another page; paths of source files exist too."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
+        for path in re.findall(r"`((?:\w+/)+\w+\.(?:py|yaml))`", text):
+            assert (ROOT / path).exists() or (ROOT / "src" / "warmstart" / path).exists(), f"{page.name} names {path}"
+
+
+def test_the_reference_is_complete() -> None:
+    """docs/reference/reference.md lists every command and every public name."""
+    page = (ROOT / "docs" / "reference" / "reference.md").read_text()
+    assert not [name for name in COMMANDS if f"`{name}`" not in page]
+    assert not [name for name in warmstart.__all__ if name != "__version__" and f"`ws.{name}" not in page]
+
+
+def test_the_architecture_names_every_concern() -> None:
+    """docs/explanation/architecture.md and the folders tell one story."""
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    for place in (ROOT / "src" / "warmstart").iterdir():
+        if place.suffix == ".py" or (place / "__init__.py").exists():
+            name = place.stem
+            assert name.startswith("__") or f"`{name}`" in page, name
 
 
 def test_every_page_is_in_the_contents() -> None:

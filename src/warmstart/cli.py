@@ -128,12 +128,17 @@ def _print_error(words: list[str], error: BaseException, sentence: str | None, c
     """The document of an error; none after ``--help``, which ends the process too."""
     if not (isinstance(error, SystemExit) and not error.code):
         usage = "the words of the command cannot be read; standard error says why" if isinstance(error, SystemExit) else str(error)
-        sys.stdout.write(error_document(words[0], error, sentence or usage, code))
+        sys.stdout.write(error_document(_known_name(words), error, sentence or usage, code))
+
+
+def _known_name(words: list[str]) -> str:
+    """The command that the words begin with, of one word or of two, or else the first word."""
+    return " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
 
 
 def _takes_json(words: list[str]) -> tuple[list[str], bool]:
     """The words without ``--json``, and whether it was there; a command that writes its own documents keeps it."""
-    known = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+    known = _known_name(words)
     if JSON_FLAG not in words or (known in COMMANDS and OWN_DOCUMENTS in COMMANDS[known].load()[0].model_fields):
         return words, False
     return [word for word in words if word != JSON_FLAG], True
