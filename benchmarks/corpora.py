@@ -34,13 +34,13 @@ from benchmarks.table import paragraph
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.tokenize import TokenizeConfig, tokenize
-from warmstart.corpora.index import SHARD_FORMAT, TOKENIZER, ShardEntry, ShardIndex
+from warmstart.corpora.index import TOKENIZER, ShardEntry, ShardIndex
 from warmstart.corpora.open import ShardsToRead
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.storage import file_sha256
+from warmstart.storage import FORMAT, file_sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
@@ -123,7 +123,7 @@ def write_shards(folder: Path, size: int, tokenizer: Tokenizer) -> Path:
         }
         entries.append(ShardEntry(name=name, sha256=file_sha256(folder / name), unknown=0, **counts))
     index = ShardIndex(
-        format=SHARD_FORMAT, tokenizer=tokenizer.digest, dtype="uint16", document="paragraph", held_out=None, shards=tuple(entries)
+        format=FORMAT, tokenizer=tokenizer.digest, dtype="uint16", document="paragraph", held_out=None, shards=tuple(entries)
     )
     index.write(folder)
     return folder

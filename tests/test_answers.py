@@ -254,15 +254,6 @@ def test_calibration_questions_choose_nothing(manifest: Path) -> None:
     assert (rest.train, rest.test) == (task.train, task.test)
 
 
-def test_old_held_out_answers_give_no_guarantee() -> None:
-    """Their questions had chosen the weights: the model loads, but the guarantee is refused."""
-    old = load_bundle(Path(__file__).parent / "bundles/format_1/answers")
-    assert old.answers_record
-    assert not old.answers_record.chose_nothing
-    with pytest.raises(ModelError, match="a guarantee needs held-out questions that chose nothing, but those of this model"):
-        answer_threshold(old, 0.1, 0.95)
-
-
 def test_a_bar_needs_held_out_answers(letters: Tokenizer) -> None:
     """A language model that was not trained to answer has none."""
     bundle = Bundle(make_language_model(vocab_size=letters.vocab_size), letters)

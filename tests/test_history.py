@@ -1,11 +1,9 @@
-"""A bundle's history: typed records that survive JSON, and entries of older formats that become records."""
+"""A bundle's history: typed records that survive JSON."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,6 @@ from helpers.bundles import language_bundle
 from warmstart.data.text_hashes import TextHashes
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load_bundle
 from warmstart.model.history import (
     RECORDS,
     AdaptRecord,
@@ -38,11 +35,9 @@ from warmstart.model.history import (
     read_record,
     seen_labels,
 )
-from warmstart.model.old_formats import TASK_TYPE_NAMES, record_from_entry
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-FORMAT_1 = Path(__file__).parent / "bundles" / "format_1"
 ORIGIN = Provenance(command="warmstart x", machine="a laptop", date="2026-11-22", warmstart="0.1.0")
 TEXTS = TextHashes.of(["a text", ["two", "parts"]], [0, 1])
 TASK = TaskRecord(
@@ -110,59 +105,3 @@ def test_labels_seen_before_are_known(tokenizer: Tokenizer) -> None:
     assert seen_labels(after("continual"), "moods")
     assert not seen_labels(after("continued_pretraining"), "topics")
     assert not seen_labels(after("adapt"), "moods")
-
-
-OLD_ENTRIES: dict[str, tuple[dict[str, Any], Record]] = {
-    "estimator": (
-        {"command": "TextClassifier", "tune": {"scheme": "full"}, "seed": 3, "task": {"name": "t", "kind": "label", "train": 9}},
-        AdaptRecord(
-            estimator="TextClassifier",
-            settings={"scheme": "full"},
-            seed=3,
-            task=TaskRecord(name="t", type="classification", train=9),
-        ),
-    ),
-    "prune": (
-        {"command": "study ablate", "kept_heads": [[0], [1]], "by": "zero", "generates": False, "objective": {"name": "masked"}},
-        PruneRecord(kept_heads=((0,), (1,)), replacement="zero", objective=ObjectiveConfig(name="masked")),
-    ),
-    "multitask": (
-        {"command": "multitask", "tasks": ["a", "b"], "seed": 0, "task": {"name": "a", "train": 2}},
-        MultitaskRecord(tasks=("a", "b"), seed=0, task=TaskRecord(name="a", train=2)),
-    ),
-    "import": (
-        {"command": "import", "family": "gpt2", "config": {"n_embd": 8}, "generates": True, "source": "x"},
-        ImportRecord(family="gpt2", config={"n_embd": 8}, generates=True, source="x"),
-    ),
-    "LoRA": (
-        {"command": "import", "source": "x", "lora": {"rank": 2}, "family": "gpt2", "config": {}, "generates": True},
-        ImportLoraRecord(source="x", lora={"rank": 2}, generates=True),
-    ),
-    "made by hand": (
-        {"generates": True, "objective": {"name": "causal"}, "note": "mine"},
-        OtherRecord(name="made by hand", details={"note": "mine"}, generates=True, objective=ObjectiveConfig(name="causal")),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OLD_ENTRIES)
-def test_an_entry_of_format_1_becomes_a_record(name: str) -> None:
-    """Each in the type that its command has now, under the present names."""
-    entry, record = OLD_ENTRIES[name]
-    assert read_record(record_from_entry(entry)) == record
-
-
-@pytest.mark.parametrize("place", sorted(place.parent.name for place in FORMAT_1.glob("*/bundle.json")))
-def test_nothing_of_an_old_history_is_lost(place: str) -> None:
-    """Every value of a saved history of format 1 is found in its record, whatever its key is called now."""
-    entries = json.loads((FORMAT_1 / place / "bundle.json").read_text())["history"]
-    for entry, record in zip(entries, load_bundle(FORMAT_1 / place).history, strict=True):
-        old = leaves({key: value for key, value in entry.items() if key != "command"})
-        assert {TASK_TYPE_NAMES.get(value, value) for value in old} <= leaves(record.to_dict())
-
-
-def leaves(values: Any) -> set[str]:
-    """All the plain values in nested lists and mappings."""
-    if isinstance(values, dict):
-        values = list(values.values())
-    return set().union(*map(leaves, values)) if isinstance(values, list) else {str(values)}

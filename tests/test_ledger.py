@@ -22,13 +22,10 @@ from warmstart.config import Config
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import SUFFIX, Ledger, LedgerEntry, ScoringRun
 from warmstart.errors import DataError, StorageError
-from warmstart.storage import SEAL, sealed, unsealed
+from warmstart.storage import sealed, unsealed
 from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.scoring import score_test
-
-OLDER = "6f24f1edb0f0a8db"
-"""what versions before 23 November 2026 called the test split of ``cats``"""
 
 
 class AdaptConfig(Config):
@@ -123,25 +120,6 @@ def test_a_changed_test_split_is_a_new_budget(task: Task) -> None:
         assert counts(replace(task, test=test)) == (0, 0)
     assert counts(replace(task, test=Split(texts, np.r_[1 - labels[0], labels[1:]]))) == (1, 1)
     assert counts(task.with_train(task.train.take(np.arange(10)))) == (1, 1)
-
-
-def test_lines_of_older_versions_count(task: Task, state: Path) -> None:
-    """They identify texts with their labels by name, beside the manifest and in a file of that name in the state folder."""
-    record(task)
-    assert task.manifest is not None
-    beside, folder = task.manifest.with_name("task.ledger.jsonl"), state / "warmstart" / "ledgers"
-    values = json.loads(beside.read_text().replace(task.test_digest, OLDER))
-    line = json.dumps({name: value for name, value in values.items() if name != SEAL}) + "\n"
-    assert task.older_test_digest == OLDER
-    beside.write_text(line)
-    (folder / f"{task.test_digest}{SUFFIX}").rename(folder / f"{OLDER}{SUFFIX}").write_text(line)
-    assert counts(task) == (1, 1)
-    beside.unlink()
-    assert counts(task) == (1, 1), "from the state folder"
-    with pytest.raises(DataError, match="it has been scored once"):
-        ScoringRun(command="race", seal="s").check(task)
-    record(task, seed=9)
-    assert counts(task) == (2, 1)
 
 
 @pytest.mark.parametrize("name", list(TASK_TYPES))
@@ -270,7 +248,7 @@ def test_counts_do_not_depend_on_how_lines_were_merged(scored: list[tuple[str, s
                     settings=name, seed=number)
         for run, name, number in scored
     ]  # fmt: skip
-    lines = [json.dumps(entry.to_dict()) for entry in entries] * 2
+    lines = [json.dumps(sealed(entry.to_dict())) for entry in entries] * 2
     random.Random(seed).shuffle(lines)
     with TemporaryDirectory() as folder:
         (Path(folder) / f"merged{SUFFIX}").write_text("\n".join(lines))

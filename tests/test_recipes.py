@@ -17,7 +17,7 @@ from warmstart.config import read_yaml
 from warmstart.corpora.index import PLAN, SHARD_INDEX
 from warmstart.errors import ConfigError
 from warmstart.made_of import input_hashes
-from warmstart.storage import unsealed
+from warmstart.storage import sealed, unsealed
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
@@ -146,10 +146,8 @@ def test_a_done_step_that_would_now_be_another_is_refused(small: Path, tmp_path:
     text.write_text(before)
     done = unsealed((out / "recipe.json").read_bytes())
     del done["lm"]["made_of"]["the version"]
-    (out / "recipe.json").write_text(json.dumps(done))
+    (out / "recipe.json").write_text(json.dumps(sealed(done)))
     assert "(the version)" in refused("--length", "short")
-    (out / "recipe.json").write_text(json.dumps({"lm": {"command": "pretrain"}}))
-    assert "(an older version ran it" in refused("--length", "short")
     (out / "recipe.json").write_text("[1")
     assert main([*run, "--length", "short"]) == 2
     assert "is damaged" in capsys.readouterr().err

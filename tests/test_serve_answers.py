@@ -29,7 +29,7 @@ pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
 from warmstart.serve.app import STREAMS, Server, make_app
 from warmstart.serve.computing import BusyError, Computer, Turns
-from warmstart.serve.evidence import calibration_of, evidence_of
+from warmstart.serve.evidence import calibration_of
 from warmstart.serve.forms import EVENTS
 from warmstart.serve.guard import AccessRules, Guard
 from warmstart.serve.served import ServedModel, ServedModels
@@ -294,7 +294,7 @@ def test_a_long_body_and_many_requests_are_refused() -> None:
 
 
 def test_evidence_is_what_the_record_keeps(models: dict[str, Any]) -> None:
-    """Findings, and accuracy by confidence on texts that chose nothing (older versions' did); null where there is neither."""
+    """Findings, and accuracy by confidence on texts that chose nothing; null where there is neither."""
     found = FindingRecord(severity="note", sentence="3 texts are empty.")
     audited = replace(models["sure"], history=(adapt_record(True, 0.7, 6).model_copy(update={"audit": (found,)}),))
     server = served({**models, "audited": audited})
@@ -312,8 +312,6 @@ def test_evidence_is_what_the_record_keeps(models: dict[str, Any]) -> None:
         assert shown["error"] == expected_calibration_error(confidence, right) > 2 * shown["error_of_chance"]
     for name in ("labels", "stack"):
         assert (answers[name]["audit"], answers[name]["calibration"]) == (None, None)
-    old = models["answers"].answers_record.model_copy(update={"chose_nothing": False})
-    assert evidence_of(replace(models["answers"], history=(old,)))["calibration"] is None
     assert [one["count"] for one in (calibration_of(HELD_OUT[:19]) or {})["bins"]] == [19]
 
 

@@ -373,7 +373,7 @@ def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path, capsys: 
         file.write_bytes(flipped)
         again = find_result(trial, context)
         assert again is None or (suffix == ".json" and again == found)
-        assert again or "or its predictions are damaged, or too old: the trial is run again" in capsys.readouterr().err
+        assert again or "or its predictions are damaged: the trial is run again" in capsys.readouterr().err
     with pytest.raises(DataError, match="are damaged; run the race again, which repeats this trial"):
         read_runs(place, None)
     assert run_trial(trial, context) == found or find_result(trial, context)
@@ -383,20 +383,8 @@ def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path, capsys: 
     assert np.array_equal(kept.test, predictions.test)
 
 
-def test_results_of_older_versions_are_read(place: Path) -> None:
-    """They have no seal and no hash of their predictions; damaged predictions are found all the same."""
-    trial, context, found = majority_trial(place)
-    file = result_file(trial, context)
-    values = json.loads(file.read_text())
-    del values["digest"], values["predictions"]
-    file.write_text(json.dumps(values))
-    assert find_result(trial, context) == found
-    file.with_suffix(".npz").write_bytes(file.with_suffix(".npz").read_bytes()[:-30])
-    assert find_result(trial, context) is None
-
-
 def test_a_damaged_run_id_is_named(place: Path) -> None:
-    """It says whose scorings the ledger counts; that of an older version has no seal."""
+    """It says whose scorings the ledger counts."""
     _, context, _ = majority_trial(place)
     context.scoring.keep(Path(context.folder))
     assert read_run_id(place / "trials") == context.scoring.id
@@ -404,8 +392,6 @@ def test_a_damaged_run_id_is_named(place: Path) -> None:
     file.write_text(file.read_text().replace("run_id", "run-id"))
     with pytest.raises(DataError, match="run_id is damaged: .*; remove it; later scorings then count as another run's"):
         read_run_id(place / "trials")
-    file.write_text("0123456789abcdef\n")
-    assert read_run_id(place / "trials") == "0123456789abcdef"
 
 
 @pytest.mark.parametrize(("test", "validation", "recommended"), [(0.9, 0.6, "full"), (0.6, 0.8, "probe")])

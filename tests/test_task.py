@@ -155,8 +155,6 @@ WRONG = {
     "split of no kind": ({"validation": True}, ConfigError, "'validation' must be a path, .* a fraction .*; got True"),
     "empty list": ({"train": []}, ConfigError, r"'train' must be a path, a source with a path, a list of these; got \[\]"),
     "metric": ({"metric": "f1"}, ConfigError, "a classification task is scored by accuracy, macro_f1, but 'metric' is f1"),
-    "old key": ({"kind": "labels"}, ConfigError, r"toy\.yaml: 'kind' is now 'type'; write type: multilabel"),
-    "old type": ({"type": "label"}, ConfigError, r"toy\.yaml: 'type' 'label' is now 'classification'"),
     "unknown type": ({"type": "regresion"}, ConfigError, "unknown task type 'regresion'; did you mean 'regression'"),
     "limit": ({"limit": 1}, ConfigError, "'limit' must be greater than 1"),
     "repeated label": ({"labels": ["a", "b", "a"]}, ConfigError, "must name each label once, but repeats 'a'"),

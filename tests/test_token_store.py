@@ -23,7 +23,6 @@ from warmstart.data import token_store as module
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStore, counted_documents, prepare_store, sample_of_words
 from warmstart.errors import DataError, StorageError
-from warmstart.storage import sealed, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import SpecialTokens
@@ -273,7 +272,6 @@ def test_a_killed_build_is_not_taken_for_whole(tmp_path: Path) -> None:
     ("bounds.npy", lambda data: b"no array", "cannot be read"),
     ("store.json", lambda data: b"{", "cannot be read"),
     ("store.json", lambda data: b"{}", "cannot be read"),
-    ("store.json", lambda data: json.dumps(sealed(unsealed(data) | {"format": 0})).encode(), "has format 0, but must have 3"),
 ])  # fmt: skip
 def test_damage_is_found(small: TokenStore, name: str, damage: Any, message: str) -> None:
     """A file that is short, empty or of another kind is refused on opening, with what to do."""
@@ -308,15 +306,6 @@ def test_a_changed_store_is_never_used(tmp_path: Path) -> None:
             prepare_store([origin], tokenizer(), tmp_path / "cache")
         (folder / name).write_bytes(data)
     assert prepare_store([origin], tokenizer(), tmp_path / "cache").documents == 5
-
-
-def test_a_store_of_an_older_version_is_read(small: TokenStore) -> None:
-    """Its ``store.json`` has no seal."""
-    file = small.folder / "store.json"
-    values = json.loads(file.read_text())
-    del values["digest"]
-    file.write_text(json.dumps(values))
-    assert TokenStore.open(small.folder, verify=True).digest == small.digest
 
 
 def test_pickling_maps_the_same_files(small: TokenStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,13 +166,11 @@ def test_models_of_several_tasks_know_their_texts(name: str, place: Path) -> Non
 
 
 def test_hashes_can_be_left_out(place: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> None:
-    """By an environment variable; a language model has none, and is in a format that older versions read."""
+    """By an environment variable; a language model has none."""
     monkeypatch.setenv(NO_HASHES, "1")
     adapted(place, "--seeds", "1")
     bundle = load_bundle(place / "run" / "bundle")
     assert not recorded_tasks(bundle.history)[-1].splits
     assert known_texts(bundle, cats().train.texts).number == 0
     assert changed_data(bundle, "cats", cats().text_hashes()) == []
-    formats = [json.loads((place / one / "bundle.json").read_text())["format"] for one in ("lm", "run/bundle")]
-    assert formats == [2, 4]
     assert known_texts(language_bundle(tokenizer), ["a"]).number == 0

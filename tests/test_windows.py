@@ -193,20 +193,12 @@ def test_batch_mates_and_batches_change_nothing(tokenizer: Tokenizer, texts: lis
 
 @pytest.mark.parametrize("windows", JOINED)
 def test_a_saved_model_joins_windows(tokenizer: Tokenizer, windows: str, tmp_path: Path) -> None:
-    """It predicts the same after loading; its self-test notices a head that joins differently; older versions refuse it."""
+    """It predicts the same after loading; its self-test notices a head that joins differently."""
     bundle = reader(tokenizer, windows)
     loaded = load_bundle(save(bundle, tmp_path / windows), selftest=True)
     assert loaded.model.head.config == bundle.model.head.config
     assert raw_predictions(loaded, [LONG, SHORT]).tolist() == raw_predictions(bundle, [LONG, SHORT]).tolist()
-    assert '"format": 3' in (tmp_path / windows / "bundle.json").read_text()
     assert f"joined by {windows}" in (tmp_path / windows / "README.md").read_text()
-
-
-def test_without_windows_files_are_as_before(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """No setting of windows is written, and the format is the one that older versions read."""
-    manifest = (save(reader(tokenizer, "none"), tmp_path / "plain") / "bundle.json").read_text()
-    assert '"format": 2' in manifest
-    assert "window_overlap" not in manifest
 
 
 def test_exports_refuse_windows(tokenizer: Tokenizer, tmp_path: Path) -> None:

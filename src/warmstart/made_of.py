@@ -13,8 +13,8 @@ from warmstart.config import Config, read_yaml
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.errors import DataError
-from warmstart.model.files import FORMAT, find_bundle, model_digest, saved_as
-from warmstart.storage import file_sha256, sha256
+from warmstart.model.files import find_bundle, model_digest, saved_as
+from warmstart.storage import FORMAT, file_sha256, sha256
 
 OUTPUTS = ("out", "cache", "resume", "tracker")
 """settings that say where a command writes"""

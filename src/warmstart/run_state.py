@@ -248,7 +248,7 @@ def read_trials(folder: Path) -> Trials:
             if values is None or ("predictions" in values and file_sha256(file.with_suffix(".npz")) != values["predictions"]):
                 raise ValueError
             score, method = float(values["validation"]), str(values["trial"]["method"]["name"])
-            seconds += float(values["seconds"]) + float(values["search_seconds"]) - float(values.get("seconds_saved", 0.0))
+            seconds += float(values["seconds"]) + float(values["search_seconds"]) - float(values["seconds_saved"])
         except (OSError, ValueError, KeyError, TypeError):
             damaged.append(file.name)
             continue
@@ -261,7 +261,7 @@ def read_trials(folder: Path) -> Trials:
 def sealed_values(file: Path) -> dict[str, Any] | None:
     """The values of sealed JSON; None if the file is missing or damaged."""
     try:
-        return unsealed(file.read_bytes(), required=False)
+        return unsealed(file.read_bytes())
     except (OSError, ValueError):
         return None
 

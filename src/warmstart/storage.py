@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from warmstart.errors import StorageError
+from warmstart.errors import StorageError, WarmstartError
 from warmstart.limits import TOKENIZER_VALUES, parse_json
 from warmstart.stopping import has_ended
 
@@ -35,6 +35,8 @@ CURVE_FILE = "curve.json"
 """in the folder of a curve: what every method scored at each number of labels"""
 PARTS_FOLDER = "parts"
 """there, until the end of a run of several parts: those that are finished"""
+FORMAT = 1
+"""of what people keep: bundles, stacks, pages, ledgers, shards of tokenized text; counted up when one is written otherwise"""
 SEAL = "digest"
 """key of the hash in sealed JSON"""
 _SEAL_BYTES = 32
@@ -133,18 +135,23 @@ def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, SEAL: _digest(values)}
 
 
-def unsealed(data: bytes | str, *, required: bool = True, values: int = TOKENIZER_VALUES) -> dict[str, Any]:
+def unsealed(data: bytes | str, *, values: int = TOKENIZER_VALUES) -> dict[str, Any]:
     """The values in sealed JSON, without their hash.
 
-    Raises ``ValueError`` if anything in them has changed, if there are more ``values`` than so many, or if they have no seal; where
-    it is not ``required``, older versions wrote none.
+    Raises ``ValueError`` if anything in them has changed, if there are more ``values`` than so many, or if they have no seal.
     """
     found = parse_json(data.encode() if isinstance(data, str) else data, values)
     if not isinstance(found, dict):
         raise ValueError(f"it must hold values by name, but holds {type(found).__name__}")
-    if (required or SEAL in found) and found.pop(SEAL, None) != _digest(found):
+    if found.pop(SEAL, None) != _digest(found):
         raise ValueError("its contents do not match its digest")
     return found
+
+
+def require_format(values: Mapping[str, Any], where: Path | str, error: type[WarmstartError]) -> None:
+    """Raise ``error`` unless what was saved has the format that this version reads."""
+    if (found := values.get("format")) != FORMAT:
+        raise error(f"{where} has format {found}, but this warmstart reads format {FORMAT}; use the version that wrote it")
 
 
 def sealed_bytes(data: bytes) -> bytes:

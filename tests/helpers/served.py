@@ -51,9 +51,7 @@ def one_of_each(tokenizer: Tokenizer) -> dict[str, Any]:
         backbone = make_backbone(vocab_size=tokenizer.vocab_size)
         model = Model(backbone, fresh_head(head, backbone, 0), causal=False).eval()
         found[name] = Bundle(model, tokenizer, LABELS if hasattr(head, "classes") else ())
-    learned = AnswersRecord(
-        task=TaskRecord(name="places", train=9), seed=0, max_answer_tokens=4, held_out_answers=HELD_OUT, chose_nothing=True
-    )
+    learned = AnswersRecord(task=TaskRecord(name="places", train=9), seed=0, max_answer_tokens=4, held_out_answers=HELD_OUT)
     found["answers"] = replace(causal, history=(learned,))
     return found
 

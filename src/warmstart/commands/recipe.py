@@ -96,11 +96,11 @@ def _run_step(name: str, step: tuple[str, Config], folder: Path, done: dict[str,
     command, settings = step
     made, known = made_of(command, settings, WORKERS), done.get(name, {})
     if known and not known.get(BEGUN):
-        _refuse_changes(name, known.get("made_of"), made, folder)
+        _refuse_changes(name, known["made_of"], made, folder)
         return
     entry: dict[str, Any] = {"command": command, **about, "made_of": made}
     if known and _has_result(command, settings):  # killed when all was done but to say so here
-        _refuse_changes(name, known.get("made_of"), made, folder)
+        _refuse_changes(name, known["made_of"], made, folder)
         console.rule(f"{name}: {command} was finished when the recipe was stopped", align="left")
     else:
         console.rule(f"{name}: {command}", align="left")
@@ -166,10 +166,9 @@ def _write_done(folder: Path, done: Mapping[str, Any]) -> None:
     atomic_write(folder / RECIPE_FILE, json.dumps(sealed(done), indent=1).encode())
 
 
-def _refuse_changes(name: str, before: Mapping[str, str] | None, now: Mapping[str, str], folder: Path) -> None:
+def _refuse_changes(name: str, before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
     """Raise ``ConfigError`` if a step that is done was made of something else."""
-    known = before or {"an older version ran it": ""}
-    if changed := differences(known, now):
+    if changed := differences(before, now):
         raise ConfigError(
             f"step '{name}' is done in {folder}, but what it was made of has changed ({', '.join(changed[:5])}); remove "
             f"{folder / name} and the step from {folder / RECIPE_FILE} to run it again, or choose another --out"
@@ -215,6 +214,6 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
 def _read_done(folder: Path) -> dict[str, Any]:
     file = folder / RECIPE_FILE
     try:
-        return unsealed(file.read_bytes(), required=False) if file.exists() else {}
+        return unsealed(file.read_bytes()) if file.exists() else {}
     except ValueError as error:
         raise ConfigError(f"{file} must say which steps are done, but is damaged ({error}); choose another --out") from None

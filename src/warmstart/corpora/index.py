@@ -19,10 +19,9 @@ from warmstart.config import Config
 from warmstart.errors import ConfigError, DataError
 from warmstart.limits import TOKENIZER_BYTES
 from warmstart.notebook import Shown
-from warmstart.storage import SEAL, atomic_write, sealed, sha256, unsealed
+from warmstart.storage import SEAL, atomic_write, require_format, sealed, sha256, unsealed
 
 SHARD_INDEX, TOKENIZER = "index.json", "tokenizer.json"
-SHARD_FORMAT = 1
 """raised whenever the same text would be stored differently"""
 PLAN = "plan.json"
 """beside it: what ``tokenize`` was told when it began; without the index, its work is not done"""
@@ -112,8 +111,7 @@ def read_index(data: bytes, where: str) -> ShardIndex:
         if len(data) > INDEX_BYTES:
             raise ValueError(f"it must have at most {INDEX_BYTES:,} bytes, but has {len(data):,}")
         values: dict[str, Any] = unsealed(data)
-        if values.get("format") != SHARD_FORMAT:
-            raise ValueError(f"its format must be {SHARD_FORMAT}, but is {values.get('format')}")
+        require_format(values, where, DataError)
         index = ShardIndex.build(values, where)
     except (ValueError, TypeError, ConfigError) as error:
         raise DataError(

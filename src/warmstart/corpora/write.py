@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from warmstart.console import console
-from warmstart.corpora.index import SHARD_FORMAT, LeftOut, ShardEntry, ShardIndex
+from warmstart.corpora.index import LeftOut, ShardEntry, ShardIndex
 from warmstart.corpora.pieces import Piece, documents_of_piece, identity_of
 from warmstart.corpora.sketches import near_copies, write_sketches
 from warmstart.data.source import Document
@@ -32,7 +32,7 @@ from warmstart.data.token_store import BATCH_CHARACTERS, document_batches, encod
 from warmstart.errors import DataError
 from warmstart.processes import in_workers
 from warmstart.seeding import derive
-from warmstart.storage import atomic_folder, atomic_write, file_sha256, sealed, sha256, sweep, unsealed
+from warmstart.storage import FORMAT, atomic_folder, atomic_write, file_sha256, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SHARD_TOKENS = 1 << 25
@@ -63,7 +63,7 @@ class TokenizePlan:
     def identity(self) -> str:
         """A hash of everything but the folder."""
         texts = [self.drop_near_duplicates, self.test_texts, self.filters]
-        known = [SHARD_FORMAT, identity_of(self.pieces), self.document, self.tokenizer.digest, self.held_out, texts]
+        known = [FORMAT, identity_of(self.pieces), self.document, self.tokenizer.digest, self.held_out, texts]
         return sha256(json.dumps(known).encode())
 
     def place(self, number: int) -> Path:
@@ -111,7 +111,7 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
     if not any(not entry.held_out for entry in entries):
         raise DataError("there must be at least one document that is kept and not empty, but the text has none; give more text")
     index = ShardIndex(
-        format=SHARD_FORMAT,
+        format=FORMAT,
         tokenizer=plan.tokenizer.digest,
         dtype=tokens_dtype(plan.tokenizer).name,
         document=plan.document,

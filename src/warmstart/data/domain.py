@@ -210,8 +210,8 @@ def _read(place: Path) -> DomainText:
     """What was chosen before. Raises ``CheckpointError`` if its files are not those that were written."""
     file = place / "domain.json"
     try:
-        values = unsealed(file.read_bytes(), required=False)
-        for name, digest in values.pop("sha256", {}).items():
+        values = unsealed(file.read_bytes())
+        for name, digest in values.pop("sha256").items():
             if file_sha256(place / name) != digest:
                 raise ValueError(f"{name} has changed")
         return DomainText.build(values, str(file))

@@ -154,12 +154,6 @@ class Task(Shown, view="report.notebook:task_view"):
         """A hash of the test texts, in any order: what the ledger knows the test split by."""
         return texts_digest(self.test.keys)
 
-    @cached_property
-    def older_test_digest(self) -> str:
-        """A hash of the test texts with their labels by name, in any order: the same for older versions."""
-        rows = zip(self.test.keys, self.test.labels.tolist(), strict=True)
-        return digest_of(sorted(json.dumps([key, self.named(label)], default=np.ndarray.tolist) for key, label in rows))
-
     def text_hashes(self) -> dict[str, TextHashes]:
         """The texts of each split that has any, in few bytes, with a hash of their targets by name."""
         splits = {name: split for name, split in self.splits().items() if len(split)}

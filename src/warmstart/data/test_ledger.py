@@ -5,12 +5,12 @@ with each look, and the chosen score is too high (Dwork et al. 2015, "The reusab
 JSON:
 
     {"id": "5d41…", "test": "9f86…", "task": "trec", "time": "2026-11-22T08:00:00Z", "command": "race", "run": "8b1a…",
-     "settings": "2c26…", "name": "lora, learning rate 0.0005", "seed": 3, "seal": "", "warmstart": "0.1.0", "event": "scored",
-     "digest": "b5bb…"}
+     "settings": "2c26…", "name": "lora, learning rate 0.0005", "seed": 3, "seal": "", "warmstart": "0.1.0", "format": 1,
+     "event": "scored", "digest": "b5bb…"}
 
 - The line is on the disk before the score is computed: a kill in between counts one scoring too many, never one too few.
 - ``test`` identifies the texts, in any order, so the same test split under another name or with other labels has the same ledger,
-  and a changed one has none yet. Lines of older versions, whose ``test`` identifies texts and labels, count as well.
+  and a changed one has none yet.
 - ``id`` identifies the run, the settings and the seed: a trial that is resumed counts once, and lines merged by git count once.
 - ``digest`` is a hash of the rest of the line: a damaged line is counted as such, whatever it seems to say.
 - A line is appended by one system call to a file opened for appending, so several processes can write at once on a local disk.
@@ -23,9 +23,8 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -36,7 +35,7 @@ from pydantic import Field, ValidationError
 from warmstart import __version__
 from warmstart.config import Config, command_name
 from warmstart.errors import DataError, StorageError
-from warmstart.storage import atomic_write, sealed, sha256, unsealed, user_folder
+from warmstart.storage import FORMAT, atomic_write, require_format, sealed, sha256, unsealed, user_folder
 
 SUFFIX = ".ledger.jsonl"
 RUN_ID = "run_id"
@@ -64,10 +63,6 @@ class ScoredTask(Protocol):
     def test_digest(self) -> str:
         """Identifies the texts of its test split."""
 
-    @property
-    def older_test_digest(self) -> str:
-        """Identifies its texts and labels: what older versions wrote."""
-
 
 class LedgerEntry(Config):
     """One line."""
@@ -90,6 +85,7 @@ class LedgerEntry(Config):
     seal: str = ""
     """digest of the command's settings if it was sealed"""
     warmstart: str = __version__
+    format: int = FORMAT
 
 
 @dataclass(frozen=True)
@@ -188,8 +184,6 @@ class Ledger:
     """beside the manifest"""
     state: Path | None
     """in the user's state folder; None if there is no such folder"""
-    older: str = ""
-    """what older versions called the same test split"""
 
     @classmethod
     def of(cls, task: ScoredTask) -> Ledger:
@@ -197,22 +191,21 @@ class Ledger:
         manifest, folder = task.manifest, state_folder()
         beside = manifest.with_name(f"{manifest.stem}{SUFFIX}") if manifest else None
         state = folder / f"{task.test_digest}{SUFFIX}" if folder else None
-        return cls(task.test_digest, beside, state, task.older_test_digest)
+        return cls(task.test_digest, beside, state)
 
     def read(self) -> LedgerSummary:
         """All entries of this test split, also those in the ledgers of other tasks beside the manifest."""
         others = sorted(self.beside.parent.glob(f"*{SUFFIX}")) if self.beside else []
-        older = self.state.with_name(f"{self.older}{SUFFIX}") if self.state and self.older else None
-        own = [file for file in (self.beside, self.state, older) if file]
+        own = [file for file in (self.beside, self.state) if file]
         entries, finished, unreadable, files = dict[str, LedgerEntry](), frozenset[str](), 0, list[Path]()
         for file in dict.fromkeys([*own, *others]):
-            found = _read_lines(file, frozenset({self.test, self.older}))
+            found = _read_lines(file, self.test)
             unreadable += found.damaged if file in own else 0
             files += [file] if found.entries or found.finished else []
             finished |= found.finished
             entries = entries | found.entries | entries  # the first of every id
         ordered = tuple(sorted(entries.values(), key=attrgetter("time")))
-        only_state = bool(ordered) and self.beside is not None and self.beside not in files and bool({self.state, older} & {*files})
+        only_state = bool(ordered) and self.beside is not None and self.beside not in files and self.state in files
         return LedgerSummary(ordered, finished, unreadable, tuple(files), only_state and not _writable(self.beside))
 
     def append(self, entry: LedgerEntry) -> None:
@@ -328,8 +321,7 @@ def read_run_id(folder: Path) -> str:
     file = folder / RUN_ID
     try:
         data = file.read_bytes() if file.is_file() else b""
-        plain = re.fullmatch(rb"[0-9a-f]{16}|", data.strip())  # older versions wrote no seal
-        return data.decode().strip() if plain else str(unsealed(data)[RUN_ID])
+        return str(unsealed(data)[RUN_ID]) if data else ""
     except (ValueError, KeyError) as error:
         raise DataError(f"{file} is damaged: {error}; remove it; later scorings then count as another run's") from None
 
@@ -365,13 +357,14 @@ class _Lines(NamedTuple):
     """seals of finished runs"""
     damaged: int
 
-    def followed_by(self, text: bytes, tests: Set[str]) -> _Lines:
-        """With more lines, which alone are parsed."""
+    def followed_by(self, text: bytes, test: str, file: Path) -> _Lines:
+        """With more lines, which alone are parsed. Raises ``DataError`` for a line of another format."""
         entries, finished, damaged = dict(self.entries), set(self.finished), self.damaged
         for line in filter(None, map(bytes.strip, text.splitlines())):
             try:
-                values = unsealed(line, required=False)  # older versions wrote no seal
-                if values["test"] in tests:
+                values = unsealed(line)
+                require_format(values, file, DataError)
+                if values["test"] == test:
                     entry = LedgerEntry.model_validate(values)
                     if entry.event == "finished":
                         finished.add(entry.seal)
@@ -383,11 +376,11 @@ class _Lines(NamedTuple):
 
 
 _NOTHING = _Lines(b"", {}, frozenset(), 0)
-_READ: dict[tuple[Path, frozenset[str]], _Lines] = {}
+_READ: dict[tuple[Path, str], _Lines] = {}
 """what was read last time, by file and test split"""
 
 
-def _read_lines(file: Path, tests: frozenset[str]) -> _Lines:
+def _read_lines(file: Path, test: str) -> _Lines:
     """What a file says of a test split.
 
     Every scoring reads the ledger, which only grows: if it starts with the bytes that were read last time, only what follows them
@@ -399,14 +392,14 @@ def _read_lines(file: Path, tests: frozenset[str]) -> _Lines:
         return _NOTHING
     except OSError:
         return _NOTHING._replace(damaged=1)
-    known = _READ.get((file, tests), _NOTHING)
+    known = _READ.get((file, test), _NOTHING)
     if not text.startswith(known.text):
         known = _NOTHING
     if text == known.text:
         return known
     complete = text.rfind(b"\n") + 1  # a torn last line may still be completed
-    _READ[file, tests] = lines = known.followed_by(text[len(known.text) : complete], tests)
-    return lines.followed_by(text[complete:], tests) if text[complete:] else lines
+    _READ[file, test] = lines = known.followed_by(text[len(known.text) : complete], test, file)
+    return lines.followed_by(text[complete:], test, file) if text[complete:] else lines
 
 
 def _append(file: Path, line: bytes) -> bool:

@@ -123,9 +123,7 @@ class TokenStore:
     def open(cls, folder: Path, *, verify: bool = False) -> TokenStore:
         """The store in a folder. Sizes are checked, and with ``verify`` every byte. Raises ``DataError`` if it is damaged."""
         try:
-            entry = unsealed((folder / "store.json").read_bytes(), required=False)
-            if entry["format"] != STORE_FORMAT:
-                raise DataError(f"the token store {folder} has format {entry['format']}, but must have {STORE_FORMAT}; {_AGAIN}")
+            entry = unsealed((folder / "store.json").read_bytes())
             for name, digest in entry["sha256"].items() if verify else ():
                 if _sha256(folder / name) != digest:
                     raise DataError(f"{folder / name} was changed after it was written; {_AGAIN}")
@@ -234,7 +232,6 @@ def _make(folder: Path, sources: Sequence[Source], tokenizer: Tokenizer, side: D
                 "give more text, or say --document line if each line is a document"
             )
         entry = {
-            "format": STORE_FORMAT,
             "dtype": tokens_dtype(tokenizer).name,
             "tokenizer": tokenizer.digest,
             "counts": asdict(counts),

@@ -24,7 +24,7 @@ class Calibration(Config):
     temperature: float = Field(1.0, gt=0)
     """logits are divided by it (Guo et al. 2017)"""
     interval: tuple[float, float] | None = None
-    """ends of its 95% interval over the texts it was fitted on; None: none was fitted, or an older version saved it"""
+    """ends of its 95% interval over the texts it was fitted on; None: none was fitted"""
     held_out: tuple[tuple[float, bool], ...] = ()
     """confidence and correctness of the prediction for texts that chose nothing; thresholds are found on them"""
 

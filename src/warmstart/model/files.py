@@ -37,17 +37,13 @@ from warmstart.limits import (
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.card import card
 from warmstart.model.checks import faults, run_checks
-from warmstart.model.history import read_record, recorded_tasks
-from warmstart.model.old_formats import upgraded
+from warmstart.model.history import read_record
 from warmstart.model.rebuild import model_settings, rebuilt
 from warmstart.model.selftest import SELFTEST_ROWS, make_selftest
 from warmstart.processes import run_python
-from warmstart.storage import atomic_folder, read_inside, sealed, sha256, sweep, unsealed
+from warmstart.storage import FORMAT, atomic_folder, read_inside, require_format, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-FORMAT, WITHOUT_TASKS, WITHOUT_WINDOWS = 4, 3, 2
-"""4: a labelled task in the history has hashes of its texts; 3: there is none, and the head joins windows; 2: neither. Older
-versions read what they know"""
 STACK_MANIFEST = "stack.json"
 MANIFESTS = ("bundle.json", STACK_MANIFEST)
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
@@ -146,7 +142,6 @@ def load_bundle(folder: str | Path, *, selftest: bool = False) -> Bundle:
 def _load(folder: Path, manifest: dict[str, Any], selftest: bool) -> Bundle:
     contents = {name: _read_file(folder, name, manifest["files"].get(name)) for name in FILES}
     tensors = _read_tensors(folder, contents["weights.safetensors"], manifest["tensors"])
-    manifest, tensors = upgraded(manifest, tensors)
     tokenizer = Tokenizer.from_json(contents["tokenizer.json"].decode())
     try:
         model = rebuilt(manifest, tensors)
@@ -166,9 +161,8 @@ def read_selftest(folder: Path) -> dict[str, Tensor]:
 
 
 def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    windows = bundle.model.head.config.window_settings.windows != "none"
     return {
-        "format": FORMAT if recorded_tasks(bundle.history) else WITHOUT_TASKS if windows else WITHOUT_WINDOWS,
+        "format": FORMAT,
         "warmstart": __version__,
         **model_settings(bundle.model),
         "labels": list(bundle.labels),
@@ -190,18 +184,16 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(f"{folder} must be a bundle, but is a stack, which has no single network; `ws.load` reads it")
     if not file.is_file():
         raise BundleError(f"{folder} is not a bundle, or its bundle.json is missing; copy the whole folder again")
-    return checked_manifest(read_model_file(folder, file.name, MANIFEST_BYTES), file, FORMAT)
+    return checked_manifest(read_model_file(folder, file.name, MANIFEST_BYTES), file)
 
 
-def checked_manifest(data: bytes, file: Path, newest: int) -> dict[str, Any]:
-    """The mapping in a manifest. Raises ``BundleError`` if its digest shows that it was changed, or its format is newer."""
+def checked_manifest(data: bytes, file: Path) -> dict[str, Any]:
+    """The mapping in a manifest. Raises ``BundleError`` if its digest shows that it was changed, or its format is another one."""
     try:
         manifest = unsealed(data, values=MANIFEST_VALUES)
-        version = int(manifest["format"])
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise BundleError(f"{file} is damaged or was edited: {error}; copy it again") from None
-    if not 1 <= version <= newest:
-        raise BundleError(f"{file.parent} has format {version}, this warmstart reads 1 to {newest}; update warmstart")
+    require_format(manifest, file.parent, BundleError)
     return manifest
 
 

@@ -1,7 +1,6 @@
 """How a bundle was made: a typed record for every command that trained or changed it, oldest first.
 
-Records are written into ``bundle.json`` and read back here and nowhere else; every other part reads attributes. Their shape belongs
-to the format of the bundle: whoever changes a field raises ``model.files.FORMAT`` and adds the old name to ``model.old_formats``.
+Records are written into ``bundle.json`` and read back here and nowhere else; every other part reads attributes.
 
     Record
     ├── AdaptRecord, ContinualRecord, MultitaskRecord     a head for labels
@@ -56,9 +55,9 @@ class TaskRecord(Config):
     validation: int | None = None
     test: int | None = None
     learned: str | None = None
-    """a hash of the training texts, in any order; None in bundles of older versions"""
+    """a hash of the training texts, in any order; None: not recorded"""
     splits: dict[str, TextHashes] = Field(default_factory=dict)
-    """split -> hashes of its texts, as the task was read; empty in bundles of formats before 4"""
+    """split -> hashes of its texts, as the task was read; empty if they were not wanted"""
     labelled: TextHashes | None = None
     """of the texts whose labels were looked at, to learn or to choose; None: unknown"""
 
@@ -88,9 +87,9 @@ class MethodRecord(Config):
     """lower end of the 95% interval; None for a single score without resamples"""
     high: float | None = None
     over_texts: bool = False
-    """whether the interval covers other test texts, beside other seeds; bundles of older versions: seeds alone"""
+    """whether the interval covers other test texts, beside other seeds"""
     over_seeds: tuple[float, float] | None = None
-    """ends of the 95% interval over seeds alone; None for a single score, and in bundles of older versions"""
+    """ends of the 95% interval over seeds alone; None for a single score"""
     seconds: float = 0.0
     """mean training time"""
     trainable: int = 0
@@ -173,7 +172,7 @@ class StageEvaluation(Config):
     loss: float
     """held-out loss of the objective, in nats"""
     loss_change: tuple[float, float] | None = None
-    """ends of the 95% interval of its change since before, over held-out documents; None: unknown, or an older version"""
+    """ends of the 95% interval of its change since before, over held-out documents; None: unknown"""
     probe_accuracy: float
     """of a probe on frozen features, on the texts that choose"""
     standard_error: float
@@ -227,9 +226,9 @@ class AdaptRecord(Record):
     validation: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     """method -> score of each seed on the texts that choose; empty if none chose"""
     chosen: bool = False
-    """whether the saved run was chosen among several for its score on these texts; False in bundles of older versions"""
+    """whether the saved run was chosen among several for its score on these texts"""
     budget: tuple[str, ...] = ()
-    """sentences: what the labels were for, and what choosing cost; empty in bundles of older versions"""
+    """sentences: what the labels were for, and what choosing cost"""
     teacher: TeacherRecord | None = None
     comparison: ComparisonRecord | None = None
 
@@ -327,7 +326,7 @@ class PretrainRecord(LanguageRecord):
     held_out: dict[str, float] = Field(default_factory=dict)
     """figure -> value on held-out text"""
     held_out_words: int | None = None
-    """words of the held-out text, line ends included; None: no text is held out, or an older version counted otherwise"""
+    """words of the held-out text, line ends included; None: no text is held out"""
     domain: DomainRecord | None = None
     """None: the text was not chosen for a task"""
 
@@ -366,9 +365,7 @@ class AnswersRecord(LanguageRecord):
     max_answer_tokens: int
     """an answer has at most this many tokens"""
     held_out_answers: tuple[tuple[float, bool], ...] = ()
-    """confidence and correctness of each answer to the held-out questions; thresholds are chosen on them"""
-    chose_nothing: bool = False
-    """these questions chose neither weights nor seed; in older models they did, so they give no guarantee"""
+    """confidence and correctness of each answer to held-out questions, which chose nothing; thresholds are chosen on them"""
 
     @property
     def label_tasks(self) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def add_link(folder: Path, link: StudyLink) -> None:
 
 
 def insert_links(page: str, links: Sequence[StudyLink]) -> str:
-    """The page with its marked places filled; a page of an older version, which has none, stays as it is."""
+    """The page with its marked places filled; one that has none stays as it is."""
     shortcut = '<a href="#studies">Studies</a>' if links else ""
     for name, body in (("link", shortcut), ("studies", page_template("studies.html.jinja").render(links=links))):
         start, end = f"<!-- {name} -->", f"<!-- /{name} -->"

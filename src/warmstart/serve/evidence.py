@@ -34,7 +34,7 @@ def evidence_of(model: Bundle | Stack) -> dict[str, Any]:
 def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:
     """Confidence and correctness of the predictions for texts, or questions, that chose nothing; empty if there are none."""
     if isinstance(model, Bundle) and (record := model.answers_record):
-        return record.held_out_answers if record.chose_nothing else ()
+        return record.held_out_answers
     return model.calibration.held_out if model.calibration else ()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from warmstart.model.bundle import Bundle
 from warmstart.model.checks import EDITED, run_checks
-from warmstart.model.checks.check import CheckResult, ModelCheck, NotApplicable
+from warmstart.model.checks.check import CheckResult, ModelCheck
 from warmstart.model.files import find_bundle, read_selftest
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.registry import Registry
@@ -77,12 +77,10 @@ class StackSubject:
 
     stack: Stack
     stored: Mapping[str, Sequence[float]]
-    """what it predicted when it was saved, by label name; empty if an older version saved it"""
+    """what it predicted when it was saved, by label name"""
 
 
 def _stored(subject: StackSubject) -> float:
-    if not subject.stored:
-        raise NotApplicable("an older version saved it")
     return predictions_gap(stack_predictions(subject.stack), subject.stored)
 
 

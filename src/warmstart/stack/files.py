@@ -48,11 +48,8 @@ from warmstart.stack.card import stack_card
 from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
 from warmstart.stack.selftest import outputs_gap, predictions_gap, stack_predictions
 from warmstart.stack.stack import Member, Stack
-from warmstart.storage import atomic_folder, sha256
+from warmstart.storage import FORMAT, atomic_folder, sha256
 
-STACK_FORMAT = 4
-"""4: a labelled task in the history has hashes of its texts; 3: predictions are
-stored by label name; 2: members have weights; in format 1 all are equal"""
 SELFTEST = "selftest"
 """array of what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved"""
 SELFTEST_TOLERANCE = 1e-5
@@ -67,7 +64,7 @@ class MemberManifest(Config):
     name: str
     kind: Literal["bundle", "baseline"]
     temperature: float = Field(gt=0, allow_inf_nan=False)
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    weight: float = Field(gt=0, allow_inf_nan=False)
     files: dict[str, tuple[int, str]]
     """name -> bytes and hash"""
 
@@ -82,8 +79,8 @@ class StackManifest(Config):
     members: tuple[MemberManifest, ...] = Field(min_length=1, max_length=1000)
     calibration: Calibration | None
     history: tuple[dict[str, Any], ...]
-    predictions: dict[str, tuple[float, ...]] = Field(default_factory=dict)
-    """``stack_predictions`` when it was saved; empty: an older version saved it"""
+    predictions: dict[str, tuple[float, ...]]
+    """``stack_predictions`` when it was saved"""
 
 
 def save_stack(stack: Stack, folder: str | Path) -> Path:
@@ -99,7 +96,7 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
         members.append(member_entry(member, kind) | {"files": checked})
     manifest = StackManifest.build(
         {
-            "format": STACK_FORMAT,
+            "format": FORMAT,
             "warmstart": __version__,
             "type": stack.type,
             "labels": stack.labels,
@@ -140,7 +137,7 @@ def load_stack(folder: str | Path, *, selftest: bool = False) -> Stack:
         )
         history = tuple(map(read_record, manifest.history))
         stack = Stack(tuple(members), manifest.type, manifest.labels, history, manifest.calibration)
-    if selftest and manifest.predictions:
+    if selftest:
         _require_small(predictions_gap(stack_predictions(stack), manifest.predictions), OUTPUT_TOLERANCE, folder)
     return stack
 
@@ -203,7 +200,7 @@ def _require_small(gap: float, limit: float, folder: Path) -> None:
 
 
 def stored_stack_predictions(folder: Path) -> dict[str, tuple[float, ...]]:
-    """``stack_predictions`` of the stack in a folder when it was saved; empty if an older version saved it."""
+    """``stack_predictions`` of the stack in a folder when it was saved."""
     return _read_manifest(folder).predictions
 
 
@@ -214,7 +211,7 @@ def stored_baseline_outputs(folder: Path) -> np.ndarray | None:
 
 def _read_manifest(folder: Path) -> StackManifest:
     file = folder / STACK_MANIFEST
-    values = checked_manifest(read_model_file(folder, STACK_MANIFEST, MANIFEST_BYTES), file, STACK_FORMAT)
+    values = checked_manifest(read_model_file(folder, STACK_MANIFEST, MANIFEST_BYTES), file)
     try:
         return StackManifest.build(values, STACK_MANIFEST)
     except ConfigError as error:

@@ -136,12 +136,12 @@ def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> F
 
 
 def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:
-    """One fit if the steps of the trial are known; otherwise its folds, too, which choose how long the last fit trains."""
+    """One fit, of as many steps as the trial's last one."""
     bundle, _, encoded = prepared(trial, context)
     budget, scratch = trial_budget(trial, context), trial.method.family == "scratch"
     config = trial_settings(trial, context).at_learning_rate(result.learning_rate)
     choice = SelectionSettings(trial.selection, (result.learning_rate,), choose=True)
-    if result.steps and budget.cross_validated:
+    if budget.cross_validated:
         train = config.train.model_copy(update={"steps": result.steps, "tokens": None, "epochs": None, "minutes": None})
         config, choice = config.model_copy(update={"train": train}), SelectionSettings("none")
     done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)

@@ -86,7 +86,7 @@ def find_result(trial: Trial, context: SweepContext, *, quiet: bool = False) -> 
         return None
     found = _read_trial(file)
     if found is None and not quiet:
-        console.print(f"{file} or its predictions are damaged, or too old: the trial is run again")
+        console.print(f"{file} or its predictions are damaged: the trial is run again")
     return found[1] if found else None
 
 
@@ -106,12 +106,12 @@ def read_runs(folder: Path, labels: int | None) -> SweepRuns:
 
 def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
     try:
-        values = unsealed(file.read_bytes(), required=False)
+        values = unsealed(file.read_bytes())
         _check_predictions(file.with_suffix(".npz"), values.pop(PREDICTIONS, None))
         trial = Trial.build(values.pop("trial"), str(file))
         lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes", "diverged_rates")}
         gain = tuple(values["gain"]) if values["gain"] else None
-        rows = {name: tuple(map(tuple, values[name])) for name in ("tried", "members") if name in values}
+        rows = {name: tuple(map(tuple, values[name])) for name in ("tried", "members")}
         return trial, TrialResult(**values | lists | rows | {"gain": gain})
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
@@ -121,8 +121,6 @@ def _check_predictions(file: Path, digest: str | None) -> None:
     """Raise ``ValueError`` or ``OSError`` if the file of a trial's predictions is not the one with this hash."""
     if digest is not None and file_sha256(file) != digest:
         raise ValueError(f"{file} has changed")
-    if digest is None and file.is_file() and _read_predictions(file) is None:  # of an older version, or of tags or spans
-        raise ValueError(f"{file} is damaged")
 
 
 class TrialPredictions(NamedTuple):

@@ -112,7 +112,7 @@ class TrialResult:
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
     steps: int = 0
-    """of the last fit; 0 if no network trains, or an older version ran it"""
+    """of the last fit; 0 if no network trains"""
     tried: tuple[tuple[float, float], ...] = ()
     """each learning rate that did not diverge, with its score on the texts that choose"""
     diverged_rates: tuple[float, ...] = ()

@@ -14,7 +14,6 @@ Letters: N questions, B batch, T tokens.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from warmstart.data.encode import padded
 from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, held_out_count
 from warmstart.data.task import independent_units, texts_digest
-from warmstart.data.test_ledger import digest_of
 from warmstart.data.text_hashes import TextHashes, key_of
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError, ModelError
@@ -98,12 +96,6 @@ class AnswerTask:
         """The questions of each split in few bytes, with a hash of their answers."""
         splits = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: TextHashes.of([*map(key_of, one.questions)], one.answers) for name, one in splits.items()}
-
-    @cached_property
-    def older_test_digest(self) -> str:
-        """The same for older versions, with the answers as labels."""
-        rows = zip(self.test.questions, self.test.answers, strict=True)
-        return digest_of(sorted(json.dumps([text_key(question), answer]) for question, answer in rows))
 
 
 def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
@@ -216,11 +208,6 @@ def answer_threshold(bundle: Bundle, target_error: float, confidence_level: floa
     answers = record.held_out_answers if record else ()
     if not answers:
         raise ModelError("this model has no held-out answers to find a threshold with; train it with `warmstart answers` first")
-    if record and not record.chose_nothing:
-        raise ModelError(
-            "a guarantee needs held-out questions that chose nothing, but those of this model, saved by an older version, chose "
-            "its weights; train it again with `warmstart answers`"
-        )
     confidence, right = (np.array(column) for column in zip(*answers, strict=True))
     return find_threshold(confidence, right.astype(bool), target_error, confidence_level)
 

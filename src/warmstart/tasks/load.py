@@ -35,17 +35,9 @@ from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.task import Split, Task, subsample
 from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
-from warmstart.model.old_formats import TASK_TYPE_NAMES
 from warmstart.storage import atomic_folder, names_a_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.rows import Examples, string_of, table_rows
-
-
-def known_type(name: str) -> str:
-    """The name of a task type itself. An old name is refused with the new one; ``ConfigError`` for an unknown one."""
-    if name in TASK_TYPE_NAMES and name not in list(TASK_TYPES):
-        raise ValueError(f"'{name}' is now '{TASK_TYPE_NAMES[name]}'")
-    return TASK_TYPES.known(name)
 
 
 class TaskSpec(Config):
@@ -55,7 +47,7 @@ class TaskSpec(Config):
 
     name: str
     """what reports call the task"""
-    type: Annotated[str, AfterValidator(known_type)] = "classification"
+    type: Annotated[str, AfterValidator(TASK_TYPES.known)] = "classification"
     """the task type: classification, multilabel, regression, multiple-choice, tagging or span"""
     train: tuple[Source, ...]
     """labelled examples to train on"""
@@ -83,8 +75,6 @@ class TaskSpec(Config):
     @classmethod
     def _sources(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Write every form of source in full: a bare path, one mapping, or a list of these, over the common settings."""
-        if (old := values.get("kind")) is not None:
-            raise ValueError(f"'kind' is now 'type'; write type: {TASK_TYPE_NAMES.get(old, old)}")
         common = values.get("source", {})
         if not isinstance(common, dict):
             raise ValueError(f"'source' must hold settings common to all sources, such as 'encoding: latin-1'; got {common!r}")

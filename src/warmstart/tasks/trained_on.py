@@ -1,7 +1,7 @@
 """What a model was trained on, beside what it is asked to predict: data that has changed since, and texts that it has seen.
 
 A model knows the texts of its labelled tasks by hashes in its history (``data/text_hashes.py``). Text that was read without labels,
-such as that of pretraining, is not among them; models of older versions know none.
+such as that of pretraining, is not among them.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ class Checkpoint:
     identity: str
     """a hash of the run's data, tokenizer and settings; a resumed run must have the same"""
     arithmetic: Arithmetic | None
-    """how the run multiplies matrices, which does not change when it is resumed; None: written before it was recorded"""
+    """how the run multiplies matrices, which does not change when it is resumed; None: as this process does"""
     log_digest: str = ""
-    """a hash of the lines of the log so far; empty: written before it was recorded"""
+    """a hash of the lines of the log so far"""
     shards: Path | None = None
     """the folder of a sharded checkpoint, whose ``tensors`` are not read yet"""
 
@@ -129,11 +129,11 @@ def _all(folder: Path) -> list[Path]:
 def _read(path: Path) -> Checkpoint | None:
     """One checkpoint; None if it is damaged."""
     try:
-        state: dict[str, Any] = unsealed((path / "state.json").read_bytes(), required=False)
+        state: dict[str, Any] = unsealed((path / "state.json").read_bytes())
         if path.name != f"step-{state['step']:08d}":
             return None
-        arithmetic = Arithmetic(**state["arithmetic"]) if state.get("arithmetic") else None
-        rest = state["identity"], arithmetic, state.get("log_digest", "")
+        arithmetic = Arithmetic(**state["arithmetic"]) if state["arithmetic"] else None
+        rest = state["identity"], arithmetic, state["log_digest"]
         if "shards" in state:
             if wrong := wrong_shard(path, state["shards"]):
                 console.print(wrong)

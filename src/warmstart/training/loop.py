@@ -308,10 +308,9 @@ class _Run:
         self.output.steps, self.output.seconds = checkpoint.step, checkpoint.seconds
         self.arithmetic = checkpoint.arithmetic or self.arithmetic
         self.output.tokens = int(checkpoint.tensors["tokens"])
-        if "loss_sum" in checkpoint.tensors:  # those of older versions follow a line of the log
-            loss_sum = checkpoint.tensors["loss_sum"].to(self.device)
-            self.loss_sum = loss_sum if self.world.leads else torch.zeros_like(loss_sum)
-            self.target_count = int(checkpoint.tensors["target_count"])
+        loss_sum = checkpoint.tensors["loss_sum"].to(self.device)
+        self.loss_sum = loss_sum if self.world.leads else torch.zeros_like(loss_sum)
+        self.target_count = int(checkpoint.tensors["target_count"])
         if self.job.more:
             self.job.more.load_state_tensors(below("more/", checkpoint))
             self.stopped = self.job.should_stop is not None and self.job.should_stop(self._progress())

@@ -491,6 +491,5 @@ def _row(name: str, scored: Sequence[ScoredPredictions], task: Task) -> MethodRe
 
 
 def _budget_key(config: AdaptConfig) -> list[int | str | None]:
-    """What tells budgets apart in the ledger; the whole validation split as a holdout is that of older versions."""
-    selection = [config.chosen_selection] if config.labels or config.chosen_selection != "holdout" else []
-    return [config.labels, *selection, *(["one draw"] if config.one_draw else [])]
+    """What tells budgets apart in the ledger."""
+    return [config.labels, config.chosen_selection, *(["one draw"] if config.one_draw else [])]

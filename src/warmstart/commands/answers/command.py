@@ -156,7 +156,6 @@ def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig,
         comparison=ComparisonRecord.of(result.comparison, [THIS_SPLIT, *result.ledger.findings]),
         max_answer_tokens=best.max_answer_tokens,
         held_out_answers=tuple((round(float(confidence), 6), bool(correct)) for confidence, correct in pairs),
-        chose_nothing=True,
         provenance=provenance(),
     )
     return Bundle(best.model, origin.tokenizer, history=(*origin.history, record))

@@ -79,7 +79,7 @@ class Subject:
         if not self.stored:
             raise NotApplicable("it is not a bundle, so nothing is stored")
         if name not in self.stored:
-            raise NotApplicable("an older version saved it, or it has no such outputs")
+            raise NotApplicable("it has no such outputs")
         return self.stored[name]
 
 

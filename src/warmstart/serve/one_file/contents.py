@@ -35,9 +35,8 @@ from warmstart.serve.race import read_race
 from warmstart.serve.replies import TARGETS, checks_of
 from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import LEVEL, ServedModel
-from warmstart.storage import sha256
+from warmstart.storage import FORMAT, sha256
 
-FORMAT_OF_PAGE = 1
 ABLE = {"predict", "explain", "generate", "card", "race", "curve", "restarts"}
 """what a model can be asked for in a page"""
 _INSTEAD = "use `warmstart serve`, or export with --to onnx"
@@ -62,7 +61,7 @@ def page_contents(bundle: Bundle, path: str, name: str) -> PageContents:
     described = served.describe()
     abilities = [one for one in described["abilities"] if one in ABLE and (one != "explain" or bundle.labels)]
     facts = {
-        "format": FORMAT_OF_PAGE,
+        "format": FORMAT,
         "warmstart": __version__,
         "name": name,
         "bundle_digest": model_digest(path),

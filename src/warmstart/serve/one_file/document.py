@@ -19,14 +19,13 @@ from warmstart.errors import BundleError, StorageError
 from warmstart.model.bundle import Bundle
 from warmstart.report.templates import COMMON_STYLE, page_template
 from warmstart.serve.one_file.contents import (
-    FORMAT_OF_PAGE,
     PageContents,
     page_contents,
     refuse_unable,
     rounding_effect,
     with_page_weights,
 )
-from warmstart.storage import atomic_write, sealed, sha256, unsealed
+from warmstart.storage import atomic_write, require_format, sealed, sha256, unsealed
 
 _SERVED = Path(__file__).parents[1] / "page"
 """files of the server's page"""
@@ -155,9 +154,7 @@ def _part(text: str, kind: str, id: str) -> str | None:
 def _facts(file: Path, text: str) -> dict[str, Any]:
     try:
         facts = unsealed(text, values=VALUES)
-        version = int(facts["format"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BundleError(f"{file} is damaged or was edited: {error}; copy or export it again") from None
-    if not 1 <= version <= FORMAT_OF_PAGE:
-        raise BundleError(f"{file} has format {version}, this warmstart reads 1 to {FORMAT_OF_PAGE}; update warmstart")
+    require_format(facts, file, BundleError)
     return facts

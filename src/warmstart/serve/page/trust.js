@@ -36,7 +36,7 @@ export function setUp(panel) {
 }
 
 function showAudit(part, findings) {
-  const about = { null: "The data that it learned from was not audited, or an older version audited it.", 0: "The audit of its data found nothing." };
+  const about = { null: "The data that it learned from was not audited.", 0: "The audit of its data found nothing." };
   const none = about[findings === null ? "null" : findings.length];
   part.querySelector("p").textContent = none ?? "What the audit of the data that it learned from found:";
   part.querySelector("ul").replaceChildren(

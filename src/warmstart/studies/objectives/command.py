@@ -150,7 +150,7 @@ def _of_equal_time(
     kept = folder / SPEEDS
     if kept.exists():
         try:
-            speeds = unsealed(kept.read_bytes(), required=False)
+            speeds = unsealed(kept.read_bytes())
         except ValueError as error:
             raise CheckpointError(f"{kept} is damaged: {error}; start another study: new speeds give other budgets") from None
     else:
