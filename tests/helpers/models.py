@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from warmstart.backbone.backbone import Backbone
@@ -17,6 +19,17 @@ SENTENCES = [
     "Where was the river found in 1912?",
     "They rub and hold: a cat, the dogs, the cats.",
 ]
+BACKBONE_CASES: list[dict[str, Any]] = [
+    {},
+    {"norm": "post", "positions": "sinusoidal", "activation": "relu", "scale_embeddings": True},
+    {"positions": "learned", "activation": "gelu-tanh", "dropout": 0.1, "token_types": 2, "embedding_norm": True},
+    {"norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
+    {"attention": "synthesizer", "positions": "learned"},
+    {"window": 1, "global_every": 2, "window_rotary_base": 500.0, "init_std": 0.02},
+    {"depth": 0},
+    {"max_length": 4},
+]
+"""every kind of backbone"""
 
 
 def make_backbone(seed: int = 0, vocab_size: int = 60, **switches: object) -> Backbone:

@@ -1,44 +1,36 @@
-"""Broken models, each with the check that must catch it; and changes that break nothing.
-
-``python -m helpers.mutants`` (in ``tests``) writes the tables of docs/how-to/doctor.md anew.
-"""
+"""Broken models, each with the check that must catch it; and changes that break nothing."""
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from helpers.models import make_backbone, make_language_model
-from warmstart import products
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
-from warmstart.backbone import backbone as backbone_file
-from warmstart.backbone.attention import AttentionMask, LayerKVCache
+from warmstart.backbone.attention import AttentionMask
 from warmstart.backbone.positions import Rotary
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.pooling import pool_last
 from warmstart.heads.regression import RegressionHeadConfig
-from warmstart.model import inference
 from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.checks import CHECKS
 from warmstart.model.history import AdaptRecord, PretrainRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.storage import SEAL, sealed, sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "doctor.md"
 LABELS = ("tea", "milk", "water")
 
 
@@ -74,13 +66,19 @@ def bases(tokenizer: Tokenizer) -> dict[str, Bundle]:
 
 @dataclass(frozen=True)
 class CodeMutant:
-    """A model broken before it is saved: one of its modules, its settings, or the code that reads it."""
+    """A model broken before it is saved: one of its modules, or its settings."""
 
     name: str
     base: str
     check: str
-    change: Callable[[Bundle, pytest.MonkeyPatch], Bundle | None]
+    change: Callable[[Bundle], Any]
     """breaks the bundle in place, or returns a broken one"""
+
+    def broken(self, sound: dict[str, Bundle]) -> Bundle:
+        """A copy of its base, broken."""
+        bundle = copy.deepcopy(sound[self.base])
+        made = self.change(bundle)
+        return made if isinstance(made, Bundle) else bundle
 
 
 @dataclass(frozen=True)
@@ -144,38 +142,6 @@ class Stubborn(nn.Dropout):
         return super().train(True)
 
 
-def one_late(patch: pytest.MonkeyPatch) -> None:
-    """Cached keys come one token late."""
-    extend = LayerKVCache.extend
-
-    def late(self: LayerKVCache, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        all_keys, all_values = extend(self, keys, values)
-        return all_keys.roll(1, dims=2) if all_keys.shape[2] > keys.shape[2] else all_keys, all_values
-
-    patch.setattr(LayerKVCache, "extend", late)
-
-
-def next_token_seen(patch: pytest.MonkeyPatch) -> None:
-    """The causal mask is one token too wide."""
-    matrix = AttentionMask.__dict__["matrix"].func
-
-    def wide(self: AttentionMask) -> Tensor:
-        found = matrix(self)
-        return found | found.roll(1, dims=-1) if self.causal and found.shape[-1] == found.shape[-2] else found
-
-    patch.setattr(AttentionMask, "matrix", property(wide))
-
-
-def shuffled(patch: pytest.MonkeyPatch) -> None:
-    """Batches are sorted by length, and their outputs are not put back in the order of the texts."""
-    original = inference.sorted_batches
-
-    def batches(*inputs: Any, **named: Any) -> Iterator[Any]:
-        return ((indices.copy() * 0 + sorted(indices), batch) for indices, batch in original(*inputs, **named))
-
-    patch.setattr(inference, "sorted_batches", batches)
-
-
 def settings(bundle: Bundle, **changes: Any) -> None:
     """The settings of the backbone say something else than its modules do."""
     bundle.model.backbone.config = bundle.model.backbone.config.model_copy(update=changes)
@@ -220,95 +186,57 @@ def block(bundle: Bundle, depth: int = 0) -> Any:
     return bundle.model.backbone.blocks[depth]
 
 
-def code(name: str, base: str, check: str, change: Callable[[Bundle, pytest.MonkeyPatch], Any]) -> CodeMutant:
-    """A mutant whose change returns a bundle, or anything else if it works in place."""
-
-    def changed(bundle: Bundle, patch: pytest.MonkeyPatch) -> Bundle | None:
-        made = change(bundle, patch)
-        return made if isinstance(made, Bundle) else None
-
-    return CodeMutant(name, base, check, changed)
-
-
 IN_CODE = [
-    code("the attention mask is ignored", "masked", "attention mask",
-         lambda b, p: attention(b, (0, 1, 2), lambda m: replace(m, real=None))),
-    code("the mask is ignored at depth 2 alone", "masked", "attention mask",
-         lambda b, p: attention(b, (2,), lambda m: replace(m, real=None))),
-    code("the mask is inverted", "masked", "padding on the right",
-         lambda b, p: attention(b, (0,), lambda m: replace(m, real=None if m.real is None else ~m.real))),
-    code("pooling counts padding", "labels", "padding on the right",
-         lambda b, p: setattr(b.model.head, "pooling", lambda s, m: s.mean(1))),
-    code("the last column is pooled, not the last token", "labels", "padding on the right",
-         lambda b, p: setattr(b.model.head, "pooling", lambda s, m: s[:, -1])),
-    code("positions count padding on the left", "learned", "padding on the left",
-         lambda b, p: p.setattr(backbone_file, "_position_ids", lambda ids, _, past: past + torch.arange(ids.shape[1])[None])),
-    code("states are centred over the batch", "masked", "batch mates",
-         lambda b, p: output(block(b).feedforward, lambda x: x - x.mean(0, keepdim=True))),
-    code("the size of the batch scales states", "labels", "batch mates",
-         lambda b, p: output(block(b).feedforward, lambda x: x * (1 + len(x) / 10))),
-    code("outputs stay in the order of lengths", "labels", "order of rows", lambda b, p: shuffled(p)),
-    code("inference weights replace a patched layer", "labels", "inference layout",
-         lambda b, p: (p.setattr(products, "_in_use", "onednn"), output(b.model.head.score, lambda x: x * 1.5))),
-    code("attention is not causal", "causal", "causal leak", lambda b, p: attention(b, (0, 1), lambda m: replace(m, causal=False))),
-    code("a causal leak at depth 1 alone", "causal", "causal leak",
-         lambda b, p: attention(b, (1,), lambda m: replace(m, causal=False))),
-    code("a token attends to the next one", "causal", "causal leak", lambda b, p: next_token_seen(p)),
-    code("a layer averages over the whole row", "causal", "causal leak",
-         lambda b, p: output(block(b, 1).feedforward, lambda x: x + x.mean(1, keepdim=True))),
-    code("states depend on the length of the row", "causal", "prefix",
-         lambda b, p: output(b.model.backbone.dropout, lambda x: x * (1 + x.shape[1] / 50))),
-    code("cached keys come one token late", "causal", "KV cache", lambda b, p: one_late(p)),
-    code("positions start again behind the cache", "causal", "KV cache",
-         lambda b, p: p.setattr(backbone_file, "_position_ids", lambda ids, mask, past: torch.arange(ids.shape[1])[None])),
-    code("tokens attend to themselves alone", "masked", "reach", lambda b, p: attention(b, (1,), only_itself)),
-    code("a model that reads both sides is causal at depth 1", "masked", "reach",
-         lambda b, p: attention(b, (1,), lambda m: replace(m, causal=True))),
-    code("`generates` is set on a masked model", "masked", "objective", lambda b, p: with_record(b, generates=True)),
-    code("a causal model is set to read both sides", "causal", "objective", lambda b, p: setattr(b.model, "causal", False)),
-    code("gelu instead of its tanh form", "causal", "settings",
-         lambda b, p: setattr(block(b).feedforward, "activation", "gelu-tanh")),
-    code("another epsilon of one layer norm", "causal", "settings", lambda b, p: setattr(block(b, 1).norm_1, "eps", 0.1)),
-    code("the local window is ignored", "masked", "settings", lambda b, p: attention(b, (1,), lambda m: replace(m, window=None))),
-    code("the last token is pooled instead of the mean", "labels", "settings",
-         lambda b, p: setattr(b.model.head, "pooling", pool_last)),
-    code("LoRA is scaled twice", "lora", "settings",
-         lambda b, p: [setattr(one, "scale", 2 * one.scale) for one in b.model.modules() if hasattr(one, "lora_A")]),
-    code("the norm comes after the branch", "causal", "settings", lambda b, p: setattr(block(b), "norm_first", False)),
-    code("dropout is on when the head predicts", "labels", "evaluation mode",
-         lambda b, p: setattr(b.model.head.dropout, "forward", lambda x: F.dropout(x, 0.3, True))),
-    code("a dropout layer ignores `eval`", "labels", "evaluation mode",
-         lambda b, p: setattr(b.model.head, "dropout", Stubborn(0.3))),
-    code("noise is added to the embedding", "masked", "evaluation mode",
-         lambda b, p: output(b.model.backbone.embedding, lambda x: x + 0.01 * torch.rand_like(x))),
-    code("the temperature is five times the fitted one", "labels", "temperature",
-         lambda b, p: replace(b, calibration=b.calibration.model_copy(update={"temperature": 7.5}))),
-    code("twice the maximum length in the settings", "learned", "maximum length", lambda b, p: settings(b, max_length=64)),
-    code("half the maximum length in the settings", "causal", "maximum length", lambda b, p: settings(b, max_length=16)),
-    code("another rotary base", "causal", "position table",
-         lambda b, p: setattr(b.model.backbone, "positions", Rotary(32, 8, 500.0))),
-    code("rotary positions turn the other way", "causal", "position table", lambda b, p: b.model.backbone.positions.sin.neg_()),
-    code("the sinusoidal table is shifted by one", "sinusoidal", "position table",
-         lambda b, p: b.model.backbone.positions.table.copy_(b.model.backbone.positions.table.roll(1, 0))),
-    code("an untied head with other values", "causal", "tied weights",
-         lambda b, p: setattr(b.model.head, "weight", nn.Parameter(b.model.backbone.embedding.weight.detach() + 0.01))),
-    code("two label names are swapped", "labels", "label names", lambda b, p: with_labels(b, "milk", "tea", "water")),
-    code("a label name is repeated", "labels", "label names", lambda b, p: with_labels(b, "tea", "tea", "water")),
-    code("special ids are swapped", "causal", "special ids", lambda b, p: with_specials(b, pad=3, mask=0)),
-    code("two special tokens share an id", "masked", "special ids", lambda b, p: with_specials(b, pad=2)),
-    code("the tokenizer has a decoder too few", "causal", "tokenizer round trip",
-         lambda b, p: with_tokenizer(b, lambda spec: spec.update(decoder={"type": "Fuse"}))),
-    code("the embedding has three times as many rows as tokens", "learned", "vocabulary size",
-         lambda b, p: replace(b, model=make_language_model(vocab_size=990, causal=False))),
-    code("nan in one row of the embedding", "causal", "finite",
-         lambda b, p: fill(b.model.backbone.embedding.weight[7], float("nan"))),
-    code("one infinite bias", "labels", "finite", lambda b, p: fill(b.model.head.score.bias[1:2], float("inf"))),
-    code("one layer in half precision", "causal", "one dtype", lambda b, p: block(b).feedforward.half()),
-    code("weights that cancel each other until they are rounded", "masked", "bfloat16", lambda b, p: heavy(b)),
-    code("a dead feed-forward layer", "causal", "dead units", lambda b, p: fill(block(b).feedforward.out.weight, 0)),
-    code("a dead attention layer", "causal", "dead units", lambda b, p: fill(block(b).attention.out.weight, 0)),
-    code("a dead head", "labels", "dead units", lambda b, p: fill(b.model.head.score.weight, 0)),
-    code("embeddings that overflow", "causal", "test texts", lambda b, p: output(b.model.backbone.embedding, lambda x: x * 1e38)),
+    CodeMutant("tokens attend to themselves alone", "masked", "reach", lambda b: attention(b, (1,), only_itself)),
+    CodeMutant("a model that reads both sides is causal at depth 1", "masked", "reach",
+         lambda b: attention(b, (1,), lambda m: replace(m, causal=True))),
+    CodeMutant("`generates` is set on a masked model", "masked", "objective", lambda b: with_record(b, generates=True)),
+    CodeMutant("a causal model is set to read both sides", "causal", "objective", lambda b: setattr(b.model, "causal", False)),
+    CodeMutant("gelu instead of its tanh form", "causal", "settings",
+         lambda b: setattr(block(b).feedforward, "activation", "gelu-tanh")),
+    CodeMutant("another epsilon of one layer norm", "causal", "settings", lambda b: setattr(block(b, 1).norm_1, "eps", 0.1)),
+    CodeMutant("the local window is ignored", "masked", "settings",
+         lambda b: attention(b, (1,), lambda m: replace(m, window=None))),
+    CodeMutant("the last token is pooled instead of the mean", "labels", "settings",
+         lambda b: setattr(b.model.head, "pooling", pool_last)),
+    CodeMutant("LoRA is scaled twice", "lora", "settings",
+         lambda b: [setattr(one, "scale", 2 * one.scale) for one in b.model.modules() if hasattr(one, "lora_A")]),
+    CodeMutant("the norm comes after the branch", "causal", "settings", lambda b: setattr(block(b), "norm_first", False)),
+    CodeMutant("dropout is on when the head predicts", "labels", "evaluation mode",
+         lambda b: setattr(b.model.head.dropout, "forward", lambda x: F.dropout(x, 0.3, True))),
+    CodeMutant("a dropout layer ignores `eval`", "labels", "evaluation mode",
+         lambda b: setattr(b.model.head, "dropout", Stubborn(0.3))),
+    CodeMutant("noise is added to the embedding", "masked", "evaluation mode",
+         lambda b: output(b.model.backbone.embedding, lambda x: x + 0.01 * torch.rand_like(x))),
+    CodeMutant("the temperature is five times the fitted one", "labels", "temperature",
+         lambda b: replace(b, calibration=b.calibration.model_copy(update={"temperature": 7.5}))),
+    CodeMutant("twice the maximum length in the settings", "learned", "maximum length", lambda b: settings(b, max_length=64)),
+    CodeMutant("half the maximum length in the settings", "causal", "maximum length", lambda b: settings(b, max_length=16)),
+    CodeMutant("another rotary base", "causal", "position table",
+         lambda b: setattr(b.model.backbone, "positions", Rotary(32, 8, 500.0))),
+    CodeMutant("rotary positions turn the other way", "causal", "position table", lambda b: b.model.backbone.positions.sin.neg_()),
+    CodeMutant("the sinusoidal table is shifted by one", "sinusoidal", "position table",
+         lambda b: b.model.backbone.positions.table.copy_(b.model.backbone.positions.table.roll(1, 0))),
+    CodeMutant("an untied head with other values", "causal", "tied weights",
+         lambda b: setattr(b.model.head, "weight", nn.Parameter(b.model.backbone.embedding.weight.detach() + 0.01))),
+    CodeMutant("two label names are swapped", "labels", "label names", lambda b: with_labels(b, "milk", "tea", "water")),
+    CodeMutant("a label name is repeated", "labels", "label names", lambda b: with_labels(b, "tea", "tea", "water")),
+    CodeMutant("special ids are swapped", "causal", "special ids", lambda b: with_specials(b, pad=3, mask=0)),
+    CodeMutant("two special tokens share an id", "masked", "special ids", lambda b: with_specials(b, pad=2)),
+    CodeMutant("the tokenizer has a decoder too few", "causal", "tokenizer round trip",
+         lambda b: with_tokenizer(b, lambda spec: spec.update(decoder={"type": "Fuse"}))),
+    CodeMutant("the embedding has three times as many rows as tokens", "learned", "vocabulary size",
+         lambda b: replace(b, model=make_language_model(vocab_size=990, causal=False))),
+    CodeMutant("nan in one row of the embedding", "causal", "finite",
+         lambda b: fill(b.model.backbone.embedding.weight[7], float("nan"))),
+    CodeMutant("one infinite bias", "labels", "finite", lambda b: fill(b.model.head.score.bias[1:2], float("inf"))),
+    CodeMutant("one layer in half precision", "causal", "one dtype", lambda b: block(b).feedforward.half()),
+    CodeMutant("weights that cancel each other until they are rounded", "masked", "bfloat16", lambda b: heavy(b)),
+    CodeMutant("a dead feed-forward layer", "causal", "dead units", lambda b: fill(block(b).feedforward.out.weight, 0)),
+    CodeMutant("a dead attention layer", "causal", "dead units", lambda b: fill(block(b).attention.out.weight, 0)),
+    CodeMutant("a dead head", "labels", "dead units", lambda b: fill(b.model.head.score.weight, 0)),
+    CodeMutant("embeddings that overflow", "causal", "test texts",
+         lambda b: output(b.model.backbone.embedding, lambda x: x * 1e38)),
 ]  # fmt: skip
 
 
@@ -397,27 +325,3 @@ HARMLESS = [
     FileMutant("the tokens of tokenizer.json in another order", "causal", "",
                lambda m, t, s: s["model"].update(vocab=dict(reversed(s["model"]["vocab"].items())))),
 ]  # fmt: skip
-
-
-def tables() -> dict[str, str]:
-    """The checks and the mutants as tables in Markdown."""
-    checks = [f"| {name} | {one.promise} | {', '.join(one.moments)} |" for name, one in CHECKS.items()]
-    made = [*((one, "code") for one in IN_CODE), *((one, "files") for one in (*IN_FILES, *IN_TRAINING))]
-    mutants = [f"| {one.name} | {how} | {one.check} |" for one, how in made]
-    return {
-        "checks": "\n".join(["| check | what holds | also at |", "| --- | --- | --- |", *checks]),
-        "mutants": "\n".join(["| what is broken | where | caught by |", "| --- | --- | --- |", *mutants]),
-    }
-
-
-def with_tables(page: str) -> str:
-    """The page with its tables written anew."""
-    for name, table in tables().items():
-        begin, end = (f"<!-- {name}: {word} -->\n" for word in ("begin", "end"))
-        before, rest = page.split(begin)
-        page = f"{before}{begin}{table}\n{end}{rest.split(end)[1]}"
-    return page
-
-
-if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

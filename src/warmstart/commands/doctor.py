@@ -20,7 +20,7 @@ from warmstart.stack.checks import examine
 
 
 class DoctorConfig(Config):
-    """Check that a model is complete and undamaged, gives the outputs that it gave when it was saved, and reads rows as it must."""
+    """Check that a model is complete and undamaged, gives the outputs of the day it was saved, and agrees with its settings."""
 
     model: Positional[str]
     """a bundle, the folder of a run, hf:FOLDER for a model in the Hugging Face format, or a page that `export --to page` wrote"""

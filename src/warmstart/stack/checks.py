@@ -35,13 +35,6 @@ def _finite(subject: BaselineSubject) -> float:
     return float((~np.isfinite(subject.baseline.predict(SELFTEST_TEXTS))).sum())
 
 
-def _order(subject: BaselineSubject) -> float:
-    predict, texts = subject.baseline.predict, SELFTEST_TEXTS
-    together = predict(texts)
-    alone, reversed_ = np.concatenate([predict([text]) for text in texts]), predict(texts[::-1])[::-1]
-    return max(float(np.abs(one - together).max()) for one in (alone, reversed_)) / max(1.0, float(np.abs(together).max()))
-
-
 BASELINE_CHECKS: Registry[ModelCheck[BaselineSubject]] = Registry(
     "check of a baseline",
     {
@@ -58,13 +51,6 @@ BASELINE_CHECKS: Registry[ModelCheck[BaselineSubject]] = Registry(
             "{value} predictions for the test texts are nan or infinite",
             FIT_AGAIN,
             limit=0,
-        ),
-        "order of rows": ModelCheck(
-            _order,
-            "Other texts, and their order, change no prediction.",
-            "other texts change predictions by {value}",
-            FIT_AGAIN,
-            limit=SELFTEST_TOLERANCE,
         ),
     },
 )

@@ -1,7 +1,8 @@
 """Checks of a model. A new check is a function that measures one number, and one row in ``CHECKS``.
 
 ``warmstart doctor`` runs all of them; the quick ones also run before a bundle is saved, and those that read what was stored with it
-when its self-test runs. No check reads a text of the user's.
+when its self-test runs. No check reads a text of the user's, and none asks what the code promises of every model, such as that
+padding and batch mates change no output: tests prove that (``tests/test_rows.py``).
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from torch import Tensor
 
 from warmstart.model.bundle import Bundle
-from warmstart.model.checks import direction, reading, stored, text, weights
+from warmstart.model.checks import direction, stored, text, weights
 from warmstart.model.checks.check import CheckResult, ModelCheck, Moment, Subject
 from warmstart.registry import Registry
 
 OF_LARGEST = "of the largest"
-CODE = "load it with `ws.load` in a fresh process; if it still fails, a change to the code or to a module of the model causes it"
 EDITED = "copy the folder again, or save the model again from the run that made it"
 FROM_SETTINGS = "build the model from its settings, and save that"
 SAVE: tuple[Moment, ...] = ("save",)
@@ -126,67 +126,6 @@ CHECKS: Registry[ModelCheck[Subject]] = Registry(
             "in one branch of a block, or in the head, {value} of the dimensions never change",
             "look for weights that are zero; prune the layer, or train again",
             limit=0.5,
-        ),
-        "padding on the right": ModelCheck(
-            reading.padding_right,
-            "Padding on the right, however much, changes no state and no output.",
-            f"padding changes outputs by {{value}} {OF_LARGEST}",
-            CODE,
-            moments=("save", "load"),
-        ),
-        "padding on the left": ModelCheck(
-            reading.padding_left,
-            "Padding on the left changes nothing either: positions count from the first token.",
-            f"padding on the left changes outputs by {{value}} {OF_LARGEST}",
-            CODE,
-            moments=SAVE,
-        ),
-        "attention mask": ModelCheck(
-            reading.attention_mask,
-            "Which ids stand at padding does not matter.",
-            f"ids that are masked change outputs by {{value}} {OF_LARGEST}",
-            CODE,
-            moments=SAVE,
-        ),
-        "batch mates": ModelCheck(
-            reading.batch_mates,
-            "The size of a batch, and the other rows in it, change no output.",
-            f"other rows of a batch change outputs by {{value}} {OF_LARGEST}",
-            CODE,
-            moments=SAVE,
-        ),
-        "order of rows": ModelCheck(
-            reading.order_of_rows,
-            "Predictions come in the order of the texts, whatever their lengths.",
-            f"the order of the texts changes outputs by {{value}} {OF_LARGEST}",
-            CODE,
-            moments=SAVE,
-        ),
-        "inference layout": ModelCheck(
-            reading.inference_layout,
-            "The weights as laid out for fast inference give the same outputs.",
-            f"the layout of weights for fast inference changes outputs by {{value}} {OF_LARGEST}",
-            CODE,
-        ),
-        "causal leak": ModelCheck(
-            direction.causal_leak,
-            "No state of any layer depends on a later token.",
-            f"later tokens change earlier states by {{value}} {OF_LARGEST}",
-            CODE,
-            moments=SAVE,
-        ),
-        "prefix": ModelCheck(
-            direction.prefix,
-            "The beginning of a row has the same states without the rest of it.",
-            f"the rest of a row changes its beginning by {{value}} {OF_LARGEST}",
-            CODE,
-        ),
-        "KV cache": ModelCheck(
-            direction.kv_cache,
-            "Token by token with a KV cache, also beside padding, the states are those of the whole row.",
-            f"states read with a KV cache differ by {{value}} {OF_LARGEST}",
-            CODE,
-            moments=SAVE,
         ),
         "reach": ModelCheck(
             direction.reach,

@@ -16,7 +16,6 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from warmstart.backbone.attention import KVCache
 from warmstart.backbone.backbone import Backbone, BackboneOutput
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
@@ -55,11 +54,6 @@ class Subject:
         """The model's backbone."""
         return self.bundle.model.backbone
 
-    @property
-    def causal(self) -> bool:
-        """Whether it is ever read from left to right: always, or to generate."""
-        return self.model.causal or self.bundle.generates
-
     @cached_property
     def ids(self) -> Tensor:
         """(3, T) rows of random tokens. Raises ``NotApplicable`` if the context has no room for two tokens and some padding."""
@@ -67,12 +61,9 @@ class Subject:
             raise NotApplicable("the context is too short")
         return torch.from_numpy(rng(0, "checks").integers(0, self.backbone.vocab_size, size=(ROWS, tokens)))
 
-    def read(
-        self, ids: Tensor, mask: Tensor | None = None, *, causal: bool | None = None, kv_cache: KVCache | None = None
-    ) -> BackboneOutput:
-        """The backbone's states of ``ids`` (B, T); ``causal`` None: as the model reads."""
-        direction = self.model.causal if causal is None else causal
-        return self.backbone(ids, attention_mask=mask, causal=direction, kv_cache=kv_cache)
+    def read(self, ids: Tensor) -> BackboneOutput:
+        """The backbone's states of ``ids`` (B, T), as the model reads."""
+        return self.backbone(ids, causal=self.model.causal)
 
     def stored_tensor(self, name: str) -> Tensor:
         """A tensor of the self-test. Raises ``NotApplicable`` if it has none of this name."""
