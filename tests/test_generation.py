@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers.models import make_backbone, make_language_model
-from warmstart.commands.generate.command import GenerateCommandConfig
-from warmstart.errors import ConfigError, ModelError
+from warmstart.errors import ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.generate import continue_prompts, generate
 from warmstart.generation.sampling import GenerateConfig, draw_token, sampling_probabilities
@@ -64,14 +63,6 @@ def test_one_prompt_gives_one_text(bundle: Bundle) -> None:
     """A single string is continued like a list of one."""
     config = GenerateConfig(max_new_tokens=6, seed=1)
     assert generate(bundle, "She holds", config) == generate(bundle, ["She holds"], config)[0]
-
-
-def test_an_old_name_of_a_setting_names_the_new_one() -> None:
-    """``tokens`` is now ``max_new_tokens``, in a file of settings too."""
-    with pytest.raises(ConfigError, match="unknown key 'tokens'; it is now 'max_new_tokens'"):
-        GenerateConfig.build({"tokens": 5})
-    with pytest.raises(ConfigError, match="unknown key 'truth'; it is now 'corpus'"):
-        GenerateCommandConfig.build({"model": "m", "truth": "corpus.txt"})
 
 
 def test_the_seed_decides(bundle: Bundle) -> None:

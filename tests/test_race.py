@@ -380,7 +380,7 @@ def test_workers_change_no_result(place: Path) -> None:
         (["--budget", "soon"], "must be a time such as 90s, 30m or 2h; got 'soon'"),
         (["--labels", "4000"], "there are 60 training texts, but 4,000 labels should learn"),
         (["--learning-rates", "0"], "--learning-rates must be greater than 0"),
-        (["--rates", "1e-3"], "unknown flag --rates; it is now --learning-rates"),
+        (["--rates", "1e-3"], "--learning-rates [FLOAT"),
         (["--jobs", "0"], "jobs"),
     ],
 )

@@ -263,12 +263,11 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     import tyro
 
     from warmstart.config import read_yaml
-    from warmstart.flags import name_arguments, refuse_renamed_flags, refuse_wrong_values
+    from warmstart.flags import name_arguments, refuse_wrong_values
 
     name_arguments(settings)
     if "--help" in words or "-h" in words or "--help-all" in words:
         _print_help(settings, program, everything="--help-all" in words)
-    refuse_renamed_flags(settings, words)
     refuse_wrong_values(settings, words)
     words, file = _take(words, "--config")
     given = read_yaml(file) if file else {}

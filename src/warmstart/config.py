@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -35,8 +35,6 @@ class Config(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True, protected_namespaces=()
     )
-    renamed: ClassVar[dict[str, str]] = {}
-    """keys of earlier versions and their present names: using an old one is an error that names the new one"""
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -54,11 +52,6 @@ class Config(BaseModel):
         except ValidationError as error:
             lines = [explain(cls, problem) for problem in error.errors()]
             raise ConfigError(f"{where}: " + "; ".join(lines)) from None
-
-    @classmethod
-    def all_renamed(cls) -> dict[str, str]:
-        """``renamed`` of this class and of those it inherits from."""
-        return {old: new for base in reversed(cls.__mro__) for old, new in vars(base).get("renamed", {}).items()}
 
     def going_on_from(self, kept: Self) -> Self:
         """``kept``, the settings of a stopped run, with what this command may change when the run goes on: here nothing."""
@@ -86,9 +79,7 @@ def explain(cls: type[Config], problem: Any) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         owner, key = _settings_at(cls, problem["loc"][:-1]), str(problem["loc"][-1])
-        new = owner.all_renamed().get(key)
-        hint = f"it is now '{new}'" if new else suggest(key, owner.model_fields)
-        return f"unknown key '{path}'; {hint}"
+        return f"unknown key '{path}'; {suggest(key, owner.model_fields)}"
     if problem["type"] == "missing":
         return f"key '{path}' is required"
     wanted = what_must_hold(problem)

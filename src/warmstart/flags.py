@@ -113,20 +113,6 @@ def all_flags(settings: type[Config]) -> Iterator[Flag]:
     yield from read(settings, "", None, advanced=False)
 
 
-def refuse_renamed_flags(settings: type[Config], words: Sequence[str]) -> None:
-    """Raise ``ConfigError`` that names the present flag if one of the words is a flag of an earlier version."""
-    present, renamed = set[str](), dict[str, str]()
-    for prefix, cls in _groups(settings):
-        renamed.update(
-            {_flag(prefix, old): _flag(prefix, new, cls.model_fields.get(new)) for old, new in cls.all_renamed().items()}
-        )
-        present.update(_flag(prefix, name, field) for name, field in cls.model_fields.items() if not _group(field))
-    for word in words:
-        flag = word.split("=")[0].replace("_", "-").replace("--no-", "--")
-        if flag in renamed and flag not in present:
-            raise ConfigError(f"unknown flag {flag}; it is now {renamed[flag]}")
-
-
 def refuse_wrong_values(settings: type[Config], words: Sequence[str]) -> None:
     """Raise ``ConfigError`` if the value after a flag has the wrong type, is out of range or no known choice.
 
@@ -234,8 +220,8 @@ def _is_list(field: FieldInfo) -> bool:
     return any(get_origin(one) is tuple for one in _types(field))
 
 
-def _flag(prefix: str, name: str, field: FieldInfo | None = None) -> str:
-    return f"--{prefix}{_given_name(field, name) if field else name}".replace("_", "-")
+def _flag(prefix: str, name: str, field: FieldInfo) -> str:
+    return f"--{prefix}{_given_name(field, name)}".replace("_", "-")
 
 
 def _same_values(cls: type[Config], settings: Config) -> Config:

@@ -5,7 +5,7 @@ Causal or bidirectional attention is not a switch: it is chosen per call, so tha
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,14 +16,6 @@ from warmstart.registry import Registry
 
 class BackboneConfig(Config):
     """The shape of a Transformer backbone."""
-
-    renamed: ClassVar[dict[str, str]] = {
-        "max_tokens": "max_length",
-        "norm_kind": "norm_type",
-        "types": "token_types",
-        "rotary_stretch": "rotary_scaling",
-        "window_base": "window_rotary_base",
-    }
 
     width: int = Field(256, gt=0)
     """width of every token's hidden state (D)"""

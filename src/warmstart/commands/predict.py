@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from pydantic import Field
@@ -32,8 +32,6 @@ from warmstart.tasks.trained_on import known_texts_sentence
 
 class PredictConfig(Config):
     """Label texts, or answer questions, with an adapted model: one line of JSON per text, on standard output or in a file."""
-
-    renamed: ClassVar[dict[str, str]] = {"known": "corpus"}
 
     model: Positional[str]
     """an adapted model: a bundle, or the folder of a run"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -34,7 +34,6 @@ BINARY: tuple[Format, ...] = ("parquet", "arrow", "sqlite", "docx", "pdf")
 class Source(Config):
     """A file or a folder, and how to read it."""
 
-    renamed: ClassVar[dict[str, str]] = {"first": "limit"}
     model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `as_label: 1` and `text: 2` as numbers
 
     path: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
 from tyro.conf import arg
@@ -18,8 +18,6 @@ from warmstart.training.config import TrainConfig
 
 class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
-
-    renamed: ClassVar[dict[str, str]] = {"reading": "attention_direction", "read_once": "cache_features"}
 
     scheme: Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)] = "full"
     """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss,

@@ -5,7 +5,7 @@ Letters: V vocabulary.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,6 @@ from warmstart.config import Advanced, Config
 
 class GenerateConfig(Config):
     """How text is generated."""
-
-    renamed: ClassVar[dict[str, str]] = {"tokens": "max_new_tokens"}
 
     max_new_tokens: int = Field(60, gt=0)
     """generate at most this many tokens"""

@@ -22,8 +22,6 @@ from warmstart.heads.pooling import POOLINGS, Pooling, join_windows
 class EmbeddingHeadConfig(WindowSettings, HeadConfig):
     """A head that gives each text one vector."""
 
-    renamed: ClassVar = {"normalise": "normalize"}
-
     kind: Literal["embedding"] = "embedding"
     """name of this head in files"""
     pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"

@@ -18,8 +18,6 @@ from warmstart.heads.pooled import PooledHead, PooledHeadConfig
 class RegressionHeadConfig(PooledHeadConfig):
     """A head that gives each text a number."""
 
-    renamed: ClassVar = {"spread": "std"}
-
     kind: Literal["regression"] = "regression"
     """name of this head in files"""
     mean: float = 0.0

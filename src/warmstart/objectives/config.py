@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from tyro.conf import arg
@@ -12,8 +12,6 @@ from warmstart.config import Advanced, Config
 
 class ObjectiveConfig(Config):
     """What pretraining predicts."""
-
-    renamed: ClassVar[dict[str, str]] = {"causal_share": "causal_fraction"}
 
     name: Annotated[str, arg(name="objective")] = "causal"
     """causal, masked, span, hybrid (each batch causal or masked, with the same weights), detect (ELECTRA's replaced tokens), or

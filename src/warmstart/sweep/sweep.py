@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import AfterValidator, Field
@@ -88,8 +88,6 @@ LearningRate = Annotated[float, Field(gt=0)]
 
 class SweepConfig(Config):
     """Methods, learning rates, seeds and time."""
-
-    renamed: ClassVar[dict[str, str]] = {"rates": "learning_rates"}
 
     task: Positional[str]
     """manifest of the task (YAML)"""

@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -35,8 +35,6 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 class TokenizerConfig(Config):
     """How to train a tokenizer."""
-
-    renamed: ClassVar[dict[str, str]] = {"kind": "type"}
 
     type: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
     """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -12,8 +12,6 @@ from warmstart.training.schedules import SCHEDULES
 
 class TrainConfig(Config):
     """How long to train, and how. Name at most one budget: steps, tokens, epochs or minutes."""
-
-    renamed: ClassVar[dict[str, str]] = {"muon_rate": "muon_learning_rate", "floor": "min_lr_ratio"}
 
     steps: int | None = Field(None, gt=0)
     """budget in optimiser steps"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -65,8 +65,6 @@ from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
 
 class AdaptConfig(Config):
     """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
-
-    renamed: ClassVar[dict[str, str]] = {"calibration": "calibration_fraction"}
 
     model: Positional[str]
     """the pretrained model: a bundle, or the folder of a run"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -35,13 +35,6 @@ WHOLE = "all tasks"
 
 class ContinualConfig(TasksConfig, StrategyOptions):
     """Learn tasks one after another on one backbone, and measure what is forgotten."""
-
-    renamed: ClassVar[dict[str, str]] = {
-        "memory": "strategies",
-        "memory_texts": "replay_texts",
-        "replay_share": "replay_ratio",
-        "strength": "ewc_strength",
-    }
 
     out: str = "runs/continual"
     """folder of the run"""

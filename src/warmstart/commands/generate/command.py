@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 from rich.console import Console
@@ -26,13 +26,6 @@ from warmstart.storage import atomic_write
 
 class GenerateCommandConfig(Config):
     """Continue prompts with a language model, and show for every token which others were probable."""
-
-    renamed: ClassVar[dict[str, str]] = {
-        "trace_data": "trace_json",
-        "truth": "corpus",
-        "truth_document": "corpus_document",
-        "truth_order": "corpus_order",
-    }
 
     model: Positional[str]
     """a pretrained model: a bundle, or the folder of a run"""

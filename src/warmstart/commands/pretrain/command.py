@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from torch import Tensor, nn
@@ -76,8 +76,6 @@ MOST_PASSES = 20
 
 class PretrainConfig(Config):
     """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
-
-    renamed: ClassVar[dict[str, str]] = {"start": "init_from"}
 
     text: Positional[tuple[str, ...]] = ()
     """files, folders, globs or URLs of text (also .gz, .xz), of tables with a text column, or of token shards; with --for it may be

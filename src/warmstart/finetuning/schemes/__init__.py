@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from warmstart.finetuning.scheme import NamedScheme
 from warmstart.finetuning.schemes.bitfit import bitfit
 from warmstart.finetuning.schemes.bottleneck import BottleneckOptions, houlsby, pfeiffer
@@ -53,12 +51,3 @@ class SchemeOptions(
     L2SPOptions,
 ):
     """Options of single schemes; each help names the schemes that read it. docs/explanation/schemes.md has the defaults."""
-
-    renamed: ClassVar[dict[str, str]] = {
-        "dapt_rate": "dapt_learning_rate",
-        "pilot": "dapt_pilot",
-        "probe_share": "probe_fraction",
-        "depth_decay": "layer_decay",
-        "pull": "l2_sp_strength",
-        "pull_head": "l2_sp_head_strength",
-    }

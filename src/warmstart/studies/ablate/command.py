@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import ClassVar
 
 from pydantic import Field
 from tyro.conf import Positional
@@ -38,8 +37,6 @@ from warmstart.studies.ablate.result import ablation_result
 
 class StudyAblateConfig(ThreadsConfig):
     """Ablate every head, attention, feed-forward layer and block in turn, and measure how much worse the model gets."""
-
-    renamed: ClassVar[dict[str, str]] = {"first": "limit", "by": "ablation", "dimensions": "dimension_groups"}
 
     model: Positional[str]
     """a bundle, or the folder of a run"""

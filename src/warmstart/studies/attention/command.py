@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 from tyro.conf import Positional
@@ -27,8 +26,6 @@ from warmstart.studies.attention.result import attention_result
 
 class StudyAttentionConfig(ThreadsConfig):
     """Draw the attention of each head over a text, and compare all heads with uniform attention over a corpus."""
-
-    renamed: ClassVar[dict[str, str]] = {"bar": "threshold"}
 
     model: Positional[str]
     """any model: a bundle, or the folder of a run"""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -25,10 +23,6 @@ from warmstart.studies.explain.result import explain_result
 
 class StudyExplainConfig(ThreadsConfig):
     """Measure how much each word contributes to a prediction, and test whether the explanation is faithful."""
-
-    renamed: ClassVar[dict[str, str]] = {
-        "outcome": "target", "first": "limit", "by": "removal", "phrase": "max_phrase", "orders": "random_orders",
-    }  # fmt: skip
 
     model: Positional[str]
     """a model that labels or generates text: a bundle, or the folder of a run"""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 from tyro.conf import Positional, UseAppendAction
@@ -37,8 +35,6 @@ _MAX_CONTEXTS, _MIN_CONTEXTS = 200, 3
 
 class StudyMapConfig(ThreadsConfig):
     """Map the words of a text by their embedding and in context; list nearest neighbours; answer analogies."""
-
-    renamed: ClassVar[dict[str, str]] = {"word": "contexts_of", "near": "neighbours_of"}
 
     model: Positional[str]
     """any model: a bundle, or the folder of a run"""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -38,8 +36,6 @@ _MIN_PASSAGES = 8
 
 class StudyNeuronsConfig(ThreadsConfig):
     """Correlate every neuron with properties of each token, and show where the best of them are most active."""
-
-    renamed: ClassVar[dict[str, str]] = {"of": "units"}
 
     model: Positional[str]
     """any model: a bundle, or the folder of a run"""

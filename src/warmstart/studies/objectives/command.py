@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from tyro.conf import Positional, arg
@@ -53,8 +53,6 @@ SPEED_ROUNDS, SPEED_STEPS = 5, 6
 
 class StudyObjectivesConfig(ThreadsConfig):
     """Pretrain the same backbone on the same text by several objectives, and compare what they learn."""
-
-    renamed: ClassVar[dict[str, str]] = {"first": "limit"}
 
     text: Positional[tuple[str, ...]]
     """files or folders of text"""

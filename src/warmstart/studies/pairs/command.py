@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import Field
 from tyro.conf import Positional
@@ -25,8 +24,6 @@ from warmstart.studies.pairs.result import pairs_result
 
 class StudyPairsConfig(ThreadsConfig):
     """Test a language model on minimal pairs: of each pair, the right sentence should score higher."""
-
-    renamed: ClassVar[dict[str, str]] = {"first": "limit"}
 
     model: Positional[str]
     """a language model: a bundle, or the folder of a run"""
