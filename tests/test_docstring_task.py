@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.refusals import refused
 from warmstart.data import docstring_task as module_file
 from warmstart.data import docstrings as reading
 from warmstart.data.docstring_task import (
     AREAS,
-    COPIED_WORDS,
     MAX_PER_MODULE,
     MAX_WORDS,
     PRETRAINING_WORDS,
@@ -95,22 +95,13 @@ def test_tests_copies_fragments_and_broken_files_are_left_out(package: Path) -> 
     assert read_docstrings(["toybox"]) == [Docstring("toybox.a", "a", "Said once or twice.")]
 
 
-def test_texts_can_be_encoded(package: Path) -> None:
-    """A lone surrogate, which no file and no tokenizer can take, is left out of its text."""
+def test_reading_imports_nothing_and_leaves_the_process_as_it_was(package: Path) -> None:
+    """Also the cycle collector and the warning filters; a lone surrogate, which no tokenizer can take, is left out of its text."""
     (package / "__init__.py").write_text('"""One \\ud800 stray half character."""\n')
-    assert [docstring.text.encode() for docstring in read_docstrings(["toybox"])] == [b"One  stray half character."]
-
-
-def test_reading_leaves_the_process_as_it_was() -> None:
-    """The cycle collector and the warning filters are afterwards what they were before."""
     before = list(warnings.filters)
-    read_docstrings(["json"])
+    assert [docstring.text.encode() for docstring in read_docstrings(["toybox"])] == [b"One  stray half character."]
     assert gc.isenabled()
     assert warnings.filters == before
-
-
-def test_reading_imports_nothing() -> None:
-    """Looking for every library and reading one loads none of them."""
     code = (
         "import sys; from warmstart.data.docstrings import PACKAGES, _root, read_docstrings; before = set(sys.modules); "
         "[_root(name) for name in PACKAGES]; read_docstrings(['statistics', 'networkx']); "
@@ -130,49 +121,29 @@ def test_installed_libraries_are_read_in_the_same_order_every_time() -> None:
     assert ("json", "loads") in by_name
 
 
-def test_a_dotted_name_is_refused() -> None:
-    """Part of a package cannot be looked up without an import, and the error says what to give instead."""
-    with pytest.raises(DataError, match=r"whole packages such as 'json', but got 'json\.decoder'; name the top-level package"):
-        read_docstrings(["json.decoder"])
-
-
-def test_the_example_on_top_of_the_file_is_true() -> None:
-    """The docstring in the module's own documentation becomes the text and label that it says."""
+def test_an_opening_is_prose_of_an_area() -> None:
+    """No lists, parameters, examples, headings or mark-up; the longest path that names a module decides its area."""
     module, text = "sympy.physics.optics.waves", "Superpose two waves of\nequal frequency and return the sum, a third wave."
     [example] = module_file._examples([Docstring(module, "superpose", text)])
-    assert example.text == "Superpose two _ of equal frequency and return the sum, a third _."
+    assert example.text == "Superpose two _ of equal frequency and return the sum, a third _."  # as the file's documentation says
     assert example.area == "physics"
-
-
-@pytest.mark.parametrize(
-    ("module", "area"),
-    [
+    for module, area in (
         ("torch.nn.functional", "neural networks"),
         ("torch.nn.parallel.comm", "distributed training"),
         ("statistics", "statistics"),
         ("torch", None),
         ("jsonschema", None),
-    ],
-)
-def test_the_longest_path_decides_the_area(module: str, area: str | None) -> None:
-    """A module belongs to the area that names it or the nearest folder around it; a name is never matched in part."""
-    assert module_file._area(module) == area
-
-
-@pytest.mark.parametrize(
-    ("text", "opening"),
-    [
+    ):
+        assert module_file._area(module) == area, module
+    for text, opening in (
         ("Add two waves.\n\nThey may\ndiffer.\n\n>>> add(a, b)", "Add two waves. They may differ."),
         ("Add waves.\n\nParameters\n----------\na : Wave", "Add waves."),
         ("Add waves.\n\nArgs:\n    a (Wave): one", "Add waves."),
         ("Add waves.\n\n- one\n- two", "Add waves."),
         ("Add a :class:`Wave` to ``b``.\n\n:param b: another", "Add a Wave to b."),
         ("Add waves.\n\nNote that this\nis slow.\n\n.. math:: a", "Add waves. Note that this is slow."),
-    ],
-)
-def test_an_opening_is_prose(text: str, opening: str) -> None:
-    """Lists, parameters, examples, headings and mark-up are no part of what has to be understood."""
-    assert module_file._opening(Docstring("sympy", "add", text)) == opening
+    ):
+        assert module_file._opening(Docstring("sympy", "add", text)) == opening
 
 
 def test_names_that_give_the_answer_away_are_masked() -> None:
@@ -194,78 +165,46 @@ def test_copies_and_disputed_texts_are_no_examples() -> None:
     assert [(e.module, e.text) for e in module_file._examples([*shared, *twice, *never])] == [("networkx.a", long + " more")]
 
 
-def test_every_area_has_its_quota_in_every_split(task: Task) -> None:
-    """Classes are of equal size in each split, so that accuracy is fair; labels are the areas' names, sorted."""
+def test_splits_are_fair(found: list[Docstring], task: Task) -> None:
+    """Areas are of equal size in each split; no module speaks in two or more than its share; the seed alone decides."""
     assert task.labels == ("graph theory", "physics", "statistics")
+    module_of = {example.text: example.module for example in module_file._examples(found)}
+    modules = {name: [module_of[text] for text in split.texts] for name, split in task.splits().items()}
     for name, split in task.splits().items():
         assert np.bincount(split.labels).tolist() == [QUOTA[name]] * 3
         assert split.labels.dtype == np.int64
-    assert subsample(task, 120, 0).train.labels.tolist() != sorted(subsample(task, 120, 0).train.labels)
-
-
-def test_no_module_speaks_in_two_splits(found: list[Docstring], task: Task) -> None:
-    """Splits are cut by module, and no module gives more than its share."""
-    module_of = {example.text: example.module for example in module_file._examples(found)}
-    modules = {name: [module_of[text] for text in split.texts] for name, split in task.splits().items()}
     for one, other in itertools.combinations(modules.values(), 2):
         assert not set(one) & set(other)
     assert max(map(modules["test"].count, modules["test"])) <= MAX_PER_MODULE
-
-
-def test_the_seed_alone_decides_the_splits(found: list[Docstring], task: Task) -> None:
-    """The same seed gives the same task, another seed other splits of the same areas."""
+    assert subsample(task, 120, 0).train.labels.tolist() != sorted(subsample(task, 120, 0).train.labels)
     again, other = docstring_task(found, seed=3), docstring_task(found, seed=4)
     assert again.test.texts == task.test.texts
     assert (again.test.labels == task.test.labels).all()
-    assert other.labels == task.labels
-    assert other.test.texts != task.test.texts
+    assert (other.labels, other.test.texts == task.test.texts) == (task.labels, False)
 
 
-def test_pretraining_reads_nothing_of_what_is_asked(found: list[Docstring], task: Task) -> None:
-    """No text of a validated or tested module, and no near copy of one anywhere in a text, is pretraining text."""
+def test_pretraining_reads_nothing_of_what_is_asked_and_all_the_rest(found: list[Docstring], task: Task) -> None:
+    """No text of a validated or tested module, nor a near copy of one; training modules and others stay, whole and in order."""
     texts = pretraining_text(found, task)
     module_of = {example.text: example.module for example in module_file._examples(found)}
     asked = {module_of[text] for text in (*task.validation.texts, *task.test.texts)}
     assert not {docstring.text for docstring in found if docstring.module in asked} & set(texts)
     held_out = {run for text in (*task.validation.texts, *task.test.texts) for run in module_file._runs(text)}
     assert held_out.isdisjoint(run for text in texts for run in module_file._runs(text))
-
-
-def test_pretraining_reads_all_the_rest(found: list[Docstring], task: Task) -> None:
-    """Training modules and docstrings outside the areas stay, whole and in order."""
-    texts = pretraining_text(found, task)
-    unrelated = [docstring.text for docstring in found if docstring.name.startswith("h")]
-    openings = " ".join(texts)
-    assert set(unrelated) <= set(texts)
-    assert all(text.removesuffix(".") in openings for text in task.train.texts)
+    assert {docstring.text for docstring in found if docstring.name.startswith("h")} <= set(texts)
+    assert all(text.removesuffix(".") in " ".join(texts) for text in task.train.texts)
     assert texts == [docstring.text for docstring in found if docstring.text in set(texts)]
 
 
-def test_near_copies_are_so_many_words_in_a_row() -> None:
-    """Runs are windows of ``COPIED_WORDS`` words, whatever their case and punctuation; a shorter text is one run."""
-    assert module_file._runs("One, two!") == {("one", "two")}
-    words = [f"w{letter}" for letter in "abcdefghij"]
-    assert module_file._runs(" ".join(words)) == {tuple(words[i : i + COPIED_WORDS]) for i in range(3)}
-
-
-def test_a_small_area_is_left_out_whatever_the_seed() -> None:
-    """Which areas there are depends on the docstrings alone."""
+def test_areas_that_are_too_few_or_too_small() -> None:
+    """Which areas there are depends on the docstrings alone; one is no task; the table of areas names each module once."""
     few = invented(modules=30) + invented(("asyncio",), modules=12)
     assert {docstring_task(few, seed).labels for seed in range(3)} == {("graph theory", "physics", "statistics")}
-
-
-def test_one_area_is_no_task() -> None:
-    """The error tells how much was given and what to give instead."""
-    with pytest.raises(
-        DataError, match=r"at least two areas, but among 360 docstrings only physics has enough; pass read_docstrings\(\) of"
-    ):
-        docstring_task(invented(("sympy.physics",)))
-    with pytest.raises(DataError, match="among 0 docstrings only no area has enough"):
-        docstring_task([])
-
-
-def test_no_module_belongs_to_two_areas() -> None:
-    """The table of areas names each module once, and all of them are read."""
+    said = r"at least two areas, but among 360 docstrings only physics has enough; pass read_docstrings\(\) of"
+    refused(DataError, said, docstring_task, invented(("sympy.physics",)))
+    refused(DataError, "among 0 docstrings only no area has enough", docstring_task, [])
+    dotted = r"whole packages such as 'json', but got 'json\.decoder'; name the top-level package"
+    refused(DataError, dotted, read_docstrings, ["json.decoder"])
     modules = [module for named in AREAS.values() for module in named.split()]
     assert len(modules) == len(set(modules))
     assert {module.split(".")[0] for module in modules} <= {*sys.stdlib_module_names, *reading.PACKAGES}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.refusals import refused
 from helpers.tasks import cats
 from warmstart.commands.tokenize import TokenizeConfig, left_out_sentences, tokenize
 from warmstart.corpora import pieces as pieces_module
@@ -39,7 +40,7 @@ def copies_of(texts: list[str], folder: Path, parts: int = 1) -> list[bool]:
     return [bool(one) for copies in near_copies(folders) for one in copies]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(texts=st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=14).map(" ".join), min_size=1, max_size=16))
 def test_short_documents_are_compared_exactly(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     """A document is a copy if an earlier one has J >= 1/2, as near_pairs finds; in one piece or in several."""
@@ -69,13 +70,16 @@ def test_long_documents_are_found_by_their_sketches(tmp_path: Path, monkeypatch:
     assert copies_of(texts, tmp_path, parts=4) == [False] * 150 + [True] * 150
 
 
-def test_sketches_by_example() -> None:
-    """Case, punctuation and white space change nothing; a text of four words has no sketch; the 64 smallest are in order."""
+def test_sketches_by_example(tmp_path: Path) -> None:
+    """Case, punctuation and white space change nothing; four words have no sketch; the smallest are in order; damage is named."""
     assert (sketch("The cat, the DOG and I.") == sketch("the  cat the dog and i")).all()
     assert (sketch("only four words here") == module.NO_HASH).all()
     found = sketch(" ".join(random_text("long", 500)))
     assert len(found) == module.SKETCH
     assert (np.diff(found.astype(object)) > 0).all()
+    write_sketches(["a b c d e f"], tmp_path / "0")
+    (tmp_path / "0" / "00000.sketches.npy").write_bytes(b"no array")
+    refused(DataError, r"cannot be read: .*; remove .*0, and they are made again", near_copies, [tmp_path / "0"])
 
 
 def test_many_pieces_take_few_file_handles(tmp_path: Path) -> None:
@@ -93,14 +97,6 @@ def test_many_pieces_take_few_file_handles(tmp_path: Path) -> None:
     assert [bool(one[0]) for one in copies] == [False, *[True] * 59]
 
 
-def test_damaged_sketches_are_refused(tmp_path: Path) -> None:
-    """With the folder to remove."""
-    write_sketches(["a b c d e f"], tmp_path / "0")
-    (tmp_path / "0" / "00000.sketches.npy").write_bytes(b"no array")
-    with pytest.raises(DataError, match=r"cannot be read: .*; remove .*0, and they are made again"):
-        near_copies([tmp_path / "0"])
-
-
 def documents_in(folder: Path, tokenizer: Tokenizer) -> list[str]:
     """The documents of shards of which nothing is held out."""
     text = text_of_shards(shard_folders([str(folder)], folder), tokenizer, folder, held_out=False)
@@ -113,7 +109,7 @@ def documents_in(folder: Path, tokenizer: Tokenizer) -> list[str]:
 def test_what_is_left_out_is_counted_and_said(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Copies after their originals, in other files too, and documents around a test text; the others stay, whatever the jobs."""
+    """Copies after their originals, in other files too, and documents around a test text; the others stay."""
     monkeypatch.setattr(pieces_module, "PIECE_BYTES", 2000)
     task = cats()
     manifest = save_task(task, tmp_path / "task")
@@ -123,29 +119,20 @@ def test_what_is_left_out_is_counted_and_said(
     holding = [f"Somebody said: {text} Nobody knew why." for text in scored[:3]]
     (tmp_path / "a.txt").write_text("\n\n".join([*plain[:10], *holding]))
     (tmp_path / "b.txt").write_text("\n\n".join([plain[2] + " more", *plain[10:], plain[3].upper(), plain[12]]))
-    results = []
-    for jobs in (1, 2):
-        out = tmp_path / f"out-{jobs}"
-        config = TokenizeConfig(
-            text=(str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),
-            out=str(out),
-            jobs=jobs,
-            held_out="none",
-            tokenizer_file=str(tmp_path / "tokenizer.json"),
-            drop_near_duplicates=True,
-            drop_test_texts_of=(str(manifest),),
-        )
-        results.append(tokenize(config))
-        assert documents_in(out, tokenizer) == plain
-    assert results[0] == results[1]
-    assert results[0].left_out == LeftOut(near_duplicates=3, test_texts=3)
-    assert results[0].filters == ("near-duplicates", f"test texts of {task.name}")
+    config = TokenizeConfig(
+        text=(str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),
+        out=str(tmp_path / "out"),
+        held_out="none",
+        tokenizer_file=str(tmp_path / "tokenizer.json"),
+        drop_near_duplicates=True,
+        drop_test_texts_of=(str(manifest),),
+    )
+    index = tokenize(config)
+    assert documents_in(tmp_path / "out", tokenizer) == plain
+    assert index.left_out == LeftOut(near_duplicates=3, test_texts=3)
+    assert index.filters == ("near-duplicates", f"test texts of {task.name}")
     printed = capsys.readouterr().err
     assert "3 documents are left out: each is nearly the same as an earlier one." in printed
     assert "3 documents are left out: a test or validation text of the task occurs in each." in printed
-
-
-def test_nothing_is_said_of_filters_that_were_not_asked_for() -> None:
-    """Documents without a token are always said."""
     assert left_out_sentences(LeftOut(), ()) == []
     assert left_out_sentences(LeftOut(empty=2), ()) == ["2 documents are left out: the tokenizer makes no token of them."]

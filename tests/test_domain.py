@@ -20,7 +20,6 @@ from warmstart.data.domain import DOMAIN, TIMES, DomainConfig, DomainSource, Dom
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
 from warmstart.data.source import Source
-from warmstart.data.text_overlap import documents_with
 from warmstart.data.token_store import prepare_store
 from warmstart.finetuning.joint_loss import JointTask, LabelledBatch
 from warmstart.model.bundle import Bundle
@@ -87,12 +86,15 @@ def test_the_most_relevant_passages_are_kept_and_read_most_often(tmp_path: Path,
     assert found.most.relevance >= found.least.relevance > 0
 
 
-def test_the_pool_alone_is_read_once_in_a_pass(tmp_path: Path) -> None:
-    """Beside other text it is read as often as the most relevant passages. A part is held out, and is not trained on."""
+def test_the_pool_is_read_as_often_as_the_best_passages(tmp_path: Path, corpus: Path) -> None:
+    """Alone it is read once in a pass. A part is held out, and is not trained on."""
     alone, read = choose(tmp_path / "alone")
     assert alone.pool_times == 1
     assert len(read) == len({*read}) == alone.pool_texts - alone.held_out
     assert alone.held_out
+    found, read = choose(tmp_path / "run", corpus)
+    assert found.pool_times == TIMES
+    assert read.count(read[0]) == TIMES
 
 
 def test_scored_texts_are_never_read(tmp_path: Path, corpus: Path) -> None:
@@ -117,8 +119,13 @@ def test_what_is_held_out_is_no_passage(tmp_path: Path) -> None:
     assert not {*held} & {*read}
 
 
-def test_the_ranking_does_not_depend_on_chunks(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passages are ranked a few at a time as all at once."""
+def test_the_ranking_does_not_depend_on_chunks(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passages are ranked a few at a time as all at once. A long document is cut into several, and no word is lost."""
+    file = tmp_path / "long.txt"
+    file.write_text("one two three\n\n" + "\n".join(f"word{i} and" for i in range(250)))
+    found = list(passages_of([Source(path=str(file))]))
+    assert [len(one.split()) for one in found] == [166, 167, 167]
+    assert " ".join(found).split() == file.read_text().split()[3:], "short documents are passed over"
     given = [Source(path=str(corpus))], cats().train.texts, cats().test.texts
     whole = relevances(*given)
     monkeypatch.setattr(relevance, "PASSAGES_AT_ONCE", 7)
@@ -128,43 +135,17 @@ def test_the_ranking_does_not_depend_on_chunks(corpus: Path, monkeypatch: pytest
     assert (whole.values == LEFT_OUT).sum() == 1
 
 
-def test_long_documents_are_cut_into_passages(tmp_path: Path) -> None:
-    """No word is lost, and short documents are passed over."""
-    file = tmp_path / "long.txt"
-    file.write_text("one two three\n\n" + "\n".join(f"word{i} and" for i in range(250)))
-    found = list(passages_of([Source(path=str(file))]))
-    assert [len(one.split()) for one in found] == [166, 167, 167]
-    assert " ".join(found).split() == file.read_text().split()[3:]
-
-
-def test_documents_with_a_text() -> None:
-    """A document is found by an exact or a nearly exact copy inside it, not by a shorter stretch, nor across documents."""
-    text = [*"abcdefghijklmn"]
-    documents = [["x", *text, "y"], [*text[:6], "x", *text[7:]], text[:7], text[7:], [], ["a"]]
-    assert documents_with([text], documents).tolist() == [True, True, False, False, False, False]
-    assert documents_with([], [text]).tolist() == [False]
-    assert documents_with([text], []).tolist() == []
-
-
 @pytest.mark.usefixtures("no_second_process")
-@pytest.mark.parametrize("labels", [[], ["--labels", "12"]])
-def test_a_resumed_run_ends_with_the_same_bits(manifest: Path, corpus: Path, tmp_path: Path, labels: list[str]) -> None:
-    """With labels and without; if the corpus has changed, the run is not resumed."""
+def test_a_resumed_run_ends_with_the_same_bits(
+    manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With labels; if the corpus has changed, even by a passage that would not be kept, the run is not resumed."""
     out = tmp_path / "run"
-    bundle = run(out, corpus, "--for", manifest, "--steps", "6", *labels)
+    bundle = run(out, corpus, "--for", manifest, "--steps", "6", "--labels", "12", "--relevant-words", "100")
     shutil.rmtree(out / "checkpoints" / "step-00000006")
     shutil.rmtree(out / "bundle")
     assert main(["pretrain", "--resume", str(out)]) == 0
     assert torch.equal(weights(load_bundle(out / "bundle")), weights(bundle))
-
-
-@pytest.mark.usefixtures("no_second_process")
-def test_other_text_is_noticed_when_a_run_is_resumed(
-    manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Even a passage that would not be kept."""
-    out = tmp_path / "run"
-    run(out, corpus, "--for", manifest, "--steps", "3", "--relevant-words", "100")
     corpus.write_text(corpus.read_text() + "\n\nInterest rates were cut by the central bank.")
     assert main(["pretrain", "--resume", str(out)]) == 2
     assert "the task's text or TEXT changed since the run began" in capsys.readouterr().err
@@ -175,9 +156,8 @@ def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path
     """The task's texts, and what is held out of them, are found all the same."""
     table = tmp_path / "corpus.tsv"
     table.write_text("\n".join(["question", *(line for line in corpus.read_text().splitlines() if line)]) + "\n")
-    record = run(tmp_path / "run", table, "--for", manifest, "--column", "question", "--steps", "3", "--held-out", "0.1").history[
-        -1
-    ]
+    words = ["--for", manifest, "--column", "question", "--steps", "3", "--held-out", "0.1"]
+    record = run(tmp_path / "run", table, *words).history[-1]
     assert isinstance(record, PretrainRecord)
     assert record.domain
 
@@ -227,35 +207,24 @@ def test_the_joint_loss_is_the_sum_of_its_parts(tokenizer: Tokenizer, tmp_path: 
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["TEXT", "--labels", "10"], "go with --for TASK"),
-        (["--for", "TASK", "--pool", "none"], "--pool none leaves none"),
-        (["--for", "TASK", "--labels", "500"], "--labels 500: there are 60 training texts"),
-        (["--for", "TASK", "--labels", "10", "--objective", "detect"], "labels are learned beside a language head"),
-        (["FOREIGN", "--for", "TASK"], "TEXT must have passages with words of the texts of 'cats'"),
-        (["missing.txt", "--for", "TASK"], "no such file or folder"),
-        (["--for", "missing.yaml"], "no such file"),
-        ([], "or a task, `warmstart pretrain --for TASK`"),
-        (["--for", "TASK", "--max-words", "100"], "with --for the number of words is --relevant-words"),
-        (["TEXT", "--max-words", "1"], "the first document drawn has"),
-    ],
-)
-def test_wrong_inputs(
-    words: list[str], message: str, manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each is refused with what to do, and no bundle is left."""
     foreign = tmp_path / "foreign.txt"
     foreign.write_text("Lorem ipsum dolor sit amet consectetur.")
     names = {"TASK": str(manifest), "TEXT": str(corpus), "FOREIGN": str(foreign)}
-    assert main(["pretrain", *(names.get(word, word) for word in words), "--out", str(tmp_path / "run")]) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "run" / "bundle").exists()
-
-
-def test_the_pool_is_read_as_often_as_the_best_passages(tmp_path: Path, corpus: Path) -> None:
-    """Its texts are those that all is compared with."""
-    found, read = choose(tmp_path / "run", corpus)
-    assert found.pool_times == TIMES
-    assert read.count(read[0]) == TIMES
+    for number, (words, message) in enumerate([
+        ("TEXT --labels 10", "go with --for TASK"),
+        ("--for TASK --pool none", "--pool none leaves none"),
+        ("--for TASK --labels 500", "--labels 500: there are 60 training texts"),
+        ("--for TASK --labels 10 --objective detect", "labels are learned beside a language head"),
+        ("FOREIGN --for TASK", "TEXT must have passages with words of the texts of 'cats'"),
+        ("missing.txt --for TASK", "no such file or folder"),
+        ("--for missing.yaml", "no such file"),
+        ("", "or a task, `warmstart pretrain --for TASK`"),
+        ("--for TASK --max-words 100", "with --for the number of words is --relevant-words"),
+        ("TEXT --max-words 1", "the first document drawn has"),
+    ]):  # fmt: skip
+        out = tmp_path / f"run-{number}"
+        assert main(["pretrain", *(names.get(word, word) for word in words.split()), "--out", str(out)]) == 2, words
+        assert message in capsys.readouterr().err, words
+        assert not (out / "bundle").exists()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import SCHEME_CASES, classifier, finetune_config, language_bundle, make_task
-from warmstart.errors import ConfigError
+from helpers.bundles import classifier, finetune_config, language_bundle, make_task
 from warmstart.finetuning import embedding_rows
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
@@ -29,13 +28,10 @@ def tuned(names: str, tokenizer: Tokenizer, *, weight_decay: float = 0.0) -> Fin
     )
 
 
-@pytest.mark.parametrize("names", SCHEME_CASES)
-def test_every_scheme_gives_the_same_with_rows_set_apart(names: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", ["full", "l2-sp+lp-ft", "gradual+discriminative", "full+scalar-mix", "houlsby+lm-loss", "bitfit"])
+def test_schemes_give_the_same_with_rows_set_apart(names: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights, predictions, scores of the evaluations and the number of trainable parameters are those of the whole embedding."""
-    try:
-        rows = tuned(names, tokenizer)
-    except ConfigError as error:
-        pytest.skip(str(error))
+    rows = tuned(names, tokenizer)
     monkeypatch.setattr(embedding_rows, "WORTHWHILE", 0.0)
     whole = tuned(names, tokenizer)
     weights, expected = rows.model.weights(), whole.model.weights()

@@ -14,6 +14,7 @@ from helpers.models import SENTENCES
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.model.files import save
+from warmstart.stack import files as stack_files
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -50,24 +51,14 @@ def test_a_pretraining_run(tmp_path: Path) -> None:
         assert {key for file in files if file.name == "store.json" for key in keys(file)} <= NAMED
 
 
-@pytest.mark.usefixtures("no_second_process")
-def test_a_race(tmp_path: Path, tokenizer: Tokenizer) -> None:
+@pytest.mark.usefixtures("no_second_process", "no_pages")
+def test_a_race(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files, the ledger of its test split, and a model that is no network."""
+    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
     manifest = save_task(cats(), tmp_path / "task")
     save(language_bundle(tokenizer), tmp_path / "lm")
-    words = [
-        "race",
-        str(manifest),
-        "--backbones",
-        str(tmp_path / "lm"),
-        "--schemes",
-        "full",
-        "--learning-rates",
-        "0.01",
-        "--seeds",
-        "1",
-    ]
-    assert main([*words, "--steps", "2", "--save", "naive Bayes", "--out", str(tmp_path / "race")]) == 0
+    words = ["race", str(manifest), "--backbones", str(tmp_path / "lm"), "--schemes", "full", "--learning-rates", "0.01"]
+    assert main([*words, "--seeds", "1", "--steps", "2", "--save", "naive Bayes", "--out", str(tmp_path / "race")]) == 0
     assert {"runs.csv", "race.json", "sweep.json"} <= {file.name for file in (tmp_path / "race").iterdir()}
     assert keys(manifest.parent / "task.ledger.jsonl") <= NAMED
     files = [file for file in (tmp_path / "race" / "bundle").rglob("*") if file.is_file()]

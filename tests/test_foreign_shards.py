@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.refusals import refused
 from warmstart.cli import main
 from warmstart.corpora.open import ShardsToRead
 from warmstart.corpora.shards import TokenShards
@@ -62,19 +63,15 @@ def all_tokens(text: TokenShards) -> list[int]:
     return [*rows[0][:1], *(token for row in rows for token in row[1:])]
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_datatrove(size: int, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """Its tokens in order, and its documents by the index, without the token that ends them."""
-    text, held_out = read(datatrove(tmp_path / "a.ds", DOCUMENTS, size), tokenizer=tokenizer, size=size)
-    assert held_out is None
-    assert all_tokens(text) == FLAT
-    assert (text.documents, text.words, text.total_tokens) == (40, None, len(FLAT))
-    block, lengths = text.documents_block(np.arange(40), 12, 0)
-    assert [row[:n].tolist() for row, n in zip(block, lengths, strict=True)] == [[EOS, *document] for document in DOCUMENTS]
-
-
-def test_datatrove_without_end_tokens(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """The index alone says where documents end; rows of documents are framed all the same."""
+def test_datatrove(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Its tokens in order, and its documents by the index; without end tokens, rows of documents are framed all the same."""
+    for size in (2, 4):
+        text, held_out = read(datatrove(tmp_path / "a.ds", DOCUMENTS, size), tokenizer=tokenizer, size=size)
+        assert held_out is None
+        assert all_tokens(text) == FLAT
+        assert (text.documents, text.words, text.total_tokens) == (40, None, len(FLAT))
+        block, lengths = text.documents_block(np.arange(40), 12, 0)
+        assert [row[:n].tolist() for row, n in zip(block, lengths, strict=True)] == [[EOS, *document] for document in DOCUMENTS]
     bare = [document[:-1] for document in DOCUMENTS]
     text, _ = read(datatrove(tmp_path / "a.ds", bare), tokenizer=tokenizer)
     block, lengths = text.documents_block(np.array([3, 39]), 12, 0)
@@ -108,8 +105,7 @@ def test_llm_c_and_nanogpt(tmp_path: Path, tokenizer: Tokenizer) -> None:
         assert all_tokens(text) == FLAT
         assert text.documents is None
         rows = PretrainingRows(text, tokenizer.vocabulary(), ObjectiveConfig(rows="documents"), 8)
-        with pytest.raises(DataError, match="do not say where documents end; use --rows packed"):
-            len(rows)
+        refused(DataError, "do not say where documents end; use --rows packed", len, rows)
 
 
 def test_folders_globs_and_held_out_shards(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -129,8 +125,8 @@ def test_text_among_shards_is_not_left_out_in_silence(tmp_path: Path, tokenizer:
     (tmp_path / "meta.pkl").write_bytes(b"")
     read(tmp_path, tokenizer=tokenizer)
     (tmp_path / "input.txt").write_text("text")
-    with pytest.raises(ConfigError, match=r"input\.txt lies among shards and is none; name the shards themselves"):
-        read(tmp_path, tokenizer=tokenizer)
+    said = r"input\.txt lies among shards and is none; name the shards themselves"
+    refused(ConfigError, said, read, tmp_path, tokenizer=tokenizer)
     read(tmp_path / "*.bin", tokenizer=tokenizer)
 
 
@@ -142,64 +138,43 @@ def test_another_file_has_another_digest(tmp_path: Path, tokenizer: Tokenizer) -
     assert len(digests) == 3
 
 
-def broken(tmp_path: Path, name: str) -> tuple[Path, int]:
-    """Shards with something wrong, and the size of their tokens."""
-    file = tmp_path / "a.ds"
-    if name == "size":
-        return datatrove(file, DOCUMENTS, 4), 2
-    if name == "size, no metadata":
-        return datatrove(file, DOCUMENTS, 4, metadata=False), 2
-    if name == "index":
-        datatrove(file, DOCUMENTS)
-        Path(f"{file}.index").write_bytes(b"123")
-    elif name == "order":
-        datatrove(file, DOCUMENTS)
-        ends = np.cumsum([len(document) for document in DOCUMENTS])
-        ends[[3, 5]] = ends[[5, 3]]
-        ends.astype("<u8").tofile(f"{file}.index")
-    elif name == "odd":
-        return nanogpt(tmp_path / "a.bin", FLAT[: len(FLAT) // 2 * 2 - 1]), 4
-    elif name == "header":
-        return llm_c(tmp_path / "a.bin", FLAT, count=7), 2
-    elif name == "vocabulary":
-        return nanogpt(tmp_path / "a.bin", [*FLAT, 50_256]), 2
-    elif name == "one token":
-        return nanogpt(tmp_path / "a.bin", [3]), 2
-    return file, 2
-
-
-@pytest.mark.parametrize(("name", "message"), [
-    ("size", "the tokens of .* have 4 bytes, as its metadata says; use --token-size 4, not 2"),
-    ("size, no metadata", "the last document of .* must end at its .* tokens, but .* says .*; check --token-size"),
-    ("index", "index must hold numbers of 8 bytes, but has 3 bytes"),
-    ("order", "index must hold the ends of 40 documents in ascending order, but does not"),
-    ("odd", "must hold numbers of 4 bytes, but has 3.. bytes; --token-size 2 or 4 must be that with which it was written"),
-    ("header", "must name version 1 and its .* tokens, but names version 1 and 7; copy it again"),
-    ("vocabulary", "must be below .*, the size of the vocabulary, but one is 50256; name the tokenizer it was made with"),
-    ("one token", "a shard must hold at least two tokens, but .*a.bin holds 1; leave it out"),
-])  # fmt: skip
-def test_what_does_not_fit_is_refused(name: str, message: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_what_does_not_fit_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """At the start, or when the shard is first read."""
-    file, size = broken(tmp_path, name)
 
-    def rows() -> None:
+    def rows(file: Path, size: int) -> None:
         text, _ = read(file, tokenizer=tokenizer, size=size)
         text.documents_block(np.array([0]), 8, 0) if text.documents else text.row_block(np.array([0]), 1, 0)
 
-    with pytest.raises(DataError, match=message):
-        rows()
+    four, plain, short, order = (datatrove(tmp_path / f"{n}.ds", DOCUMENTS, 4 if n < 2 else 2, n > 0) for n in (1, 0, 2, 3))
+    Path(f"{short}.index").write_bytes(b"123")
+    ends = np.cumsum([len(document) for document in DOCUMENTS])
+    ends[[3, 5]] = ends[[5, 3]]
+    ends.astype("<u8").tofile(f"{order}.index")
+    for file, size, message in [
+        (four, 2, "the tokens of .* have 4 bytes, as its metadata says; use --token-size 4, not 2"),
+        (plain, 2, "the last document of .* must end at its .* tokens, but .* says .*; check --token-size"),
+        (short, 2, "index must hold numbers of 8 bytes, but has 3 bytes"),
+        (order, 2, "index must hold the ends of 40 documents in ascending order, but does not"),
+        (nanogpt(tmp_path / "odd.bin", FLAT[: len(FLAT) // 2 * 2 - 1]), 4,
+         "must hold numbers of 4 bytes, but has 3.. bytes; --token-size 2 or 4 must be that with which it was written"),
+        (llm_c(tmp_path / "header.bin", FLAT, count=7), 2,
+         "must name version 1 and its .* tokens, but names version 1 and 7; copy it again"),
+        (nanogpt(tmp_path / "vocabulary.bin", [*FLAT, 50_256]), 2,
+         "must be below .*, the size of the vocabulary, but one is 50256; name the tokenizer it was made with"),
+        (nanogpt(tmp_path / "one.bin", [3]), 2, "a shard must hold at least two tokens, but .*one.bin holds 1; leave it out"),
+    ]:  # fmt: skip
+        refused(DataError, message, rows, file, size)
 
 
 def test_what_they_do_not_say_must_be_named(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """The tokenizer, and what is held out; and text beside them is refused."""
     file = nanogpt(tmp_path / "train.bin", FLAT)
-    with pytest.raises(ConfigError, match="does not say which tokenizer made it; name it: --tokenizer-file"):
-        read(file, tokenizer=None)
-    with pytest.raises(ConfigError, match="holds no documents out; name other shards or text"):
-        read(file, tokenizer=tokenizer, held_out=0.02)
+    refused(ConfigError, "does not say which tokenizer made it; name it: --tokenizer-file", read, file, tokenizer=None)
+    held_out = "holds no documents out; name other shards or text"
+    refused(ConfigError, held_out, read, file, tokenizer=tokenizer, held_out=0.02)
     (tmp_path / "text.txt").write_text("a text")
-    with pytest.raises(ConfigError, match="holds shards and .*text.txt does not; tokenize it first"):
-        read(file, tmp_path / "text.txt", tokenizer=tokenizer)
+    said = "holds shards and .*text.txt does not; tokenize it first"
+    refused(ConfigError, said, read, file, tmp_path / "text.txt", tokenizer=tokenizer)
 
 
 @pytest.mark.usefixtures("no_second_process")

@@ -1,4 +1,4 @@
-"""Data frames of any library become tasks, and iterables of strings text to pretrain on."""
+"""Data frames, exports of programs for labelling and spaCy's files become tasks as they are; iterables become text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 
 import warmstart as ws
+from helpers.refusals import refused
+from warmstart.cli import main
+from warmstart.data.annotations import annotated_target
 from warmstart.data.frames import frame_rows
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, WarmstartError
+from warmstart.labelling.reading import read_pool
+from warmstart.tasks.load import load_task
+
+# ------------------------------------------------------------------------------------------------ frames and iterables
 
 BODY = [f"text number {i}" for i in range(12)]
 TOPIC = ["cat", "dog", "cow"] * 4
@@ -48,15 +56,16 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", FRAMES)
-def test_a_frame_becomes_a_task(kind: str, tmp_path: Path) -> None:
+def test_a_frame_becomes_a_task(tmp_path: Path) -> None:
     """With a split held out; what is returned is what commands read from the folder. Other columns are left out."""
-    task = ws.make_task(tmp_path / "mails", FRAMES[kind](), test=3, text="body", label="topic")
-    assert (task.name, task.labels, len(task.train), len(task.test)) == ("mails", ("cat", "cow", "dog"), 9, 3)
-    assert sorted([*task.train.texts, *task.test.texts]) == sorted(BODY)
-    read = ws.load_task(tmp_path / "mails")
-    assert (read.digest, read.manifest) == (task.digest, task.manifest)
-    assert json.loads((tmp_path / "mails" / "train.ndjson").read_text().splitlines()[0]) == {"body": BODY[0], "topic": "cat"}
+    for kind, frame in FRAMES.items():
+        folder = tmp_path / kind / "mails"
+        task = ws.make_task(folder, frame(), test=3, text="body", label="topic")
+        assert (task.name, task.labels, len(task.train), len(task.test)) == ("mails", ("cat", "cow", "dog"), 9, 3), kind
+        assert sorted([*task.train.texts, *task.test.texts]) == sorted(BODY), kind
+        read = ws.load_task(folder)
+        assert (read.digest, read.manifest) == (task.digest, task.manifest), kind
+        assert json.loads((folder / "train.ndjson").read_text().splitlines()[0]) == {"body": BODY[0], "topic": "cat"}, kind
 
 
 def test_each_split_may_be_a_frame(tmp_path: Path) -> None:
@@ -105,62 +114,184 @@ def test_missing_values_and_other_objects_are_plain() -> None:
     assert frame_rows(frame, ["a", "b", "c"]) == [{"a": 1.5, "b": None, "c": None}, {"a": None, "b": "x", "c": "2020-01-02"}]
 
 
-@pytest.mark.parametrize(
-    ("frame", "settings", "message"),
-    [
+def test_what_is_no_task_is_refused(tmp_path: Path) -> None:
+    """With the split and the column; nothing is written. A folder with another file is not replaced."""
+    named = {"text": "body", "label": "topic"}
+    for frame, settings, message in [
         (COLUMNS, {"label": "topic"}, "train: the frame has no column 'text'"),
         (COLUMNS, {"text": "body", "label": "topics"}, "no column 'topics'; did you mean 'topic'"),
-        (COLUMNS, {"text": "body", "label": "topic", "metrik": "f1"}, "unknown key 'metrik'; did you mean 'metric'"),
-        (
-            COLUMNS | {"topic": [None] * 12},
-            {"text": "body", "label": "topic"},
-            "every row of train must have a label, but 12 have none",
-        ),
+        (COLUMNS, named | {"metrik": "f1"}, "unknown key 'metrik'; did you mean 'metric'"),
+        (COLUMNS | {"topic": [None] * 12}, named, "every row of train must have a label, but 12 have none"),
         ({"text": ["a"], "label": ["x", "y"]}, {}, "must be equally long, but have 1, 2 values"),
         (pl.DataFrame(COLUMNS).lazy(), {}, "collect\\(\\) it"),
         ({"train": Arrow()}, {}, "give each split"),
         ("mails.csv", {}, "or of lists of rows, but got str"),
         ({"text": [], "label": []}, {}, "train must hold at least one example, but is empty"),
-    ],
-)
-def test_what_is_no_task_is_refused(frame: Any, settings: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """With the split and the column; nothing is written."""
-    with pytest.raises(WarmstartError, match=message):
-        ws.make_task(tmp_path / "t", frame, **settings)
+    ]:
+        refused(WarmstartError, message, ws.make_task, tmp_path / "t", frame, **settings)
     assert not (tmp_path / "t").exists()
-
-
-def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
-    """The first other file is named."""
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"must be empty or hold an earlier task alone, but holds thesis\.txt"):
-        ws.make_task(tmp_path, COLUMNS, text="body", label="topic")
-    with pytest.raises(ConfigError, match="is a file"):
-        ws.make_task(tmp_path / "thesis.txt", COLUMNS, text="body", label="topic")
+    other = r"must be empty or hold an earlier task alone, but holds thesis\.txt"
+    refused(ConfigError, other, ws.make_task, tmp_path, COLUMNS, **named)
+    refused(ConfigError, "is a file", ws.make_task, tmp_path / "thesis.txt", COLUMNS, **named)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson.gz", "new/a.jsonl.xz"])
-def test_texts_are_written_as_they_come(name: str, tmp_path: Path) -> None:
-    """Line ends and all; pretrain reads the same."""
+def test_texts_are_written_as_they_come(tmp_path: Path) -> None:
+    """Line ends and all; pretrain reads the same. What are no texts is refused, and an earlier file stays."""
     texts = ["one\ntwo", "été ", '"']
-    file = ws.write_texts(iter(texts), tmp_path / name)
-    assert list(read_documents(Source(path=str(file)))) == texts
-    if name.endswith(".gz"):
-        assert gzip.decompress(file.read_bytes()).count(b"\n") == 3
+    for name in ("a.jsonl", "a.ndjson.gz", "new/a.jsonl.xz"):
+        file = ws.write_texts(iter(texts), tmp_path / name)
+        assert list(read_documents(Source(path=str(file)))) == texts, name
+    assert gzip.decompress((tmp_path / "a.ndjson.gz").read_bytes()).count(b"\n") == 3
+    for given, name, message in [
+        ("a text", "b.jsonl", "must be several strings, but are 'a text'"),
+        (["a", None], "b.jsonl", "every text must be a string, but number 2 is None"),
+        ([], "b.jsonl", "at least one text"),
+        (["a"], "b.txt", r"written as \.jsonl, .*, but the file is .*b\.txt"),
+    ]:
+        (tmp_path / name).write_text("earlier")
+        refused(DataError, message, ws.write_texts, given, tmp_path / name)
+        assert (tmp_path / name).read_text() == "earlier"
 
 
-@pytest.mark.parametrize(
-    ("texts", "name", "message"),
-    [
-        ("a text", "a.jsonl", "must be several strings, but are 'a text'"),
-        (["a", None], "a.jsonl", "every text must be a string, but number 2 is None"),
-        ([], "a.jsonl", "at least one text"),
-        (["a"], "a.txt", r"written as \.jsonl, .*, but the file is .*a\.txt"),
-    ],
-)
-def test_what_are_no_texts_is_refused(texts: Any, name: str, message: str, tmp_path: Path) -> None:
-    """An earlier file stays."""
-    (tmp_path / name).write_text("earlier")
-    with pytest.raises(DataError, match=message):
-        ws.write_texts(texts, tmp_path / name)
-    assert (tmp_path / name).read_text() == "earlier"
+# ------------------------------------------------------------------------------------------------ annotations
+
+TEXTS = ["The cat sat.", "A dog ran.", "No bird sang.", "Ada went to London."]
+LABELS = ["cat", "dog", "cat", "dog"]
+HASHES = {"_input_hash": 1, "_task_hash": 2}
+
+
+def studio(text: str, *values: dict[str, Any]) -> dict[str, Any]:
+    """A task of Label Studio with one annotation."""
+    kind = "labels" if values and "start" in values[0] else "choices"
+    results = [{"type": kind, "from_name": "a", "to_name": "text", "value": value} for value in values]
+    return {"id": 1, "data": {"text": text}, "annotations": [{"completed_by": 1, "result": results}]}
+
+
+ONE_LABEL: dict[str, tuple[str, list[Any]]] = {
+    "prodigy": ("a.jsonl", [{"text": t, "label": n, "answer": "accept", **HASHES} for t, n in zip(TEXTS, LABELS, strict=True)]),
+    "prodigy, choices": (
+        "a.jsonl",
+        [{"text": t, "options": [], "accept": [n], "answer": "accept", **HASHES} for t, n in zip(TEXTS, LABELS, strict=True)],
+    ),
+    "doccano": ("a.jsonl", [{"id": 1, "text": t, "label": [n], "Comments": []} for t, n in zip(TEXTS, LABELS, strict=True)]),
+    "label studio": ("a.json", [studio(t, {"choices": [n]}) for t, n in zip(TEXTS, LABELS, strict=True)]),
+    "spacy": (
+        "a.jsonl",
+        [{"text": t, "cats": {"cat": float(n == "cat"), "dog": float(n == "dog")}} for t, n in zip(TEXTS, LABELS, strict=True)],
+    ),
+    "spacy, pairs": (
+        "a.jsonl",
+        [[t, {"cats": {"cat": n == "cat", "dog": n == "dog"}}] for t, n in zip(TEXTS, LABELS, strict=True)],
+    ),
+    "spacy, pairs in a list": ("a.json", [[t, {"cats": {n: 1}}] for t, n in zip(TEXTS, LABELS, strict=True)]),
+    "spacy, version 2": (
+        "a.json",
+        [{"id": 0, "paragraphs": [{"raw": t, "cats": [{"label": n, "value": 1.0}]}]} for t, n in zip(TEXTS, LABELS, strict=True)],
+    ),
+}
+SPANS: dict[str, tuple[str, list[Any]]] = {
+    "prodigy": ("a.jsonl", [{"text": TEXTS[3], "spans": [{"start": 0, "end": 3, "label": "PER"}], "answer": "accept", **HASHES}]),
+    "doccano": ("a.jsonl", [{"id": 1, "text": TEXTS[3], "label": [[0, 3, "PER"]]}]),
+    "doccano, entities": (
+        "a.jsonl",
+        [{"id": 1, "text": TEXTS[3], "entities": [{"id": 1, "label": "PER", "start_offset": 0, "end_offset": 3}], "relations": []}],
+    ),
+    "label studio": ("a.json", [studio(TEXTS[3], {"start": 0, "end": 3, "text": "Ada", "labels": ["PER"]})]),
+    "spacy, pairs": ("a.jsonl", [[TEXTS[3], {"entities": [[0, 3, "PER"]]}]]),
+}
+
+
+def write(folder: Path, name: str, rows: list[Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    lines = json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(row) + "\n" for row in rows)
+    file.write_text(lines, encoding="utf-8")
+    return file
+
+
+def task_of(folder: Path, rows: list[Any], name: str = "a.jsonl", **manifest: Any) -> Any:
+    write(folder, name, rows)
+    values = {"name": "t", "train": name, "test": name, **manifest}
+    (folder / "task.yaml").write_text(yaml.safe_dump(values))
+    return load_task(folder)
+
+
+def test_one_label_of_each_text(tmp_path: Path) -> None:
+    """As a source of a task, by init, as text to pretrain on, and as a pool to label: no conversion, and no setting."""
+    for kind, (name, rows) in ONE_LABEL.items():
+        folder = tmp_path / kind
+        task, file = task_of(folder, rows, name), folder / name
+        assert list(task.train.texts) == TEXTS, kind
+        assert [task.labels[number] for number in task.train.labels] == LABELS, kind
+        assert main(["init", str(file), "--out", str(folder / "made.yaml"), "--test", "2"]) == 0, kind
+        made = yaml.safe_load((folder / "made.yaml").read_text())
+        assert made == {"name": "a", "type": "classification", "train": name, "test": 2}, kind
+        assert list(read_documents(Source(path=str(file)))) == list(read_pool([str(file)]).texts) == TEXTS, kind
+
+
+def test_spans_become_tags_of_words(tmp_path: Path) -> None:
+    """Words that a span touches have its label, the others O."""
+    for kind, (name, rows) in SPANS.items():
+        task = task_of(tmp_path / kind, rows, name, type="tagging")
+        assert task.train.texts == (("Ada", "went", "to", "London."),), kind
+        assert [task.labels[number] for number in task.train.labels[0]] == ["PER", "O", "O", "O"], kind
+        assert annotated_target(tmp_path / kind / name) == "tags", kind
+
+
+def test_several_labels_or_none_of_each_text(tmp_path: Path) -> None:
+    """A text that has none counts; for one label each it is refused, with its place, or left out as not labelled."""
+    cases: dict[str, list[Any]] = {
+        "doccano": [{"id": 1, "text": TEXTS[0], "label": ["cat", "pet"]}, {"id": 2, "text": TEXTS[2], "label": []}],
+        "prodigy": [
+            {"text": TEXTS[0], "accept": ["cat", "pet"], "answer": "accept", **HASHES},
+            {"text": TEXTS[2], "accept": [], "answer": "accept", **HASHES},
+        ],
+        "spacy": [{"text": TEXTS[0], "cats": {"cat": 1, "pet": 0.7}}, {"text": TEXTS[2], "cats": {"cat": 0, "pet": 0.2}}],
+        "label studio": [studio(TEXTS[0], {"choices": ["cat", "pet"]}), studio(TEXTS[2])],
+    }
+    for kind, rows in cases.items():
+        name = "a.json" if "data" in rows[0] else "a.jsonl"
+        task = task_of(tmp_path / kind, rows, name, type="multilabel")
+        assert (task.train.texts, task.labels) == ((TEXTS[0], TEXTS[2]), ("cat", "pet")), kind
+        assert task.train.labels.tolist() == [[1, 1], [0, 0]], kind
+        assert annotated_target(tmp_path / kind / name) == "labels", kind
+        refused(DataError, r"a\.jsonl?, (line|task) 1 must have one label, but has 2", task_of, tmp_path / kind, rows, name)
+
+
+def test_rows_without_an_answer_are_no_examples(tmp_path: Path) -> None:
+    """Rejected, ignored and cancelled ones; each person's answer is one, so that the audit sees where they differ."""
+    rows = ONE_LABEL["prodigy"][1]
+    others = [{**rows[0], "answer": "reject"}, {**rows[1], "answer": "ignore"}, {**rows[0], "label": "dog"}]
+    task = task_of(tmp_path, rows + others)
+    assert list(task.train.texts) == [*TEXTS, TEXTS[0]]
+    assert list(read_documents(Source(path=str(tmp_path / "a.jsonl")))) == [*TEXTS, TEXTS[0], TEXTS[1], TEXTS[0]]
+
+
+def test_ordinary_tables_stay_tables(tmp_path: Path) -> None:
+    """Their columns are read by polars, as before."""
+    from warmstart.data.read import source_format
+
+    for row in (
+        {"text": "a", "label": "b"},
+        {"text": "what?", "label": "so", "answer": "accept"},
+        {"text": ["a", "b"], "label": ["x", "y"]},
+        {"text": "q", "alternatives": ["a", "b"], "label": 0},
+        {"body": "a", "label": ["b"]},
+    ):
+        file = write(tmp_path, "a.jsonl", [row])
+        for source in (Source(path=str(file)), Source(path=str(file), label="topic")):
+            assert source_format(source, file) == "ndjson", row
+    (tmp_path / "squad.json").write_text('{"data": []}')
+    assert source_format(Source(path=str(tmp_path / "squad.json")), tmp_path / "squad.json") == "text"
+
+
+def test_rows_that_say_nothing_readable_are_named(tmp_path: Path) -> None:
+    """With file and line, and exit code 2."""
+    for rows, message in [
+        ([{"text": "a", "cats": {"x": "yes"}}], "a number for each name in cats, but has 'yes'"),
+        ([{"text": "a", "cats": {"x": 1}}, {"cats": {"x": 1}}], r"a\.jsonl, line 2 must have a text, but has None"),
+        ([{"text": "a", "cats": {"x": 1}}, 3], "line 2 must hold values by name, but holds 3"),
+    ]:
+        refused(DataError, message, task_of, tmp_path, rows)
+        assert main(["init", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "made.yaml")]) == 2

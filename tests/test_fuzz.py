@@ -1,6 +1,6 @@
 """Fuzzed inputs: whatever is in a file or behind a flag, only our own errors come out, and soon.
 
-The fast suite tries a few inputs of each kind, ``-m chaos`` about ten thousand in all; ``CHAOS=20`` makes that many times more, and
+``make test`` tries ten inputs of each kind, ``make chaos`` about ten thousand in all; ``CHAOS=20`` makes that many times more, and
 ``make fuzz`` looks for more by coverage (``helpers/guided_fuzzing.py``).
 """
 
@@ -41,10 +41,7 @@ SECONDS = 5
 PIECES = st.sampled_from(
     [b"text", b"label", b"name: t\n", b"train: a.csv\n", b"test: 0.3\n", b",", b"\t", b"\n", b"\r\n", b'"', b"{", b"}", b"[", b"]",
      b":", b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\xe9", b"1e999", b"-1", b"nan", b"null", b"2020-99-99", b"9" * 400, b"PAR1",
-     b"&a ",
-     b"*a",
-     b"!!python/name:os",
-     b"${x}", b"# ", b"1\tA\ta\tNOUN\n", b"1-2\tab\n", b"1.1\n", b"\\ud800", b"[/b]"]
+     b"&a ", b"*a", b"!!python/name:os", b"${x}", b"# ", b"1\tA\ta\tNOUN\n", b"1-2\tab\n", b"1.1\n", b"\\ud800", b"[/b]"]
 )  # fmt: skip
 BYTES = st.one_of(st.binary(max_size=200), st.lists(PIECES, max_size=40).map(b"".join))
 SCALARS = st.one_of(
@@ -57,22 +54,12 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 MANIFEST_KEYS = [
-    "name",
-    "type",
-    "train",
-    "validation",
-    "test",
-    "labels",
-    "limit",
-    "metric",
-    "source",
-    "label_descriptions",
-    "sealed",
-]
+    "name", "type", "train", "validation", "test", "labels", "limit", "metric", "source", "label_descriptions", "sealed",
+]  # fmt: skip
 CONFIG = [
-    "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
-    "max_position_embeddings",
-    "hidden_act", "architectures", "id2label", "rope_parameters", "layer_types", "num_key_value_heads", "pad_token_id", "head_dim",
+    "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size", "head_dim",
+    "max_position_embeddings", "hidden_act", "architectures", "id2label", "rope_parameters", "layer_types", "num_key_value_heads",
+    "pad_token_id",
 ]  # fmt: skip
 
 
@@ -105,30 +92,27 @@ def only_our_errors(read: Callable[[], object]) -> None:
 
 
 def fuzzed(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
-    """A test with a few inputs in the fast suite and many, as ``test_…[many]``, under the mark chaos."""
+    """A test with many inputs under the mark chaos; ``test.few`` runs it with a few."""
 
     def decorate(body: Callable[..., None]) -> Any:
         def run_in(folder: Path, count: int) -> Any:
-            @settings(
-                max_examples=count,
-                deadline=None,
-                database=None,
-                phases=[Phase.explicit, Phase.generate, Phase.shrink],
-                suppress_health_check=list(HealthCheck),
-            )
+            phases = [Phase.explicit, Phase.generate, Phase.shrink]
+            checks = list(HealthCheck)
+
+            @settings(max_examples=count, deadline=None, database=None, phases=phases, suppress_health_check=checks)
             @given(**inputs)
             def run(**values: Any) -> None:
                 body(folder, **values)
 
             return run
 
-        def test(count: int, tmp_path: Path) -> None:
-            run_in(tmp_path, count)()
+        def test(tmp_path: Path) -> None:
+            run_in(tmp_path, MANY)()
 
+        test.few = lambda folder: run_in(folder, 10)()  # type: ignore[attr-defined]
         test.guided = lambda folder: run_in(folder, 1).hypothesis.fuzz_one_input  # type: ignore[attr-defined]
         test.__doc__ = body.__doc__
-        many = pytest.param(MANY, marks=pytest.mark.chaos, id="many")
-        return pytest.mark.parametrize("count", [pytest.param(25, id="few"), many])(test)
+        return pytest.mark.chaos(test)
 
     return decorate
 
@@ -252,3 +236,11 @@ def test_folders_to_import(folder: Path, family: str, changes: dict[str, Any]) -
         train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=300)).save(folder / "tokenizer.json")
         save_file({}, folder / "model.safetensors")
     only_our_errors(lambda: from_huggingface(folder))
+
+
+def test_a_few_inputs_of_every_kind(tmp_path: Path) -> None:
+    """Ten of each, so that ``make test`` notices what breaks at once."""
+    for name, test in list(globals().items()):
+        if hasattr(test, "few"):
+            (tmp_path / name).mkdir()
+            test.few(tmp_path / name)

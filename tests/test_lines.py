@@ -19,11 +19,10 @@ QUICK = [*SMALL, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
 
-@pytest.mark.parametrize("rows", ["packed", "documents"])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_every_objective_by_command(objective: str, rows: str, text: Path, tmp_path: Path) -> None:
+def test_every_objective_by_command(objective: str, text: Path, tmp_path: Path) -> None:
     """It pretrains, its bundle is whole, and its held-out text can be evaluated again, if it predicts tokens."""
-    out = tmp_path / "run"
+    out, rows = tmp_path / "run", "packed" if list(OBJECTIVES).index(objective) % 2 else "documents"
     flags = ["--objective", objective, "--rows", rows, "--steps", "3", *QUICK]
     assert main(["pretrain", str(text), "--out", str(out), *flags]) == 0
     bundle = load_bundle(out / "bundle", selftest=True)
@@ -36,8 +35,8 @@ def test_every_objective_by_command(objective: str, rows: str, text: Path, tmp_p
 def test_pretraining_goes_on_from_a_model(text: Path, tmp_path: Path) -> None:
     """``--init-from`` keeps tokenizer, backbone and language head, and the history names both trainings."""
     first, second = tmp_path / "first", tmp_path / "second"
-    assert main(["pretrain", str(text), "--out", str(first), "--steps", "30", *QUICK]) == 0
-    go_on = ["--init-from", str(first), "--steps", "30", "--objective", "hybrid", "--batch", "4"]
+    assert main(["pretrain", str(text), "--out", str(first), "--steps", "20", *QUICK]) == 0
+    go_on = ["--init-from", str(first), "--steps", "20", "--objective", "hybrid", "--batch", "4"]
     assert main(["pretrain", str(text), "--out", str(second), *go_on]) == 0
     before, after = load_bundle(first / "bundle"), load_bundle(second / "bundle")
     assert after.tokenizer.digest == before.tokenizer.digest
@@ -46,24 +45,19 @@ def test_pretraining_goes_on_from_a_model(text: Path, tmp_path: Path) -> None:
     assert after.history[1].held_out["causal loss"] < before.history[0].held_out["loss"]
 
 
-@pytest.mark.parametrize("rows", ["packed", "documents"])
-def test_a_budget_in_tokens_is_kept(rows: str, text: Path, tmp_path: Path) -> None:
-    """Whatever a row is: short documents do not count as full rows."""
+def test_nothing_need_be_held_out_and_a_budget_in_tokens_is_kept(text: Path, tmp_path: Path) -> None:
+    """Without held-out text there are no figures of it, as the report says; short documents do not count as full rows."""
     out = tmp_path / "run"
-    assert main(["pretrain", str(text), "--out", str(out), "--tokens", "2000", "--rows", rows, *QUICK]) == 0
-    assert 1600 < load_bundle(out / "bundle").history[-1].tokens < 2400
-
-
-def test_nothing_need_be_held_out(text: Path, tmp_path: Path) -> None:
-    """Then all documents are trained on, there are no held-out figures, and the report says so."""
-    out = tmp_path / "run"
-    assert main(["pretrain", str(text), "--out", str(out), "--steps", "3", "--held-out", "none", *QUICK]) == 0
-    assert load_bundle(out / "bundle").history[-1].held_out == {}
+    flags = ["--tokens", "2000", "--rows", "documents", "--held-out", "none"]
+    assert main(["pretrain", str(text), "--out", str(out), *flags, *QUICK]) == 0
+    record = load_bundle(out / "bundle").history[-1]
+    assert record.held_out == {}
+    assert 1600 < record.tokens < 2400
     assert not any("held_out" in json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines())
     assert "no text was held out" in (out / "report.html").read_text()
 
 
-@pytest.mark.chaos
+@pytest.mark.journeys
 def test_the_quickstart_in_small(tmp_path: Path) -> None:
     """Two libraries' documentation: bundles that are whole, and a page whose headline begins with the strongest rival."""
     small = ["--tokens", "20000", "--labels", "32", "--epochs", "1", "--seeds", "1", "--packages", "sympy", "networkx"]

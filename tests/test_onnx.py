@@ -1,22 +1,31 @@
-"""ONNX graphs: whatever a bundle is made of, the graph says what it says; and its folder is enough to use it."""
+"""ONNX graphs: whatever a bundle or a stack is made of, its folder says the same, and is enough to use it without warmstart."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import SCHEME_CASES as CASES
 from helpers.bundles import classifier, language_bundle
 from helpers.models import make_backbone, make_language_model
+from helpers.refusals import refused
 from helpers.tasks import tune, write_task
+from warmstart.baselines import BASELINES
+from warmstart.baselines.choice import run_baseline
+from warmstart.baselines.saving import fitted_baseline
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.commands.export import compare_forms
+from warmstart.commands.export import ExportConfig, compare_forms, export_model, export_onnx
+from warmstart.data.budget import label_budget
+from warmstart.data.pool import task_pool
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.apply import apply_scheme
@@ -26,18 +35,32 @@ from warmstart.finetuning.finetune import task_model
 from warmstart.heads import make_head
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop import onnx as ours
+from warmstart.interop import stack_export
 from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx
+from warmstart.interop.portable import probabilities
+from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, save
-from warmstart.model.model import Model
+from warmstart.model.model import Model, swap_head
+from warmstart.stack import files as stack_files
+from warmstart.stack.files import save_stack
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.readout import LinearReadout
+from warmstart.stack.rows import WordRows
+from warmstart.stack.stack import Member, Stack
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
+# ------------------------------------------------------------------------------------------------ networks
+
 pytest.importorskip("onnxscript", reason="pip install 'warmstart[onnx]' to run these tests")
 runtime = pytest.importorskip("onnxruntime", reason="pip install 'warmstart[onnx]' to run these tests")
 
+GRAPHS = pytest.mark.journeys
+"""a graph takes many seconds to make"""
 TEXTS = ["She holds the cat.", "I", "He rubs the river and the river holds him. [MASK] 1912 [EOS]", ""]
 SWITCHES = {
     "rotary": {"positions": "rotary", "norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
@@ -53,8 +76,8 @@ def labelled(model: Model, tokenizer: Tokenizer) -> Bundle:
     return Bundle(model, tokenizer, names, calibration=Calibration(temperature=1.7))
 
 
-@pytest.mark.parametrize("switches", SWITCHES)
-@pytest.mark.parametrize("causal", [True, False])
+@GRAPHS
+@pytest.mark.parametrize(("switches", "causal"), [*zip(SWITCHES, (True, False, True, False), strict=True)])
 def test_every_sort_of_backbone_goes_out(switches: str, causal: bool, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Logits of a language model, over lengths from one token on, with padding."""
     model = make_language_model(vocab_size=tokenizer.vocab_size, causal=causal, **SWITCHES[switches])
@@ -62,7 +85,8 @@ def test_every_sort_of_backbone_goes_out(switches: str, causal: bool, tokenizer:
     assert json.loads((tmp_path / "g" / "config.json").read_text())["outputs"] == ["logits"]
 
 
-@pytest.mark.parametrize("scheme", [name for name in CASES if name.split("+")[0] in ("houlsby", "pfeiffer", "lora", "scalar-mix")])
+@GRAPHS
+@pytest.mark.parametrize("scheme", ["houlsby", "pfeiffer", "lora+bitfit", "lora+scalar-mix"])
 def test_what_schemes_insert_goes_along(scheme: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Adapters, LoRA and mixes are part of the graph."""
     model = classifier(tokenizer)
@@ -73,6 +97,7 @@ def test_what_schemes_insert_goes_along(scheme: str, tokenizer: Tokenizer, tmp_p
     assert to_onnx(labelled(model, tokenizer), tmp_path / "g") < 1e-5
 
 
+@GRAPHS
 @pytest.mark.parametrize("kind", TASK_TYPES)
 def test_every_kind_of_head_goes_out(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The graph's scores give the same answers to the same texts."""
@@ -84,14 +109,20 @@ def test_every_kind_of_head_goes_out(kind: str, tokenizer: Tokenizer, tmp_path: 
     assert (one.score, two.changed) == (pytest.approx(two.score), 0)
 
 
-def test_vectors_go_out(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """A bundle that gives embeddings."""
+@GRAPHS
+def test_vectors_go_out(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle that gives embeddings. A graph that says something else is not written."""
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
     head = make_head(EmbeddingHeadConfig(pooling="mean", normalize=True), backbone.config.width, backbone.embedding.weight)
-    assert to_onnx(Bundle(Model(backbone, head, causal=False), tokenizer), tmp_path / "g") < 1e-5
+    bundle = Bundle(Model(backbone, head, causal=False), tokenizer)
+    assert to_onnx(bundle, tmp_path / "g") < 1e-5
+    monkeypatch.setattr(ours, "relative_difference", lambda *_: float("nan"))
+    refused(ModelError, "must give the outputs of the model", to_onnx, bundle, tmp_path / "no")
+    assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize("pooling", ["mean", "last", "first", "appended"])
+@GRAPHS
+@pytest.mark.parametrize("pooling", ["last", "appended"])
 def test_the_folder_is_enough(pooling: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """With onnxruntime and tokenizers alone, the probabilities are those of ``predict``, its temperature included."""
     from tokenizers import Tokenizer as Library
@@ -113,6 +144,7 @@ def test_the_folder_is_enough(pooling: str, tokenizer: Tokenizer, tmp_path: Path
     assert told["labels"] == ["a", "b", "c"]
 
 
+@GRAPHS
 @pytest.mark.usefixtures("no_second_process")
 def test_the_command_says_what_each_form_is_worth(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Parity, a table of forms with their scores; another task, a taken place and flags that do not belong are refused."""
@@ -146,29 +178,89 @@ def test_the_command_says_what_each_form_is_worth(tokenizer: Tokenizer, tmp_path
     assert not (tmp_path / "h").exists()
 
 
-def test_a_graph_that_says_something_else_is_not_written(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is left behind."""
-    monkeypatch.setattr(ours, "relative_difference", lambda *_: float("nan"))
-    with pytest.raises(ModelError, match="must give the outputs of the model"):
-        to_onnx(language_bundle(tokenizer), tmp_path / "g")
-    assert not (tmp_path / "g").exists()
-
-
-def test_what_is_missing_is_named(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra, the message says how to get it."""
-    monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
-    with pytest.raises(ConfigError, match=r"pip install 'warmstart\[onnx\]'"):
-        to_onnx(language_bundle(tokenizer), tmp_path / "g")
-
-
-def test_a_task_with_other_labels_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Before anything is written."""
-    from warmstart.commands.export import ExportConfig, export_onnx
-
+def test_what_cannot_go_out_is_refused(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extra is missing, which is named, or the labels are not those of the task; nothing is left behind."""
+    bundle, out = language_bundle(tokenizer), tmp_path / "g"
     task = load_task(write_task(tmp_path / "classification", "classification"))
-    model = task_model(language_bundle(tokenizer), task, FineTuneConfig(), 0, scratch=False)
-    bundle = Bundle(model, tokenizer, tuple("wxyz"))
-    with pytest.raises(DataError, match="adapted to"):
-        export_onnx(bundle, ExportConfig(model="lm", out=str(tmp_path / "g"), to="onnx", task=str(tmp_path / "classification")))
+    other = Bundle(task_model(bundle, task, FineTuneConfig(), 0, scratch=False), tokenizer, tuple("wxyz"))
+    config = ExportConfig(model="lm", out=str(out), to="onnx", task=str(tmp_path / "classification"))
+    refused(DataError, "adapted to", export_onnx, other, config)
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    refused(ConfigError, r"pip install 'warmstart\[onnx\]'", to_onnx, bundle, out)
+    assert not out.exists()
+
+
+# ------------------------------------------------------------------------------------------------ stacks
+
+pytest.importorskip("onnxscript", reason="pip install 'warmstart[onnx]' to run these tests")
+pytest.importorskip("onnxruntime", reason="pip install 'warmstart[onnx]' to run these tests")
+
+TYPES = ("classification", "multilabel", "regression")
+
+
+@pytest.mark.parametrize("graphs", [False, pytest.param(True, marks=pytest.mark.journeys)])
+@pytest.mark.parametrize("type_name", TYPES)
+def test_the_script_predicts_what_baselines_predict(
+    type_name: str, graphs: bool, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For every task type that has probabilities or numbers, with pairs of texts, and calibrated."""
+    monkeypatch.setattr(stack_export, "_compared", lambda stack, folder: 0.0)  # a process for each: the next test has one
+    bundle = language_bundle(tokenizer)
+    encoder = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(normalize=False), 0), tokenizer)
+    task = load_task(write_task(tmp_path / "task", type_name))
+    budget = label_budget(task, 16, "cross-validation", 0)
+    calibration = Calibration(temperature=1.7) if type_name == "classification" else None
+
+    def vectors(inputs: Sequence[Any]) -> np.ndarray:
+        return embed(encoder, inputs).numpy()
+
+    for place, (name, baseline) in enumerate(BASELINES.items()):
+        kinds = [kind for kind in baseline.types or TYPES[:2] if kind in TYPES]
+        if baseline.needs_vectors != graphs or not kinds or kinds[place % len(kinds)] != type_name:
+            continue  # each baseline with one of its kinds
+        run = run_baseline(baseline, budget, task_pool(task).without(budget).texts, vectors)
+        stack = Stack((Member(name, fitted_baseline(run, encoder)),), type_name, task.labels, calibration=calibration)
+        stack_to_onnx(stack, tmp_path / name)
+        found = probabilities(task.test.texts, tmp_path / name)
+        np.testing.assert_allclose(found, raw_predictions(stack, task.test.texts), atol=1e-5, err_msg=name)
+
+
+def made(tokenizer: Tokenizer, slope: float = 1.0) -> Stack:
+    """A network and words."""
+    network = Bundle(classifier(tokenizer), tokenizer, ("cat", "other"))
+    words = FittedBaseline(WordRows(("cat", "the cat"), word_pairs=True), LinearReadout(slope * np.eye(2), np.array([0, -np.inf])))
+    members = (Member("full", network, 1.3, 0.3), Member("words", words, 0.8, 0.7))
+    return Stack(members, "classification", ("cat", "other"), calibration=Calibration(temperature=0.7))
+
+
+@pytest.mark.journeys
+@pytest.mark.usefixtures("no_second_process")
+def test_a_stack_goes_out(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the command, from the folder of a run; with networks and words, and without warmstart."""
+    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
+    stack = made(tokenizer)
+    save_stack(stack, tmp_path / "run" / "bundle")
+    out = tmp_path / "out"
+    assert main(["export", str(tmp_path / "run"), "--to", "onnx", "--out", str(out)]) == 0
+    names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    network = {f"members/1/{name}" for name in ("model.onnx", "tokenizer.json", "config.json")}
+    assert names == {"config.json", "predict.py", "members/2/baseline.json", "members/2/arrays.safetensors", *network}
+    texts = ["She holds the cat.", "", "He rubs the river. [MASK]"]
+    np.testing.assert_allclose(probabilities(texts, out), raw_predictions(stack, texts), atol=1e-5)
+    assert json.loads((out / "config.json").read_text())["labels"] == ["cat", "other"]
+    for flags in (["--to", "hf"], ["--to", "onnx", "--int8"]):
+        assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "more"), *flags]) == 2
+    config = ExportConfig(model=str(tmp_path / "run"), out=str(tmp_path / "more"), to="peft")
+    refused(ConfigError, "needs one network, but .* is a stack", export_model, config)
+    refused(ConfigError, "exists and is not empty", stack_to_onnx, stack, out)
+
+
+def test_an_export_that_differs_is_not_written(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one whose script fails."""
+    stack = replace(made(tokenizer), members=made(tokenizer).members[1:])
+    monkeypatch.setattr(stack_export, "raw_predictions", lambda _, texts: np.zeros((len(texts), 2)))
+    differs = "must predict what the saved one predicts, but differs by"
+    refused(ModelError, differs, stack_to_onnx, stack, tmp_path / "out")
+    monkeypatch.setattr(stack_export, "_RUN", "raise SystemExit('no numpy here')")
+    refused(ModelError, "without warmstart, but failed: no numpy here", stack_to_onnx, stack, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -6,16 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.refusals import refused
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import pool_note, task_pool
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key
-from warmstart.data.text_overlap import documents_with
 from warmstart.data.unbroken import LINES, by_lines, by_lines_note
 from warmstart.errors import DataError
 
@@ -56,29 +55,19 @@ def test_the_pool_has_no_text_that_is_scored_or_labelled(
     assert {*pool.texts} == expected, "and nothing else is left out"
 
 
-def test_texts_nearly_the_same_as_a_scored_one_are_left_out_and_counted() -> None:
-    pool = task_pool(task_of("new", "exactly  THIS!", LONG.replace("lazy", "sleepy"), "to choose", "newer"))
-    assert pool.texts == ("new", "newer")
-    assert pool.left_out == 3
-
-
 QUOTED = "no river in this country is as wide or as slow as the one that we crossed in spring last year"
 
 
 def test_a_text_that_contains_a_scored_one_is_left_out() -> None:
-    """Word for word, or half of a long one; half of a short one, or a few of its words, are no copy."""
+    """Word for word, nearly, or half of a long one; half of a short one, or a few of its words, are no copy. All are counted."""
+    pool = task_pool(task_of("new", "exactly  THIS!", LONG.replace("lazy", "sleepy"), "to choose", "newer"))
+    assert (pool.texts, pool.left_out) == (("new", "newer"), 3)
     task = replace(task_of("new"), test=split(LONG, QUOTED, "a few words"))
     parts = [LONG, QUOTED, " ".join(QUOTED.split()[:15]), LONG[:40], "a few words"]
     texts = ["he wrote that " * 20 + part + " and so on and on" * 20 for part in parts]
     found = task_pool(task.with_train(split(*texts)))
     assert found.texts == (*texts[3:],)
     assert found.left_out == 3
-
-
-def test_repeated_words_are_compared_in_no_time() -> None:
-    """Texts of one word repeated have one 5-gram, however often they have it: pairs of positions would be 10 to the power of 9."""
-    texts = [["ax"] * 3000] * 10
-    assert documents_with(texts, [["ax"] * 3000] * 10).all()
 
 
 def test_lines_of_an_unbroken_file_are_texts(tmp_path: Path) -> None:
@@ -91,8 +80,7 @@ def test_lines_of_an_unbroken_file_are_texts(tmp_path: Path) -> None:
     assert str(file) in str(pool_note(task))
     assert pool_note(task, "none") is None
     whole = replace(task, unlabelled=(source.model_copy(update={"document": "file"}),))
-    with pytest.raises(DataError, match="must have texts that are not in test or validation"):
-        task_pool(whole)
+    refused(DataError, "must have texts that are not in test or validation", task_pool, whole)
     assert pool_note(whole) is None
 
 
@@ -110,35 +98,23 @@ def test_paragraphs_short_files_of_a_folder_and_single_lines_stay_as_they_are(tm
     assert by_lines_note(sources[:3]) is None
 
 
-def test_unlabelled_sources_come_first(tmp_path: Path) -> None:
-    file = tmp_path / "more.txt"
+def test_unlabelled_sources_come_first_and_a_file_takes_the_place_of_the_rest(tmp_path: Path) -> None:
+    """Pairs are read as one string; a file with test texts, or with none that may be read, is refused."""
+    file = tmp_path / "pool.txt"
+    unlabelled = (Source(path=str(file)),)
     file.write_text("more\n\nExactly this\n\nnew\n")
-    task = replace(task_of("new", "old"), unlabelled=(Source(path=str(file)),))
+    task = replace(task_of("new", "old"), unlabelled=unlabelled)
     assert task_pool(task).texts == ("more", "new", "old")
-    assert len(task_pool(task, "none")) == 0
-
-
-def test_pairs_are_read_as_one_string() -> None:
+    assert len(task_pool(task, "none")) == len(task_pool(task_of("to choose"))) == 0
     pairs = Split((("one", "two"), ("three", "four")), np.array([0, 1]))
     assert task_pool(replace(task_of("x"), train=pairs)).texts == ("one two", "three four")
-
-
-def test_a_file_takes_the_place_of_the_rest(tmp_path: Path) -> None:
-    file = tmp_path / "pool.txt"
     file.write_text("first\nsecond\nto choose\n")
     pool = task_pool(task_of("new"), str(file))
-    assert pool.texts == ("first", "second")
-    assert pool.left_out == 1
-
-
-def test_a_file_with_test_texts_and_an_empty_one_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "pool.txt"
+    assert (pool.texts, pool.left_out) == (("first", "second"), 1)
     file.write_text("first\nExactly this\n")
-    with pytest.raises(DataError, match=r"the test split of 't' has 1 of the texts in .*pool.txt, such as 'Exactly this'"):
-        task_pool(task_of("new"), str(file))
+    said = r"the test split of 't' has 1 of the texts in .*pool.txt, such as 'Exactly this'"
+    refused(DataError, said, task_pool, task_of("new"), str(file))
     file.write_text("to choose\n\n")
-    with pytest.raises(DataError, match=r"pool.txt must have texts that are not in test or validation, but has none"):
-        task_pool(task_of("new"), str(file))
-    with pytest.raises(DataError, match="the 'unlabelled' text of 't' must have texts"):
-        task_pool(replace(task_of("new"), unlabelled=(Source(path=str(file)),)))
-    assert len(task_pool(task_of("to choose"))) == 0
+    said = "pool.txt must have texts that are not in test or validation, but has none"
+    refused(DataError, said, task_pool, task_of("new"), str(file))
+    refused(DataError, "the 'unlabelled' text of 't' must have texts", task_pool, replace(task_of("new"), unlabelled=unlabelled))

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warmstart.data.read import MAX_CHARACTERS, _documents, count_documents, read_documents, read_examples, sentences, source_files
-from warmstart.data.source import Document, Source
+from helpers.refusals import refused
+from warmstart.data.read import MAX_CHARACTERS, count_documents, read_documents, read_examples, source_files
+from warmstart.data.source import Source
 from warmstart.data.unbroken import LINES, unbroken_note
 from warmstart.errors import ConfigError, DataError
 
@@ -69,19 +70,12 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "how"), SAME.values(), ids=SAME)
-def test_every_format_says_the_same(tmp_path: Path, name: str, content: bytes, how: dict[str, object]) -> None:
+def test_every_format_says_the_same(tmp_path: Path) -> None:
     """The same examples come back whatever they were stored as, numbers as strings, stray quotes and all."""
-    source = Source.build({"path": written(tmp_path, name, packed(name, content)), **how})
-    assert read_examples(source) == (TEXTS, LABELS)
-    assert list(read_documents(source)) == TEXTS
-
-
-def test_trec_lines(tmp_path: Path) -> None:
-    """A TREC line in latin-1 is its coarse label and its question."""
-    path = written(tmp_path, "t.label", "DESC:manner What is caf\xe9 ?\nNUM:dist How far ?\n".encode("latin-1"))
-    source = Source(path=path, pattern=TREC, encoding="latin-1")
-    assert read_examples(source) == (["What is café ?", "How far ?"], ["DESC", "NUM"])
+    for case, (name, content, how) in SAME.items():
+        source = Source.build({"path": written(tmp_path / case, name, packed(name, content)), **how})
+        assert read_examples(source) == (TEXTS, LABELS), case
+        assert list(read_documents(source)) == TEXTS, case
 
 
 def test_one_file_per_label(tmp_path: Path) -> None:
@@ -101,21 +95,15 @@ def test_labels_in_a_second_file(tmp_path: Path) -> None:
     assert read_examples(Source(path=texts, labels_path=labels)) == (["one", "", "th\rree"], ["1", "0", "1"])
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ("paragraph", ["one\ntwo", " three", "four"]),
-        ("line", ["one", "two", " three", "four"]),
-        ("file", ["\none\ntwo\n\n \n three\n\nfour"]),
-    ],
-)
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.xz"])
-def test_documents(tmp_path: Path, document: str, expected: list[str], ends: str, name: str) -> None:
+def test_documents(tmp_path: Path) -> None:
     """Paragraphs are runs of lines that are not blank, whatever ends the lines and however the file is packed."""
-    text = "\ufeff\none\ntwo\n\n \n three\n\nfour\n".replace("\n", ends)
-    path = written(tmp_path, name, packed(name, text.encode()))
-    assert list(read_documents(Source.build({"path": path, "document": document}))) == expected
+    units = {"paragraph": ["one\ntwo", " three", "four"], "line": ["one", "two", " three", "four"]}
+    units |= {"file": ["\none\ntwo\n\n \n three\n\nfour"]}
+    for name, ends in (("a.txt", "\n"), ("a.txt", "\r\n"), ("a.txt.gz", "\r\n"), ("a.xz", "\n")):
+        text = "\ufeff\none\ntwo\n\n \n three\n\nfour\n".replace("\n", ends)
+        path = written(tmp_path, name, packed(name, text.encode()))
+        for document, expected in units.items():
+            assert list(read_documents(Source.build({"path": path, "document": document}))) == expected, (name, ends, document)
 
 
 def test_sentencepiece_pieces_are_joined(tmp_path: Path) -> None:
@@ -132,13 +120,7 @@ def test_sentencepiece_pieces_are_joined(tmp_path: Path) -> None:
 
 def test_folder(tmp_path: Path) -> None:
     """A folder is read whole, in the order of names, without hidden files; a file in it may be a table."""
-    for name, content in (
-        ("b/z.txt", "3"),
-        ("b/a.tsv", "text\n2\n"),
-        ("a.txt", "1"),
-        (".hidden", "no"),
-        ("b/.git/x", "no"),
-    ):
+    for name, content in (("b/z.txt", "3"), ("b/a.tsv", "text\n2\n"), ("a.txt", "1"), (".hidden", "no"), ("b/.git/x", "no")):
         written(tmp_path, name, content)
     source = Source(path=str(tmp_path))
     assert [file.name for file in source_files(source)] == ["a.txt", "a.tsv", "z.txt"]
@@ -147,28 +129,25 @@ def test_folder(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(alphabet="ab \t", max_size=5), max_size=12))
-def test_no_words_are_lost(lines: list[str]) -> None:
-    """All three units hold the same words in the same order."""
-    words = " ".join(lines).split()
-    units: tuple[Document, ...] = ("paragraph", "line", "file")
-    for document in units:
-        assert " ".join(text for text, _ in _documents(lines, document)).split() == words
+def test_no_words_are_lost(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    """All units hold the same words in the same order."""
+    path = written(tmp_path_factory.mktemp("text"), "a.txt", "\n".join(lines))
+    for document in ("paragraph", "line", "file", "sentence"):
+        found = list(read_documents(Source.build({"path": path, "document": document})))
+        assert " ".join(found).split() == " ".join(lines).split(), document
 
 
-@pytest.mark.parametrize("document", ["paragraph", "file"])
-def test_long_documents_come_in_pieces(tmp_path: Path, document: str) -> None:
-    """A document beyond a mebibyte is cut at line ends, and nothing is lost."""
+def test_long_documents_come_in_pieces(tmp_path: Path) -> None:
+    """Beyond a mebibyte they are cut at line ends, a line at white space, or anywhere if it has none; nothing is lost."""
     text = "\n".join(f"line {n} of a long text" for n in range(150_000))
-    pieces = list(read_documents(Source.build({"path": written(tmp_path, "a.txt", text), "document": document})))
-    assert len(pieces) > 2
-    assert max(map(len, pieces)) <= MAX_CHARACTERS
-    assert "\n".join(pieces) == text
-
-
-def test_long_lines_come_in_pieces(tmp_path: Path) -> None:
-    """A line beyond a mebibyte is cut at white space, or anywhere if it has none."""
     line = "word " * 300_000 + "x" * (MAX_CHARACTERS + 5)
-    pieces = list(read_documents(Source(path=written(tmp_path, "a.txt", line), document="line")))
+    path, long = written(tmp_path, "a.txt", text), written(tmp_path, "b.txt", line)
+    for document in ("paragraph", "file"):
+        pieces = list(read_documents(Source.build({"path": path, "document": document})))
+        assert len(pieces) > 2
+        assert max(map(len, pieces)) <= MAX_CHARACTERS
+        assert "\n".join(pieces) == text
+    pieces = list(read_documents(Source(path=long, document="line")))
     assert max(map(len, pieces)) <= MAX_CHARACTERS
     assert "".join(" ".join(pieces).split()) == line.replace(" ", "")
     assert set(pieces[0].split()) == {"word"}
@@ -209,12 +188,15 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "how", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_files(tmp_path: Path, name: str, content: bytes, how: dict[str, object], message: str) -> None:
-    """A file that is not what it claims is refused with its name, the place and the remedy."""
-    source = Source.build({"path": written(tmp_path, name, content), **how})
-    with pytest.raises(DataError, match=message):
-        list(read_documents(source))
+def test_broken_files(tmp_path: Path) -> None:
+    """A file that is not what it claims, a path that leads nowhere and an empty folder are refused with place and remedy."""
+    for case, (name, content, how, message) in BROKEN.items():
+        source = Source.build({"path": written(tmp_path / case, name, content), **how})
+        refused(DataError, message, list, read_documents(source))
+    refused(DataError, "no such file or folder: .*absent", list, read_documents(Source(path=str(tmp_path / "absent"))))
+    written(tmp_path / "hidden", ".hidden", "x")
+    nothing = read_documents(Source(path=str(tmp_path / "hidden")))
+    refused(DataError, "must hold at least one file that is not hidden, but holds none", list, nothing)
 
 
 UNLABELLED = {
@@ -227,20 +209,16 @@ UNLABELLED = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "how", "message"), UNLABELLED.values(), ids=UNLABELLED)
-def test_missing_labels(tmp_path: Path, name: str, content: bytes, how: dict[str, object], message: str) -> None:
-    """Labelled text without texts or labels is refused, with where labels may come from."""
-    with pytest.raises(DataError, match=message):
-        read_examples(Source.build({"path": written(tmp_path, name, content), **how}))
-
-
-def test_uneven_label_file(tmp_path: Path) -> None:
-    """Two files that are not equally long are refused with both lengths, and a gap with its line."""
-    texts, labels = written(tmp_path, "a", "1\n2\n3\n"), written(tmp_path, "b", "1\n2\n")
-    with pytest.raises(DataError, match=r"a and .*b must have equally many lines, but have 3 and 2; check that they match"):
-        read_examples(Source(path=texts, labels_path=labels))
-    with pytest.raises(DataError, match=r"every line of .*b must have a label, but 1 have none, first line 2"):
-        read_examples(Source(path=texts, labels_path=written(tmp_path, "b", "1\n\n2\n")))
+def test_missing_labels(tmp_path: Path) -> None:
+    """Labelled text without texts or labels is refused, with where labels may come from; two files must be equally long."""
+    for case, (name, content, how, message) in UNLABELLED.items():
+        refused(DataError, message, read_examples, Source.build({"path": written(tmp_path / case, name, content), **how}))
+    texts = written(tmp_path, "a", "1\n2\n3\n")
+    for labels, message in (
+        ("1\n2\n", r"a and .*b must have equally many lines, but have 3 and 2; check that they match"),
+        ("1\n\n2\n", r"every line of .*b must have a label, but 1 have none, first line 2"),
+    ):
+        refused(DataError, message, read_examples, Source(path=texts, labels_path=written(tmp_path, "b", labels)))
 
 
 def test_null_text_is_empty(tmp_path: Path) -> None:
@@ -249,74 +227,47 @@ def test_null_text_is_empty(tmp_path: Path) -> None:
     assert read_examples(Source(path=path)) == (["", "b"], ["true", "false"])
 
 
-def test_missing_places(tmp_path: Path) -> None:
-    """A path that leads nowhere and a folder without files are named."""
-    with pytest.raises(DataError, match=r"no such file or folder: .*absent"):
-        list(read_documents(Source(path=str(tmp_path / "absent"))))
-    written(tmp_path, ".hidden", "x")
-    with pytest.raises(DataError, match="must hold at least one file that is not hidden, but holds none"):
-        list(read_documents(Source(path=str(tmp_path))))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_wrong_settings() -> None:
+    """Settings that contradict each other are refused before any file is opened."""
+    for values, message in (
         ({"patern": "x"}, "unknown key 'patern'; did you mean 'pattern'"),
         ({"as_label": "a", "labels_path": "b"}, "give as_label or labels_path, not both"),
         ({"format": "pattern"}, "format 'pattern' needs a pattern, such as"),
         ({"format": "xml"}, "'format' must be"),
-    ],
-)
-def test_wrong_settings(values: dict[str, str], message: str) -> None:
-    """Settings that contradict each other are refused before any file is opened."""
-    with pytest.raises(ConfigError, match=message):
-        Source.build({"path": "x", **values})
+        ({"limit": 0}, "'limit' must be greater than 0"),
+    ):
+        refused(ConfigError, message, Source.build, {"path": "x", **values})
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
+def test_sentences(tmp_path: Path) -> None:
+    """Cut where a sentence ends and no lower-case letter follows, never across paragraphs; nothing but white space is lost."""
+    for text, parts in (
         ("I rub the dog. Do you? He can!", ["I rub the dog.", "Do you?", "He can!"]),
         ('He said "Go." Then he went.', ['He said "Go."', "Then he went."]),
         ("It cost 3.5 pounds, e.g. two coins", ["It cost 3.5 pounds, e.g. two coins"]),
         ("One line.\nStill one text", ["One line.", "Still one text"]),
+        ("I rub. You hold\nit. \n\nand so on. He\n", ["I rub.", "You hold\nit.", "and so on.", "He"]),
         ("", []),
-    ],
-)
-def test_sentences(text: str, parts: list[str]) -> None:
-    """Cut where a sentence ends and no lower-case letter follows; nothing but white space is lost."""
-    assert sentences(text) == parts
-    assert "".join("".join(parts).split()) == "".join(text.split())
-
-
-def test_sentences_as_documents(tmp_path: Path) -> None:
-    """A sentence never spans two paragraphs."""
-    (tmp_path / "a.txt").write_text("I rub. You hold\nit. \n\nand so on. He\n")
-    assert list(read_documents(Source(path=str(tmp_path / "a.txt"), document="sentence"))) == [
-        "I rub.", "You hold\nit.", "and so on.", "He",
-    ]  # fmt: skip
+    ):
+        assert list(read_documents(Source(path=written(tmp_path, "a.txt", text), document="sentence"))) == parts
 
 
 def test_only_the_first_texts(tmp_path: Path) -> None:
-    """In the order of the file, for documents and for examples alike; a number below one is refused."""
+    """In the order of the file, for documents and for examples alike."""
     (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"t{i}\tl{i}\n" for i in range(5)))
     source = Source(path=str(tmp_path / "a.tsv"), limit=2)
     assert list(read_documents(source)) == ["t0", "t1"]
     assert read_examples(source) == (["t0", "t1"], ["l0", "l1"])
-    with pytest.raises(ConfigError, match="'limit' must be greater than 0"):
-        Source.build({"path": "a", "limit": 0})
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.xz"])
-def test_lines_that_look_like_documents_are_noticed(tmp_path: Path, name: str) -> None:
+def test_lines_that_look_like_documents_are_noticed(tmp_path: Path) -> None:
     """Many lines without a blank one, read by paragraphs; not short files, not paragraphs, not tables."""
     lines = "A document on a line.\n" * LINES
-    path = written(tmp_path, name, packed(name, lines.encode()))
-    note = unbroken_note([Source(path=path)])
-    assert note is not None
-    assert path in note
-    assert "--document line" in note
-    assert unbroken_note([Source(path=path, document="line")]) is None
-    assert unbroken_note([Source(path=written(tmp_path, "b.txt", lines.replace("\n", "\n\n", 1)))]) is None
-    assert unbroken_note([Source(path=written(tmp_path, "c.txt", lines[:-30]))]) is None
-    assert unbroken_note([Source(path=written(tmp_path, "d.csv", "text\n" + lines))]) is None
+    for name in ("a.txt", "a.txt.xz"):
+        path = written(tmp_path, name, packed(name, lines.encode()))
+        note = str(unbroken_note([Source(path=path)]))
+        assert path in note
+        assert "--document line" in note
+        assert unbroken_note([Source(path=path, document="line")]) is None
+    for name, text in (("b.txt", lines.replace("\n", "\n\n", 1)), ("c.txt", lines[:-30]), ("d.csv", "text\n" + lines)):
+        assert unbroken_note([Source(path=written(tmp_path, name, text))]) is None, name

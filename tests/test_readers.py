@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from helpers.documents import class_label, docx, pdf, saved_dataset
+from helpers.refusals import refused
 from warmstart.cli import main
 from warmstart.corpora.pieces import documents_of_piece, pieces_of
 from warmstart.data import files, sqlite
@@ -102,23 +103,20 @@ def test_a_pdf_without_text_or_reader_says_so(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(DataError, match="its 1 pages hold none; if they are scanned, recognise the text first"):
         texts_of(pdf(tmp_path / "scan.pdf", [""]))
     (tmp_path / "cut.pdf").write_bytes(pdf(tmp_path / "a.pdf", ["A text."]).read_bytes()[:60])
-    with pytest.raises(DataError, match="cut.pdf cannot be read as PDF"):
-        texts_of(tmp_path / "cut.pdf")
+    refused(DataError, "cut.pdf cannot be read as PDF", texts_of, tmp_path / "cut.pdf")
     locked = f"/Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <{'00' * 32}> /U <{'11' * 32}> >> /ID [<00> <00>] "
     with pytest.raises(DataError, match="it needs a password"):
         texts_of(pdf(tmp_path / "locked.pdf", ["A text."], locked))
     monkeypatch.setattr(pdf_file, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"pip install 'warmstart\[pdf\]'"):
-        texts_of(tmp_path / "a.pdf")
+    refused(DataError, r"pip install 'warmstart\[pdf\]'", texts_of, tmp_path / "a.pdf")
 
 
-@pytest.mark.parametrize(("name", "message"), [("a.xlsx", "a spreadsheet; save the sheet as .csv"), ("a.doc", "save it as .docx")])
-def test_other_documents_say_what_to_save_them_as(name: str, message: str, tmp_path: Path) -> None:
+def test_other_documents_say_what_to_save_them_as(tmp_path: Path) -> None:
     """Instead of being taken for text in the wrong encoding; who says that it is text is believed."""
-    (tmp_path / name).write_text("A text.")
-    with pytest.raises(DataError, match=message):
-        texts_of(tmp_path / name)
-    assert texts_of(tmp_path / name, format="text") == ["A text."]
+    for name, message in (("a.xlsx", "a spreadsheet; save the sheet as .csv"), ("a.doc", "save it as .docx")):
+        (tmp_path / name).write_text("A text.")
+        refused(DataError, message, texts_of, tmp_path / name)
+        assert texts_of(tmp_path / name, format="text") == ["A text."]
 
 
 # ---------------------------------------------------------------------------------------------------- databases
@@ -150,16 +148,19 @@ def test_of_several_tables_one_must_be_named(tmp_path: Path, capsys: pytest.Capt
     assert main(["init", str(file), "--sqlite-table", "mails", "--out", str(tmp_path / "task.yaml")]) == 0
     assert yaml.safe_load((tmp_path / "task.yaml").read_text())["source"]["sqlite_table"] == "mails"
     assert texts_of(file, sqlite_table='other "table"') == []
-    with pytest.raises(DataError, match="has no table 'mail'; did you mean 'mails'"):
-        texts_of(file, sqlite_table="mail")
+    refused(DataError, "has no table 'mail'; did you mean 'mails'", texts_of, file, sqlite_table="mail")
 
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
+def test_a_query_can_do_nothing_but_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And neither the rows nor the time are without limit."""
+    monkeypatch.setattr(files, "FREE_BYTES", 1 << 16)
+    monkeypatch.setattr(sqlite, "READ_WITHIN_SECONDS", 0.2)
+    file = database(tmp_path / "a.db")
+    before = file.read_bytes()
+    for query, message in (
         ("DROP TABLE mails", "may only read it, but not authorized; write a SELECT"),
         ("INSERT INTO mails (body) VALUES ('x')", "may only read it"),
         ("ATTACH DATABASE 'b.db' AS b", "may only read it"),
@@ -171,31 +172,21 @@ ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
         ("SELECT x'ff' AS text", "must hold texts, but holds Binary"),
         (f"{ENDLESS} SELECT x AS text FROM c", "read fewer with a query"),
         (f"{ENDLESS} SELECT x AS text FROM c WHERE x < 0", "must give a row within"),
-    ],
-)
-def test_a_query_can_do_nothing_but_read(query: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And neither the rows nor the time are without limit."""
-    monkeypatch.setattr(files, "FREE_BYTES", 1 << 16)
-    monkeypatch.setattr(sqlite, "READ_WITHIN_SECONDS", 0.2)
-    file = database(tmp_path / "a.db")
-    before = file.read_bytes()
-    with pytest.raises(DataError, match=message):
-        texts_of(file, query=query)
-    assert file.read_bytes() == before
+    ):
+        refused(DataError, message, texts_of, file, query=query)
+        assert file.read_bytes() == before, query
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """And a table beside a query, a compressed file, and one without tables."""
     (tmp_path / "a.db").write_text("text,label\n")
-    with pytest.raises(DataError, match=r"a\.db must be a SQLite file, but is not"):
-        texts_of(tmp_path / "a.db")
-    with pytest.raises(DataError, match="is compressed; decompress it"):
-        texts_of(tmp_path / "a.db.gz") if (tmp_path / "a.db.gz").write_bytes(b"") == 0 else None
+    (tmp_path / "a.db.gz").write_bytes(b"")
+    refused(DataError, r"a\.db must be a SQLite file, but is not", texts_of, tmp_path / "a.db")
+    refused(DataError, "is compressed; decompress it", texts_of, tmp_path / "a.db.gz")
     with sqlite3.connect(tmp_path / "b.db") as connection:
         connection.execute("PRAGMA user_version = 1")
     connection.close()
-    with pytest.raises(DataError, match="must hold a table, but holds none"):
-        texts_of(tmp_path / "b.db")
+    refused(DataError, "must hold a table, but holds none", texts_of, tmp_path / "b.db")
 
 
 # ---------------------------------------------------------------------------------------------------- saved datasets
@@ -243,9 +234,10 @@ def _replace(name: str, content: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_text(content)
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
+def test_a_damaged_dataset_is_refused(tmp_path: Path) -> None:
+    """With what is wrong."""
+    table = pl.DataFrame({"text": TEXTS, "label": [0, 1, 0]})
+    for number, (damage, message) in enumerate([
         (_cut, "is cut short"),
         (lambda folder: (folder / "data-00000-of-00001.arrow").unlink(), "is missing; copy the folder again"),
         (_replace("state.json", '{"_data_files": [{"filename": "../x.arrow"}]}'), "must list files of its own folder"),
@@ -253,14 +245,10 @@ def _replace(name: str, content: str) -> Callable[[Path], object]:
         (_replace("state.json", "{"), "cannot read .*state.json"),
         (_replace("dataset_info.json", "[]"), "must hold values by name"),
         (_replace("dataset_info.json", json.dumps({"features": {"label": class_label("cat")}})), "from 0 to 0, .* but holds 1"),
-    ],
-)
-def test_a_damaged_dataset_is_refused(damage: Callable[[Path], object], message: str, tmp_path: Path) -> None:
-    """With what is wrong."""
-    folder = saved_dataset(tmp_path / "saved", pl.DataFrame({"text": TEXTS, "label": [0, 1, 0]}), features=FEATURES)
-    damage(folder)
-    with pytest.raises(DataError, match=message):
-        read_examples(Source(path=str(folder)))
+    ]):  # fmt: skip
+        folder = saved_dataset(tmp_path / f"{number}", table, features=FEATURES)
+        damage(folder)
+        refused(DataError, message, read_examples, Source(path=str(folder)))
 
 
 def test_an_arrow_file_expands_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,5 +257,4 @@ def test_an_arrow_file_expands_to_a_limit(tmp_path: Path, monkeypatch: pytest.Mo
     pl.DataFrame({"text": TEXTS}).write_ipc(tmp_path / "a.arrow")
     assert texts_of(tmp_path / "a.arrow") == TEXTS
     pl.DataFrame({"text": ["x" * 100_000_000]}).write_ipc_stream(tmp_path / "b.arrow", compression="zstd")
-    with pytest.raises(DataError, match=r"b\.arrow must hold at most [\d,]+ bytes when decompressed"):
-        texts_of(tmp_path / "b.arrow")
+    refused(DataError, r"b\.arrow must hold at most [\d,]+ bytes when decompressed", texts_of, tmp_path / "b.arrow")

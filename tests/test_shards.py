@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.refusals import refused
 from helpers.workers import killed_at_piece_2
 from warmstart.cli import main
 from warmstart.commands import tokenize as tokenize_module
@@ -29,7 +30,7 @@ from warmstart.corpora.shards import Shard, TokenShards
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import count_documents
 from warmstart.data.source import Source
-from warmstart.data.token_store import prepare_store
+from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.storage import sealed, unsealed
@@ -37,6 +38,7 @@ from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
 
+Configured = Callable[..., TokenizeConfig]
 DOCUMENTS = [f"document {n} says\nthat {' and '.join(f'w{(n * k) % 97}' for k in range(1, 3 + n % 9))}." for n in range(120)]
 
 
@@ -68,6 +70,18 @@ def kept_tokenizer(tmp_path: Path, tokenizer: Tokenizer) -> str:
     return str(tmp_path / "tokenizer.json")
 
 
+@pytest.fixture
+def configured(texts: Path, tmp_path: Path, kept_tokenizer: str) -> Configured:
+    """Settings that turn the texts into shards in a folder of this name."""
+    usual = {"text": (str(texts),), "tokenizer_file": kept_tokenizer}
+    return lambda out, **more: TokenizeConfig.build(usual | {"out": str(tmp_path / out)} | more)
+
+
+def to_read(tmp_path: Path, *places: object, held_out: Any = None, tokenizer: Tokenizer | None = None) -> ShardsToRead:
+    """Shards, or text, as a pretraining run finds them."""
+    return ShardsToRead(tuple(map(str, places)), held_out, tokenizer, 2, "paragraph", tmp_path)
+
+
 def opened(folder: Path, tokenizer: Tokenizer, *, held_out: bool = False) -> TokenShards:
     """One side of a folder of shards."""
     found = text_of_shards(shard_folders([str(folder)], folder), tokenizer, folder / "copies", held_out=held_out)
@@ -95,9 +109,9 @@ def decoded(text: TokenShards, tokenizer: Tokenizer) -> list[str]:
 
 
 @pytest.mark.usefixtures("small")
-def test_shards_hold_every_document_once(texts: Path, tmp_path: Path, kept_tokenizer: str, tokenizer: Tokenizer) -> None:
+def test_shards_hold_every_document_once(texts: Path, tmp_path: Path, tokenizer: Tokenizer, configured: Configured) -> None:
     """Training and held-out shards together are the text, in its order; the index counts what they hold, as a token store does."""
-    index = tokenize(TokenizeConfig(text=(str(texts),), out=str(tmp_path / "out"), tokenizer_file=kept_tokenizer, held_out="0.3"))
+    index = tokenize(configured("out", held_out="0.3"))
     sides = [opened(tmp_path / "out", tokenizer, held_out=held_out) for held_out in (False, True)]
     found = [decoded(side, tokenizer) for side in sides]
     assert sorted(found[0] + found[1]) == sorted(DOCUMENTS)
@@ -110,23 +124,20 @@ def test_shards_hold_every_document_once(texts: Path, tmp_path: Path, kept_token
     assert counts.tokens - len(index.shards) == store.predicted_tokens
 
 
-def test_the_number_of_jobs_changes_no_byte(
-    texts: Path, tmp_path: Path, kept_tokenizer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.journeys
+def test_the_number_of_jobs_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Configured) -> None:
     """Workers in processes of their own, or none: the same files."""
     monkeypatch.setattr(pieces_module, "PIECE_BYTES", 1500)
     for jobs in (1, 2):
-        tokenize(TokenizeConfig(text=(str(texts),), out=str(tmp_path / f"{jobs}"), tokenizer_file=kept_tokenizer, jobs=jobs))
+        tokenize(configured(f"{jobs}", jobs=jobs, drop_near_duplicates=True))
     assert len(content(tmp_path / "1")) > 12
     assert content(tmp_path / "1") == content(tmp_path / "2")
 
 
 @pytest.mark.usefixtures("small")
-def test_the_same_command_goes_on(texts: Path, tmp_path: Path, kept_tokenizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Configured) -> None:
     """After a failure in the middle, only the pieces that are missing are tokenized, and the bytes are those of one go."""
-    config = TokenizeConfig(
-        text=(str(texts),), out=str(tmp_path / "whole"), tokenizer_file=kept_tokenizer, drop_near_duplicates=True
-    )
+    config = configured("whole", drop_near_duplicates=True)
     tokenize(config)
     broken = config.model_copy(update={"out": str(tmp_path / "broken")})
     real, written = write_module.write_piece, list[int]()
@@ -149,75 +160,69 @@ def test_the_same_command_goes_on(texts: Path, tmp_path: Path, kept_tokenizer: s
     assert not written
 
 
+@pytest.mark.chaos
 def test_a_killed_worker_ends_in_an_error_and_the_command_goes_on(
-    texts: Path, tmp_path: Path, kept_tokenizer: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Configured
 ) -> None:
     """What the others finished is kept; a second start, with another number of jobs, ends with the bytes of one go."""
     monkeypatch.setattr(pieces_module, "PIECE_BYTES", 1500)
-    config = TokenizeConfig(text=(str(texts),), out=str(tmp_path / "out"), tokenizer_file=kept_tokenizer, jobs=2)
+    config = configured("out", jobs=2)
     with monkeypatch.context() as patch:
         patch.setattr(write_module, "write_piece", killed_at_piece_2)
-        with pytest.raises(DataError, match="a worker of 2 was killed, perhaps because memory ran out; use fewer --jobs"):
-            tokenize(config)
+        refused(DataError, "a worker of 2 was killed, perhaps because memory ran out; use fewer --jobs", tokenize, config)
     assert not (tmp_path / "out" / SHARD_INDEX).exists()
     tokenize(config.model_copy(update={"jobs": 1}))
     tokenize(config.model_copy(update={"jobs": 1, "out": str(tmp_path / "one go")}))
     assert content(tmp_path / "out") == content(tmp_path / "one go")
 
 
-@pytest.mark.parametrize("document", ["paragraph", "line", "sentence", "file"])
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_pieces_of_a_file_are_its_documents(document: Any, newline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_a_file_are_its_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a file is cut, the documents and their words are those of the whole: blank lines, long lines and byte order mark."""
     blank = ["", " ", "\t", "\u00a0", ""]
-    lines = [DOCUMENTS[n % 120].replace("\n", newline) + newline * (n % 3) + blank[n % 5] for n in range(200)]
-    file = tmp_path / "text.txt"
-    file.write_bytes(b"\xef\xbb\xbf" + newline.join([*lines, "x" * 3000, "", "é" * 500, "end"]).encode())
-    source = Source(path=str(file), document=document)
-    whole = [one for one in count_documents(source) if not one[0].isspace()]
-    for size in (50, 777, 10_000, 1 << 20):
-        monkeypatch.setattr(pieces_module, "PIECE_BYTES", size)
-        pieces = pieces_of([str(file)], document)
-        assert len(pieces) > 1 or size > 10_000 or document == "file"
-        assert [one for piece in pieces for one in documents_of_piece(piece, document, tmp_path)] == whole
+    cases = (("paragraph", "\n"), ("paragraph", "\r\n"), ("line", "\r\n"), ("sentence", "\n"), ("file", "\n"))
+    for document, newline in cases:
+        lines = [DOCUMENTS[n % 120].replace("\n", newline) + newline * (n % 3) + blank[n % 5] for n in range(200)]
+        file = tmp_path / "text.txt"
+        file.write_bytes(b"\xef\xbb\xbf" + newline.join([*lines, "x" * 3000, "", "é" * 500, "end"]).encode())
+        source = Source.build({"path": str(file), "document": document})
+        whole = [one for one in count_documents(source) if not one[0].isspace()]
+        for size in (50, 777, 10_000, 1 << 20):
+            monkeypatch.setattr(pieces_module, "PIECE_BYTES", size)
+            pieces = pieces_of([str(file)], source.document)
+            assert len(pieces) > 1 or size > 10_000 or document == "file"
+            found = [one for piece in pieces for one in documents_of_piece(piece, source.document, tmp_path)]
+            assert found == whole, (document, newline, size)
 
 
-def test_a_folder_of_other_text_or_settings_is_refused(texts: Path, tmp_path: Path, kept_tokenizer: str) -> None:
+def test_a_folder_of_other_text_or_settings_is_refused(
+    texts: Path, tmp_path: Path, kept_tokenizer: str, configured: Configured
+) -> None:
     """Nothing is overwritten: not by other settings, other text or other files; and text must not lie in the folder."""
-    config = TokenizeConfig(text=(str(texts),), out=str(tmp_path / "out"), tokenizer_file=kept_tokenizer)
+    config = configured("out")
     tokenize(config)
     before = content(tmp_path / "out")
-    with pytest.raises(ConfigError, match="was begun with other text or other settings"):
-        tokenize(config.model_copy(update={"held_out": "none"}))
+    other = config.model_copy(update={"held_out": "none"})
+    refused(ConfigError, "was begun with other text or other settings", tokenize, other)
     (texts / "a.txt").write_text("changed")
-    with pytest.raises(ConfigError, match="a file that changed is other text"):
-        tokenize(config)
-    with pytest.raises(ConfigError, match="exists and is not empty; choose another --out"):
-        tokenize(
-            config.model_copy(update={"out": str(texts.parent)}).model_copy(update={"text": (kept_tokenizer,), "out": str(texts)})
-        )
-    with pytest.raises(ConfigError, match="lies inside the folder of the shards"):
-        tokenize(config.model_copy(update={"out": str(texts)}))
+    refused(ConfigError, "a file that changed is other text", tokenize, config)
+    taken, inside = ({"text": (kept_tokenizer,), "out": str(texts)}, {"out": str(texts)})
+    refused(ConfigError, "exists and is not empty; choose another --out", tokenize, config.model_copy(update=taken))
+    refused(ConfigError, "lies inside the folder of the shards", tokenize, config.model_copy(update=inside))
     assert content(tmp_path / "out") == before
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"text": ()}, "'text' must name at least 1"),
-    ({"held_out": "1.5"}, "'held_out' must be a fraction between 0 and 1, or none, but is '1.5'"),
-    ({"held_out": "some"}, "must be a fraction between 0 and 1, or none"),
-    ({"jobs": 0}, "'jobs' must be greater than 0"),
-])  # fmt: skip
-def test_settings_that_cannot_be(given: dict[str, Any], message: str) -> None:
-    """Each is refused with what must hold."""
-    with pytest.raises(ConfigError, match=message):
-        TokenizeConfig.build({"text": ("a",), "out": "b"} | given)
-
-
-def test_text_without_a_document_is_refused(tmp_path: Path, kept_tokenizer: str) -> None:
-    """Blank files become no shards."""
+def test_settings_that_cannot_be(tmp_path: Path, configured: Configured) -> None:
+    """Each is refused with what must hold; and blank files become no shards."""
+    for values, message in (
+        ({"text": ()}, "'text' must name at least 1"),
+        ({"held_out": "1.5"}, "'held_out' must be a fraction between 0 and 1, or none, but is '1.5'"),
+        ({"held_out": "some"}, "must be a fraction between 0 and 1, or none"),
+        ({"jobs": 0}, "'jobs' must be greater than 0"),
+    ):
+        refused(ConfigError, message, TokenizeConfig.build, {"text": ("a",), "out": "b"} | values)
     (tmp_path / "blank.txt").write_text("\n \n")
-    with pytest.raises(DataError, match="at least one document that is kept and not empty"):
-        tokenize(TokenizeConfig(text=(str(tmp_path / "blank.txt"),), out=str(tmp_path / "out"), tokenizer_file=kept_tokenizer))
+    blank = configured("out", text=(str(tmp_path / "blank.txt"),))
+    refused(DataError, "at least one document that is kept and not empty", tokenize, blank)
 
 
 def test_the_tokenizer_of_a_large_text_is_trained_on_part_of_it(
@@ -278,27 +283,17 @@ def test_every_token_of_every_shard_is_predicted_once(
     full = text.rows(length)
     assert full == sum((size - 1) // length for size in sizes)
     assert (text.row_block(np.arange(full), length, 0)[1] == length + 1).all()
-
-
-@settings(deadline=None, max_examples=60)
-@given(documents=st.lists(st.lists(st.integers(3, 90), min_size=1, max_size=9), min_size=1, max_size=12), length=st.integers(1, 14))
-def test_documents_come_back(documents: list[list[int]], length: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Framed by [EOS], cut at the length and padded, in two shards as in one."""
-    half = len(documents) // 2
-    parts = [part for part in (documents[:half], documents[half:]) if part]
-    text = written(tmp_path_factory.mktemp("shards"), [[2, *(token for one in part for token in (*one, 2))] for part in parts])
-    assert text.documents == len(documents)
-    block, lengths = text.documents_block(np.arange(len(documents)), length, 0)
-    expected = [[2, *one, 2][:length] for one in documents]
-    assert [row[:n].tolist() for row, n in zip(block, lengths, strict=True)] == expected
-    assert all((row[n:] == 0).all() for row, n in zip(block, lengths, strict=True))
+    first = np.array(streams[0], dtype=np.uint16)
+    store = TokenStore(Path(), first, np.array([0, len(first) - 1]), documents=1, words=1, bytes=1, unknown=0, digest="")
+    numbers = np.arange(store.rows(length, ragged=True))
+    assert (store.row_block(numbers, length, 0, ragged=True)[0] == text.row_block(numbers, length, 0, ragged=True)[0]).all()
 
 
 def test_the_rows_of_a_shard_are_those_of_a_token_store(
-    texts: Path, tmp_path: Path, kept_tokenizer: str, tokenizer: Tokenizer
+    texts: Path, tmp_path: Path, tokenizer: Tokenizer, configured: Configured
 ) -> None:
     """One shard with nothing held out holds the bytes of the store of the same text, and gives the same rows and documents."""
-    tokenize(TokenizeConfig(text=(str(texts),), out=str(tmp_path / "out"), tokenizer_file=kept_tokenizer, held_out="none"))
+    tokenize(configured("out", held_out="none"))
     text, store = opened(tmp_path / "out", tokenizer), prepare_store([Source(path=str(texts))], tokenizer, tmp_path / "cache")
     assert Path(text.shards[0].place).read_bytes() == (store.folder / "tokens.bin").read_bytes()
     assert (text.words, text.bytes, text.unknown, text.documents) == (store.words, store.bytes, store.unknown, store.documents)
@@ -343,35 +338,32 @@ def test_the_order_depends_on_seed_and_epoch_and_mixes_few_shards(monkeypatch: p
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("rows_are", ["packed", "documents"])
-def test_a_step_is_a_function_of_its_number(
-    rows_are: Any, texts: Path, tmp_path: Path, kept_tokenizer: str, tokenizer: Tokenizer
-) -> None:
+def test_a_step_is_a_function_of_its_number(tmp_path: Path, tokenizer: Tokenizer, configured: Configured) -> None:
     """A run that resumes, or a second process, reads at step n what the first one read, without the steps before; across epochs."""
-    tokenize(TokenizeConfig(text=(str(texts),), out=str(tmp_path / "out"), tokenizer_file=kept_tokenizer))
-    objective = ObjectiveConfig(name="masked", rows=rows_are)
+    tokenize(configured("out"))
 
-    def batches() -> Callable[[int], Any]:
-        rows = PretrainingRows(opened(tmp_path / "out", tokenizer), tokenizer.vocabulary(), objective, 24)
-        return pretraining_batches(rows, 4, 2, seed=5)
+    def pretraining_rows(rows: str) -> PretrainingRows:
+        objective = ObjectiveConfig.build({"name": "masked", "rows": rows})
+        return PretrainingRows(opened(tmp_path / "out", tokenizer), tokenizer.vocabulary(), objective, 24)
 
-    first, resumed = batches(), batches()
-    steps = 2 * len(PretrainingRows(opened(tmp_path / "out", tokenizer), tokenizer.vocabulary(), objective, 24)) // 8
-    straight = [first(step) for step in range(steps)]
-    for step in (steps - 1, 3, steps // 2):
-        for one, other in zip(straight[step], resumed(step), strict=True):
-            assert (one.ids == other.ids).all()
-            assert one.targets is not None
-            assert (one.targets == other.targets).all()
+    for rows in ("packed", "documents"):
+        first, resumed = (pretraining_batches(pretraining_rows(rows), 4, 2, seed=5) for _ in range(2))
+        steps = 2 * len(pretraining_rows(rows)) // 8
+        straight = [first(step) for step in range(steps)]
+        for step in (steps - 1, 3, steps // 2):
+            for one, other in zip(straight[step], resumed(step), strict=True):
+                assert (one.ids == other.ids).all()
+                assert one.targets is not None
+                assert (one.targets == other.targets).all()
 
 
 # ------------------------------------------------------------------------------------------------ damage
 
 
 @pytest.fixture
-def folder(texts: Path, tmp_path: Path, kept_tokenizer: str) -> Path:
+def folder(tmp_path: Path, configured: Configured) -> Path:
     """A folder of shards."""
-    tokenize(TokenizeConfig(text=(str(texts),), out=str(tmp_path / "out"), tokenizer_file=kept_tokenizer, held_out="0.2"))
+    tokenize(configured("out", held_out="0.2"))
     return tmp_path / "out"
 
 
@@ -388,71 +380,67 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new, 1))
 
 
-@pytest.mark.parametrize(("damage", "message"), [
-    (lambda folder, shard: shard.unlink(), r"train-0000.bin cannot be read \(No such file or directory\); copy it again"),
-    (lambda folder, shard: shard.write_bytes(shard.read_bytes()[:-2]), r"must have [\d,]+ bytes, but has [\d,]+; copy it again"),
-    (lambda folder, shard: shard.write_bytes(bytes([*shard.read_bytes()[:-4], 9, 0, 2, 0])), "was changed after it was written"),
-    (lambda folder, shard: lie(folder, tokens=7), "must have 14 bytes, but has"),
-    (lambda folder, shard: lie(folder, documents=3), "must hold 3 documents and 0 unknown tokens, as its index says, but holds"),
-    (lambda folder, shard: lie(folder, unknown=3), "documents and 3 unknown tokens, as its index says, but holds"),
-    (lambda folder, shard: lie(folder, sha256="0" * 64), "was changed after it was written"),
-    (lambda folder, shard: lie(folder, sha256="none"), "cannot be used: .*sha256' must match"),
-    (lambda folder, shard: lie(folder, tokens=-1), "cannot be used: .*tokens' must be at least 0"),
-    (lambda folder, shard: lie(folder, name="../../secret.bin"), "cannot be used: a file's name must be plain and relative"),
-    (lambda folder, shard: edit(folder / SHARD_INDEX, '"words": 1', '"words": 2'), "cannot be used: its contents do not match"),
-    (lambda folder, shard: (folder / SHARD_INDEX).unlink(), "not complete; run the same tokenize command again"),
-    (lambda folder, shard: edit(folder / "tokenizer.json", "[SENTINEL_3]", "[SENTINEL_9999]"), "of its shards, but is another"),
-])  # fmt: skip
-def test_damage_and_lies_are_found(folder: Path, tokenizer: Tokenizer, damage: Any, message: str) -> None:
+def test_damage_and_lies_are_found(folder: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """At the start of a run, or when a shard is first read."""
-    damage(folder, next((folder / "shards").rglob("train-*.bin")))
 
-    def read() -> None:
-        ShardsToRead((str(folder),), None, None, 2, "paragraph", folder).open()
+    def read(folder: Path) -> None:
+        to_read(folder, folder).open()
         opened(folder, tokenizer).row_block(np.arange(2), 8, 0)
 
-    with pytest.raises(WarmstartError, match=message):
-        read()
+    read(folder)
+    for number, (damage, message) in enumerate([
+        (lambda place, shard: shard.unlink(), r"train-0000.bin cannot be read \(No such file or directory\); copy it again"),
+        (lambda place, shard: shard.write_bytes(shard.read_bytes()[:-2]), r"must have [\d,]+ bytes, but has [\d,]+; copy it again"),
+        (lambda place, shard: shard.write_bytes(bytes([*shard.read_bytes()[:-4], 9, 0, 2, 0])), "was changed after it was written"),
+        (lambda place, shard: lie(place, tokens=7), "must have 14 bytes, but has"),
+        (lambda place, shard: lie(place, documents=3), "must hold 3 documents and 0 unknown tokens, as its index says, but holds"),
+        (lambda place, shard: lie(place, unknown=3), "documents and 3 unknown tokens, as its index says, but holds"),
+        (lambda place, shard: lie(place, sha256="0" * 64), "was changed after it was written"),
+        (lambda place, shard: lie(place, sha256="none"), "cannot be used: .*sha256' must match"),
+        (lambda place, shard: lie(place, tokens=-1), "cannot be used: .*tokens' must be at least 0"),
+        (lambda place, shard: lie(place, name="../../secret.bin"), "cannot be used: a file's name must be plain and relative"),
+        (lambda place, shard: edit(place / SHARD_INDEX, '"words": 1', '"words": 2'), "cannot be used: its contents do not match"),
+        (lambda place, shard: (place / SHARD_INDEX).unlink(), "not complete; run the same tokenize command again"),
+        (lambda place, shard: edit(place / "tokenizer.json", "[SENTINEL_3]", "[SENTINEL_9999]"), "of its shards, but is another"),
+    ]):  # fmt: skip
+        hurt = shutil.copytree(folder, tmp_path / f"{number}")
+        damage(hurt, next((hurt / "shards").rglob("train-*.bin")))
+        refused(WarmstartError, message, read, hurt)
 
 
-def test_shards_of_two_tokenizers_are_refused(folder: Path, texts: Path, tmp_path: Path) -> None:
+def test_shards_of_two_tokenizers_and_text_beside_shards_are_refused(folder: Path, texts: Path, tmp_path: Path) -> None:
     """Also those that are held out, and a tokenizer that is named beside."""
     other = TokenizeConfig(text=(str(texts),), out=str(tmp_path / "other"), tokenizer=TokenizerConfig(vocab_size=300, sentinels=0))
     tokenize(other)
-    for paths, held_out in (((str(folder), other.out), None), ((str(folder),), other.out)):
-        with pytest.raises(DataError, match="must be of one tokenizer, but those of .* are of another than those of"):
-            ShardsToRead(paths, held_out, None, 2, "paragraph", tmp_path).open()
-    named = load_tokenizer(Path(other.out))
-    with pytest.raises(ConfigError, match="were made with another tokenizer than the one that is named"):
-        ShardsToRead((str(folder),), None, named, 2, "paragraph", tmp_path).open()
+    for paths, held_out in (((folder, other.out), None), ((folder,), other.out)):
+        both = to_read(tmp_path, *paths, held_out=held_out)
+        refused(DataError, "must be of one tokenizer, but those of .* are of another than those of", both.open)
+    named = to_read(tmp_path, folder, tokenizer=load_tokenizer(Path(other.out)))
+    refused(ConfigError, "were made with another tokenizer than the one that is named", named.open)
+    mixed = to_read(tmp_path, folder, texts)
+    refused(ConfigError, "is a folder of shards and .* is not; tokenize it first", mixed.open)
+    assert to_read(tmp_path, texts).open() is None
 
 
-def test_shards_are_not_mixed_with_text(folder: Path, texts: Path, tmp_path: Path) -> None:
-    """One of the two is named."""
-    with pytest.raises(ConfigError, match="is a folder of shards and .* is not; tokenize it first"):
-        ShardsToRead((str(folder), str(texts)), None, None, 2, "paragraph", tmp_path).open()
-    assert ShardsToRead((str(texts),), None, None, 2, "paragraph", tmp_path).open() is None
-
-
-def test_what_is_held_out_was_decided_before(folder: Path, texts: Path, tmp_path: Path, kept_tokenizer: str) -> None:
+def test_what_is_held_out_was_decided_before(folder: Path, texts: Path, tmp_path: Path, configured: Configured) -> None:
     """Another fraction is refused, and so is one of shards that hold nothing out; other shards and text can be named."""
-    with pytest.raises(ConfigError, match=r"decided when they were tokenized \(0.2\), so --held-out must not be 0.5; leave it out"):
-        ShardsToRead((str(folder),), 0.5, None, 2, "paragraph", tmp_path).open()
-    config = TokenizeConfig(text=(str(texts / "inner"),), out=str(tmp_path / "all"), tokenizer_file=kept_tokenizer, held_out="none")
+    said = r"decided when they were tokenized \(0.2\), so --held-out must not be 0.5; leave it out"
+    refused(ConfigError, said, to_read(tmp_path, folder, held_out=0.5).open)
+    config = configured("all", text=(str(texts / "inner"),), held_out="none")
     tokenize(config)
-    with pytest.raises(ConfigError, match="holds no documents out; name other shards or text"):
-        ShardsToRead((config.out,), 0.02, None, 2, "paragraph", tmp_path).open()
+    whole = to_read(tmp_path, config.out, held_out=0.02)
+    refused(ConfigError, "holds no documents out; name other shards or text", whole.open)
     for held_out, documents in ((None, None), (0.02, 20), (config.out, 30), (str(texts / "inner"), 30)):
-        found = ShardsToRead((str(folder),), held_out, None, 2, "paragraph", tmp_path).open()
+        found = to_read(tmp_path, folder, held_out=held_out).open()
         assert found
         assert (found[1][1] and found[1][1].documents) == documents
 
 
-def test_a_lost_shard_is_written_again(folder: Path, texts: Path, tmp_path: Path, kept_tokenizer: str) -> None:
+def test_a_lost_shard_is_written_again(folder: Path, configured: Configured) -> None:
     """By the same command; the others stay."""
     before = content(folder)
     shutil.rmtree(folder / "shards" / "00000")
-    tokenize(TokenizeConfig(text=(str(texts),), out=str(folder), tokenizer_file=kept_tokenizer, held_out="0.2"))
+    tokenize(configured("out", held_out="0.2"))
     assert content(folder) == before
 
 

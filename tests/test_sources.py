@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from warmstart.commands.multitask.page import write_multitask_page
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.config import Config
 from warmstart.report.page import Table
-from warmstart.stats.formatting import rows_by_source
 
 SCORES = {"pretrained": 0.8, "TF-IDF": 0.72}
 
@@ -39,29 +39,21 @@ WRITERS: dict[str, Callable[[int, Path], object]] = {
 """writes the page of a result with so many seeds"""
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
 @pytest.mark.parametrize("command", WRITERS)
-def test_headers_and_captions_say_what_intervals_cover(
-    command: str, seeds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_headers_and_captions_say_what_intervals_cover(command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One seed has no interval over seeds; several have one of their own in every table of scores, and every tile an interval."""
-    report = report_of(monkeypatch, lambda: WRITERS[command](seeds, tmp_path))
-    tables = [item for section in report.sections for item in section.items if isinstance(item, Table)]
-    words = [*(figure.caption for figure in report.figures())]
-    words += [cell for table in tables for cells in (table.header, *table.rows) for cell in cells]
-    both = [text for text in words if re.search(r"(over|^) ?(seeds and (test )?texts|test texts and seeds)", text)]
-    assert bool(both) == (seeds > 1), both
-    scores = [table for table in tables if any("95%" in name and "difference" not in name for name in table.header)]
-    assert scores
-    for table in scores if seeds > 1 else ():
-        alone = [name for name in table.header if "over seeds" in name] or [row for row in table.rows if "seeds alone" in row]
-        assert alone, table.header
-    shares = [value for _, value in report.tiles if "%" in value]
-    assert shares
-    assert all(" (" in value for value in shares)
-
-
-def test_rows_by_source() -> None:
-    """Two rows for several seeds, one that speaks of texts alone for one."""
-    assert rows_by_source("a", 2, ["1"], ["2"]) == [("a", "seeds and texts", "1"), ("a", "seeds alone", "2")]
-    assert rows_by_source("a", 1, ["1"], ["2"], "pairs") == [("a", "pairs alone", "1")]
+    for seeds in (1, 3):
+        report = report_of(monkeypatch, partial(WRITERS[command], seeds, tmp_path))
+        tables = [item for section in report.sections for item in section.items if isinstance(item, Table)]
+        words = [*(figure.caption for figure in report.figures())]
+        words += [cell for table in tables for cells in (table.header, *table.rows) for cell in cells]
+        both = [text for text in words if re.search(r"(over|^) ?(seeds and (test )?texts|test texts and seeds)", text)]
+        assert bool(both) == (seeds > 1), both
+        scores = [table for table in tables if any("95%" in name and "difference" not in name for name in table.header)]
+        assert scores
+        for table in scores if seeds > 1 else ():
+            alone = [name for name in table.header if "over seeds" in name] or [row for row in table.rows if "seeds alone" in row]
+            assert alone, table.header
+        shares = [value for _, value in report.tiles if "%" in value]
+        assert shares
+        assert all(" (" in value for value in shares)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import errno
 import gzip
-import json
 import pickle
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.refusals import refused
 from warmstart.data import token_store as module
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStore, counted_documents, prepare_store, sample_of_words
 from warmstart.errors import DataError, StorageError
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
-from warmstart.types import SpecialTokens
 
 LINES = ["the cat sat", "on the  mat", "café [EOS] é", "z", "the end"]
 
@@ -49,11 +46,6 @@ def small(tmp_path: Path) -> TokenStore:
     return prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
 
 
-def flat(tokens: np.ndarray) -> TokenStore:
-    """A corpus in memory, for properties of rows."""
-    return TokenStore(Path(), tokens, np.array([0, len(tokens) - 1]), documents=1, words=1, bytes=1, unknown=0, digest="")
-
-
 def test_documents_stand_between_ends(small: TokenStore) -> None:
     """Every document stands between two [EOS], bounds point at them, and text comes back whole."""
     t, eos = tokenizer(), tokenizer().specials.eos
@@ -63,31 +55,37 @@ def test_documents_stand_between_ends(small: TokenStore) -> None:
     texts = [t.decode(small.tokens[a + 1 : b]) for a, b in zip(small.bounds[:-1], small.bounds[1:], strict=True)]
     assert texts == LINES
     assert small.bounds[-1] == len(small.tokens) - 1 == small.predicted_tokens
+    assert len(pickle.dumps(small)) < 1000, "another process gets the folder, not its tokens"
+    assert pickle.loads(pickle.dumps(small)).digest == small.digest
 
 
 def test_counts(tmp_path: Path) -> None:
-    """Words, one for each line end, bytes of UTF-8, and unknown tokens are counted."""
+    """Words, one for each line end, bytes of UTF-8, and unknown tokens are counted; a zipped file is read like the plain one."""
     found = prepare_store([source(tmp_path, LINES)], tokenizer("word"), tmp_path / "cache")
     words = [word for line in LINES for word in line.split()]
     assert found.words == len(words) + 5
     assert found.bytes == sum(len(line.encode()) for line in LINES)
     assert found.unknown == len(words) - words.count("the") > 0
     assert len(found.tokens) == len(words) + 6
+    (tmp_path / "text.txt.gz").write_bytes(gzip.compress((tmp_path / "text.txt").read_bytes()))
+    zipped = Source(path=str(tmp_path / "text.txt.gz"), document="line")
+    assert prepare_store([zipped], tokenizer("word"), tmp_path / "cache").digest == found.digest
 
 
-@pytest.mark.parametrize(("name", "published"), [("test", 245_569), ("valid", 217_646), ("train", 2_088_628)])
-def test_wikitext_has_its_published_words(name: str, published: int, data_folder: Path) -> None:
+@pytest.mark.data
+def test_wikitext_has_its_published_words(data_folder: Path) -> None:
     """As paragraphs or as one file; both sides of a split together have them too. Lines do not say where blank ones are."""
-    text = data_folder / "wikitext-2" / f"{name}.txt.gz"
 
-    def words(document: str, side: DocumentSplit | None = None) -> int:
-        return sum(count for _, count in counted_documents([Source.build({"path": str(text), "document": document})], side))
+    def words(name: str, document: str, side: DocumentSplit | None = None) -> int:
+        source = Source.build({"path": str(data_folder / "wikitext-2" / f"{name}.txt.gz"), "document": document})
+        return sum(count for _, count in counted_documents([source], side))
 
-    assert words("paragraph") == words("file") == published
-    sides = [DocumentSplit(fraction=0.05, held_out=held_out) for held_out in (False, True)]
-    assert sum(words("paragraph", side) for side in sides) == published
-    with gzip.open(text, "rt", encoding="utf-8") as lines:
-        assert words("line") == published - sum(line.isspace() for line in lines)
+    for name, published in (("test", 245_569), ("valid", 217_646)):
+        assert words(name, "paragraph") == words(name, "file") == published
+        sides = [DocumentSplit(fraction=0.05, held_out=held_out) for held_out in (False, True)]
+        assert sum(words(name, "paragraph", side) for side in sides) == published
+        with gzip.open(data_folder / "wikitext-2" / f"{name}.txt.gz", "rt", encoding="utf-8") as lines:
+            assert words(name, "line") == published - sum(line.isspace() for line in lines)
 
 
 def test_counting_words_leaves_the_tokens_alone(tmp_path: Path) -> None:
@@ -125,27 +123,6 @@ def test_prepared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again.folder, again.digest) == (first.folder, first.digest)
 
 
-def test_a_folder_and_a_zipped_file(tmp_path: Path) -> None:
-    """A zipped file holds the same tokens as the plain one."""
-    plain = prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
-    (tmp_path / "text.txt.gz").write_bytes(gzip.compress((tmp_path / "text.txt").read_bytes()))
-    zipped = prepare_store([Source(path=str(tmp_path / "text.txt.gz"), document="line")], tokenizer(), tmp_path / "cache")
-    assert zipped.digest == plain.digest
-
-
-def test_the_sides_of_a_split_are_all_documents(tmp_path: Path) -> None:
-    """Kept and held-out documents are all documents, none twice, in the fraction asked for."""
-    lines = [f"line number {n}" for n in range(400)]
-    origin = source(tmp_path, lines)
-    parts = [
-        prepare_store([origin], tokenizer(), tmp_path / "cache", DocumentSplit(fraction=0.25, held_out=side))
-        for side in (False, True)
-    ]
-    texts = [[tokenizer().decode(one.tokens[a:b]) for a, b in zip(one.bounds[:-1], one.bounds[1:], strict=True)] for one in parts]
-    assert sorted(texts[0] + texts[1]) == sorted(lines)
-    assert 60 < parts[1].documents < 140
-
-
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 400))
 def test_a_sample_of_words(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], words: int) -> None:
@@ -162,27 +139,10 @@ def test_a_sample_of_words(tmp_path_factory: pytest.TempPathFactory, lengths: li
     assert sorted(text for side in sides for text, _ in counted_documents(origin, side)) == sorted(found[0])
 
 
-@settings(deadline=None, max_examples=200)
-@given(size=st.integers(1, 60), length=st.integers(1, 25), data=st.data())
-def test_every_token_is_predicted_once(size: int, length: int, data: st.DataObject) -> None:
-    """Over all rows, the short last one included, every token but the first is predicted exactly once, in any order."""
-    store = flat(np.arange(size, dtype=np.uint16))
-    order = np.array(data.draw(st.permutations(range(store.rows(length, ragged=True)))), dtype=np.int64)
-    block, lengths = store.row_block(order, length, 999, ragged=True)
-    assert block.shape == (len(order), length + 1)
-    assert block.dtype == np.int64
-    real = np.arange(length + 1) < lengths[:, None]
-    assert (block[~real] == 999).all()
-    assert sorted(block[:, 1:][real[:, 1:]]) == list(range(1, size))
-    assert lengths.sum() - len(order) == store.predicted_tokens
-    full, real_lengths = store.row_block(np.arange(store.rows(length)), length, 999)
-    assert (real_lengths == length + 1).all()
-    assert (full[:, 1:] == full[:, :1] + np.arange(1, length + 1)).all()
-
-
 def test_rows_by_example() -> None:
     """The example of the documentation."""
-    store = flat(np.arange(6, dtype=np.uint16))
+    tokens = np.arange(6, dtype=np.uint16)
+    store = TokenStore(Path(), tokens, np.array([0, 5]), documents=1, words=1, bytes=1, unknown=0, digest="")
     assert (store.rows(2), store.rows(2, ragged=True)) == (2, 3)
     block, lengths = store.row_block(np.array([2, 0]), 2, 77, ragged=True)
     assert block.tolist() == [[4, 5, 77], [0, 1, 2]]
@@ -214,84 +174,60 @@ def test_big_vocabularies_take_four_bytes(tmp_path: Path) -> None:
     assert found.tokens.tolist() == [2, 70_004, 5, 2]
 
 
-@pytest.mark.parametrize(("lines", "part", "message"), [
-    ([" ", ""], None, r"at least one document that is not empty, but .*text.txt has none; give more text"),
-    (["one"], DocumentSplit(fraction=1e-9, held_out=True), r"but the held-out part \(fraction 1e-09\) of .*text.txt has none"),
-])  # fmt: skip
-def test_no_text(tmp_path: Path, lines: list[str], part: DocumentSplit | None, message: str) -> None:
-    """Text without a document is refused, and leaves nothing behind."""
-    with pytest.raises(DataError, match=message):
-        prepare_store([source(tmp_path, lines)], tokenizer(), tmp_path / "cache", part)
-    assert list((tmp_path / "cache").iterdir()) == []
+def test_no_text(tmp_path: Path) -> None:
+    """Text without a document, or a file that does not exist, is refused, and leaves nothing behind."""
+    side = DocumentSplit(fraction=1e-9, held_out=True)
+    cache, absent = tmp_path / "cache", Source(path=str(tmp_path / "absent.txt"))
+    empty = r"at least one document that is not empty, but .*text.txt has none; give more text"
+    refused(DataError, empty, prepare_store, [source(tmp_path, [" ", ""])], tokenizer(), cache)
+    part = r"but the held-out part \(fraction 1e-09\) of .*text.txt has none"
+    refused(DataError, part, prepare_store, [source(tmp_path, ["one"])], tokenizer(), cache, side)
+    refused(DataError, r"absent\.txt", prepare_store, [absent], tokenizer(), cache)
+    assert list(cache.iterdir()) == []
 
 
-def test_no_file(tmp_path: Path) -> None:
-    """A file that does not exist is refused by name."""
-    with pytest.raises(DataError, match=r"absent\.txt"):
-        prepare_store([Source(path=str(tmp_path / "absent.txt"))], tokenizer(), tmp_path / "cache")
-
-
-@pytest.mark.parametrize(("error", "raised", "message"), [
-    (OSError(errno.ENOSPC, "No space left on device"), StorageError, "cannot write .* No space left on device; free some"),
-    (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
-])  # fmt: skip
-def test_an_interrupted_build_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: Any, message: str
-) -> None:
-    """A full disk or an interruption in the middle leaves no folder; the next call prepares the whole."""
-    real, calls = module._append, []
+def test_an_interrupted_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk in the middle leaves no folder; what a killed process left aside is passed over."""
 
     def failing(file: Any, values: np.ndarray) -> None:
-        calls.append(len(values))
-        if len(calls) == 4:
-            raise error
-        real(file, values)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_append", failing)
-    with pytest.raises(raised, match=message):
-        prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
-    monkeypatch.undo()
-    assert prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache").documents == 5
-
-
-def test_a_killed_build_is_not_taken_for_whole(tmp_path: Path) -> None:
-    """What a killed process left aside has another name, and is passed over."""
-    whole = prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache")
+    origin, cache = [source(tmp_path, LINES)], tmp_path / "cache"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_append", failing)
+        full = "cannot write .* No space left on device; free some"
+        refused(StorageError, full, prepare_store, origin, tokenizer(), cache)
+    assert list(cache.iterdir()) == []
+    whole = prepare_store(origin, tokenizer(), cache)
     left = whole.folder.with_name(f".{whole.folder.name}.writing-1")
     whole.folder.rename(left)
     (left / "store.json").unlink()
-    assert prepare_store([source(tmp_path, LINES)], tokenizer(), tmp_path / "cache").digest == whole.digest
+    assert prepare_store(origin, tokenizer(), cache).digest == whole.digest
 
 
-@pytest.mark.parametrize(("name", "damage", "message"), [
-    ("tokens.bin", lambda data: data[:-2], r"tokens.bin must hold \d+ numbers, but holds \d+; delete the folder"),
-    ("tokens.bin", lambda data: data[:-1], "cannot be read"),
-    ("tokens.bin", lambda data: b"", "cannot be read"),
-    ("bounds.npy", lambda data: data[:-8], "cannot be read"),
-    ("bounds.npy", lambda data: b"no array", "cannot be read"),
-    ("store.json", lambda data: b"{", "cannot be read"),
-    ("store.json", lambda data: b"{}", "cannot be read"),
-])  # fmt: skip
-def test_damage_is_found(small: TokenStore, name: str, damage: Any, message: str) -> None:
-    """A file that is short, empty or of another kind is refused on opening, with what to do."""
-    path = small.folder / name
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=message):
+def test_damage_is_found(small: TokenStore) -> None:
+    """A file that is short, empty or of another kind is refused on opening; one byte that changed, by reading all of them."""
+    for name, damage, message in (
+        ("tokens.bin", lambda data: data[:-2], r"tokens.bin must hold \d+ numbers, but holds \d+; delete the folder"),
+        ("tokens.bin", lambda data: data[:-1], "cannot be read"),
+        ("tokens.bin", lambda data: b"", "cannot be read"),
+        ("bounds.npy", lambda data: data[:-8], "cannot be read"),
+        ("bounds.npy", lambda data: b"no array", "cannot be read"),
+        ("store.json", lambda data: b"{", "cannot be read"),
+        ("store.json", lambda data: b"{}", "cannot be read"),
+    ):
+        data = (small.folder / name).read_bytes()
+        (small.folder / name).write_bytes(damage(data))
+        refused(DataError, message, TokenStore.open, small.folder)
+        (small.folder / name).write_bytes(data)
+    for name in ("tokens.bin", "bounds.npy"):
+        data = (small.folder / name).read_bytes()
+        (small.folder / name).write_bytes(data[:-8] + bytes([data[-8] ^ 1]) + data[-7:])
         TokenStore.open(small.folder)
-
-
-@pytest.mark.parametrize("name", ["tokens.bin", "bounds.npy"])
-def test_verify_finds_one_changed_byte(small: TokenStore, name: str) -> None:
-    """Sizes may be right and the content not: verify reads every byte."""
+        changed = f"{name} was changed after it was written; delete the folder"
+        refused(DataError, changed, TokenStore.open, small.folder, verify=True)
+        (small.folder / name).write_bytes(data)
     assert TokenStore.open(small.folder, verify=True).digest == small.digest
-    path = small.folder / name
-    data = bytearray(path.read_bytes())
-    data[-8] ^= 1
-    path.write_bytes(data)
-    TokenStore.open(small.folder)
-    with pytest.raises(DataError, match=f"{name} was changed after it was written; delete the folder"):
-        TokenStore.open(small.folder, verify=True)
 
 
 def test_a_changed_store_is_never_used(tmp_path: Path) -> None:
@@ -302,24 +238,16 @@ def test_a_changed_store_is_never_used(tmp_path: Path) -> None:
         data = (folder / name).read_bytes()
         at = data.index(b'"words": ') + 10 if name == "store.json" else 2
         (folder / name).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        with pytest.raises(DataError, match=message):
-            prepare_store([origin], tokenizer(), tmp_path / "cache")
+        refused(DataError, message, prepare_store, [origin], tokenizer(), tmp_path / "cache")
         (folder / name).write_bytes(data)
     assert prepare_store([origin], tokenizer(), tmp_path / "cache").documents == 5
-
-
-def test_pickling_maps_the_same_files(small: TokenStore) -> None:
-    """A store that is sent to another process carries its folder, not its tokens."""
-    data = pickle.dumps(small)
-    assert len(data) < 1000
-    assert pickle.loads(data).digest == small.digest
-    assert set(json.loads((small.folder / "store.json").read_text())["counts"]) >= {"tokens", "words", "bytes"}
 
 
 STORE = """
 import os, sys
 from pathlib import Path
 os.environ["RAYON_NUM_THREADS"] = sys.argv[4]  # read when the library encodes for the first time
+from helpers.refusals import refused
 from warmstart.data import token_store
 from warmstart.data.source import Source
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -329,52 +257,18 @@ token_store.prepare_store([Source(path=sys.argv[2], document="line")], tokenizer
 """
 
 
+@pytest.mark.journeys
 def test_the_number_of_cores_changes_no_byte(tmp_path: Path) -> None:
     """One thread that encodes a batch, or four, or the batches of this process, which are larger: the same files."""
     lines = [" ".join(LINES[(n + k) % 5] for k in range(n % 40 + 1)) for n in range(2_000)]
     origin = source(tmp_path, lines)
     tokenizer().save(tmp_path / "tokenizer.json")
-    for threads in ("1", "4"):
+    for threads in ("1", "4"):  # threads of the library
         command = [sys.executable, "-c", STORE, tmp_path / "tokenizer.json", origin.path, tmp_path / threads, threads]
         subprocess.run(command, check=True)
     here = prepare_store([origin], tokenizer(), tmp_path / "here").folder
     for name in ("tokens.bin", "bounds.npy", "store.json"):
         assert len({(tmp_path / place / here.name / name).read_bytes() for place in ("1", "4", "here")}) == 1
-
-
-class InAnyOrder:
-    """Stands for a tokenizer: the text "0" is encoded only after "1"."""
-
-    specials, vocab_size = SpecialTokens(pad=0, unk=1, eos=2, mask=3, cls=4), 100
-
-    def __init__(self) -> None:
-        self.second = threading.Event()
-
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """One id, the text's own number."""
-        if texts == ["0"]:
-            assert self.second.wait(60), "the second batch must be encoded while the first one is"
-        if texts == ["1"]:
-            self.second.set()
-        return [[int(text)] for text in texts]
-
-
-def test_batches_are_encoded_at_once_and_written_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch waits for the one before it, and no more are read than are encoded at once: memory stays what it is."""
-    monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
-    read = 0
-
-    def documents() -> Iterator[tuple[str, int]]:
-        nonlocal read
-        for number in range(20):
-            read = number + 1
-            yield str(number), 1
-
-    encoded = module._encoded(module.document_batches(documents(), module.BATCH_CHARACTERS), cast("Tokenizer", InAnyOrder()))
-    for written, (batch, tokens, lengths) in enumerate(encoded):
-        assert (batch, tokens.tolist(), lengths.tolist()) == ([(str(written), 1)], [written, 2], [2])
-        assert read <= written + 1 + module.AHEAD
-    assert written == 19
 
 
 MEASURE = """
@@ -390,6 +284,7 @@ for name in sys.argv[2:4]:
 """
 
 
+@pytest.mark.journeys
 def test_memory_stays_flat(tmp_path: Path) -> None:
     """Ten times the text takes no more memory (megabytes at the peak, in a process of its own)."""
     line = " ".join(f"w{n}" for n in range(40))
