@@ -18,13 +18,12 @@ import torch
 from hypothesis import settings
 
 from helpers.browser import CHROMIUM
+from helpers.bundles import checked_here
 from helpers.models import SENTENCES, VOCABULARY
 from helpers.skips import pytest_make_collect_report as pytest_make_collect_report
 from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
 from helpers.skips import pytest_terminal_summary as pytest_terminal_summary
 from warmstart import products
-from warmstart.model import files as bundle_file
-from warmstart.model.files import load_bundle
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import Vocabulary
@@ -117,13 +116,10 @@ def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh process for each save costs seconds; test_bundle.py holds that it is really started."""
-
-    def verify_here(place: Path) -> None:
-        load_bundle(place, selftest=True)
-
-    monkeypatch.setattr(bundle_file, "_verify_in_fresh_process", verify_here)
+def no_second_process() -> Iterator[None]:
+    """A fresh process for each save costs seconds; test_bundle.py and test_stack.py hold that it is really started."""
+    with checked_here():
+        yield
 
 
 @pytest.fixture

@@ -91,31 +91,6 @@ def test_equals_torchs_transformer_encoder() -> None:
     torch.testing.assert_close(ours(IDS, causal=False).last_hidden_state, theirs(x), atol=1e-5, rtol=1e-5)
 
 
-def test_equals_gpt_2_of_transformers() -> None:
-    """With GPT-2's switches and the same weights, states equal those of ``transformers.GPT2Model``."""
-    transformers = pytest.importorskip("transformers")
-    config = transformers.GPT2Config(vocab_size=60, n_positions=32, n_embd=16, n_layer=2, n_head=2, n_inner=24)
-    theirs = transformers.GPT2Model(config).eval()
-    ours = make_backbone(positions="learned", activation="gelu-tanh")
-    linear = {
-        "attention.qkv": "attn.c_attn",
-        "attention.out": "attn.c_proj",
-        "feedforward.inner": "mlp.c_fc",
-        "feedforward.out": "mlp.c_proj",
-    }
-    weights = {"embedding.weight": theirs.wte.weight, "positions.weight": theirs.wpe.weight}
-    weights |= {f"norm.{part}": getattr(theirs.ln_f, part) for part in ("weight", "bias")}
-    for i, block in enumerate(theirs.h):
-        for name, other in linear.items():
-            weights[f"blocks.{i}.{name}.weight"] = block.get_submodule(other).weight.T
-            weights[f"blocks.{i}.{name}.bias"] = block.get_submodule(other).bias
-        for k in (1, 2):
-            for part in ("weight", "bias"):
-                weights[f"blocks.{i}.norm_{k}.{part}"] = getattr(getattr(block, f"ln_{k}"), part)
-    ours.load_state_dict(weights)
-    torch.testing.assert_close(ours(IDS).last_hidden_state, theirs(IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
-
-
 def test_a_tap_reads_and_replaces() -> None:
     """The output holds every layer; erasing both branches of a block makes it the identity; afterwards all is as before."""
     backbone = make_backbone()

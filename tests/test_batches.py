@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,16 +16,12 @@ from helpers.bundles import bundle_with
 from helpers.models import SENTENCES
 from warmstart.data.batches import BATCH_COST, labelled_batches, sorted_batches
 from warmstart.data.encode import Encoded, collate, encode, encode_pieces
-from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
-from warmstart.data.source import Source
-from warmstart.data.token_store import prepare_store
 from warmstart.errors import ModelError
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.tagging import TaggingHeadConfig
 from warmstart.model.embed import embed
 from warmstart.model.inference import run_in_batches
-from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.predict import predict, raw_predictions
@@ -126,7 +121,7 @@ def test_words_are_encoded_as_the_text_that_they_make() -> None:
     """Whoever puts the blank before a word; each mark is where the word begins."""
     words = [sentence.split() for sentence in SENTENCES]
     for kind in ("bytes", "wordpiece", "unigram", "word", "llama"):
-        config = TokenizerConfig(type="bytes" if kind == "llama" else kind, vocab_size=330, sentinels=0)  # type: ignore[arg-type]
+        config = TokenizerConfig(type="bytes" if kind == "llama" else kind, vocab_size=330, sentinels=0)
         tokenizer = blank_of_its_own() if kind == "llama" else train_tokenizer(SENTENCES * 20, config)
         found = encode_pieces(tokenizer, [[text[0], *(f" {word}" for word in text[1:])] for text in words], 64)
         whole = encode(tokenizer, SENTENCES, 64)
@@ -143,16 +138,6 @@ def test_accumulated_steps_read_as_many_texts() -> None:
     read = [int(row) - 5 for step in range(5) for batch in batches(step) for row in batch.ids[:, 0]]
     assert len(read) == 60
     assert all(sorted(read[i : i + 20]) == list(range(20)) for i in (0, 20, 40))
-
-
-def test_full_rows_stay_one_batch(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Packed rows have no padding, so there is nothing to even out."""
-    (tmp_path / "text.txt").write_text("\n".join(SENTENCES * 4))
-    store = prepare_store([Source(path=str(tmp_path / "text.txt"), document="line")], tokenizer, tmp_path / "cache")
-    rows = PretrainingRows(store, tokenizer.vocabulary(), ObjectiveConfig(name="causal"), 24)
-    batch = rows.batch(np.arange(4), rng(0, "rows"))
-    assert split_by_length(batch) == [batch]
-    assert batch.lengths.tolist() == [24] * 4
 
 
 TEXTS = [SENTENCES[0], "She", SENTENCES[1], "", "a dog"]

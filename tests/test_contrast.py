@@ -1,33 +1,42 @@
-"""The contrastive loss: the equation, what it does not depend on, and a step of several batches."""
+"""Texts are compared: with others of their label, in fine-tuning, and crops with those of their document, in pretraining."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from helpers.bundles import classifier, finetune_config, language_bundle, make_task
-from helpers.models import make_backbone
+from helpers.bundles import finetune_config, language_bundle, make_task
+from helpers.models import SENTENCES, VOCABULARY, make_backbone, make_language_model
+from warmstart.cli import main
 from warmstart.data.batches import class_pairs
-from warmstart.data.task import Task
+from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.source import Source
+from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError
 from warmstart.finetuning.contrast import Contrast, ContrastiveLoss
-from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.finetune import check_scheme, fine_tune
+from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.finetuning.task_loss import task_loss
 from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.model.files import load_bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.comparison import ComparedBatch, contrastive_loss
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.contrastive import CroppedBatch, contrastive_batch
 from warmstart.seeding import rng, seed_torch
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.types import Batch
+from warmstart.training.contrastive import ContrastivePretraining
+from warmstart.types import IGNORE, Batch
 
 SEEDS = st.integers(0, 1000)
 
@@ -60,17 +69,6 @@ def test_the_loss_is_that_of_the_equation(seed: int, temperature: float, texts: 
     assert found.tolist() == pytest.approx(equation(vectors.double().numpy(), labels.numpy(), temperature), rel=1e-4, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=50)
-@given(SEEDS)
-def test_order_lengths_and_names_of_classes_do_not_matter(seed: int) -> None:
-    """The loss of each text stays the same."""
-    vectors, labels = drawn(seed)
-    found = contrastive_loss(vectors, labels, 0.3)
-    order = torch.from_numpy(rng(seed, "order").permutation(len(labels)))
-    torch.testing.assert_close(contrastive_loss(vectors[order], labels[order], 0.3), found[order], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(contrastive_loss(7 * vectors, 5 - labels, 0.3), found, atol=1e-5, rtol=1e-5)
-
-
 def test_a_text_alone_with_its_label_is_only_among_the_others() -> None:
     """Its own loss is 0; the texts beside it are pushed away from it; alone in a step it has a gradient of 0."""
     vectors, labels = torch.eye(4)[[0, 0, 1]], torch.tensor([0, 0, 1])
@@ -79,20 +77,7 @@ def test_a_text_alone_with_its_label_is_only_among_the_others() -> None:
     assert contrastive_loss(vectors[:2], labels[:2], 1.0).tolist() == [0, 0]
     alone = torch.ones(1, 4, requires_grad=True)
     contrastive_loss(alone, torch.tensor([0]), 1.0).sum().backward()
-    assert alone.grad is not None
     assert not alone.grad.any()
-
-
-def test_a_lower_temperature_looks_at_the_nearest_texts() -> None:
-    """The share of the gradient that falls on the most similar text of another label grows."""
-    shares = []
-    for temperature in (1.0, 0.1):
-        vectors = torch.tensor([[1.0, 0, 0], [0.8, 0.6, 0], [0.9, 0, 0.43], [-1, 0, 0.1]], requires_grad=True)
-        contrastive_loss(vectors, torch.tensor([0, 0, 1, 2]), temperature)[0].backward()
-        assert vectors.grad is not None
-        near, far = vectors.grad[2].norm(), vectors.grad[3].norm()
-        shares.append(float(near / (near + far)))
-    assert shares[0] < shares[1]
 
 
 def make_batches(sizes: Sequence[int]) -> list[Batch]:
@@ -111,27 +96,15 @@ def contrastive(dropout: float = 0.0) -> tuple[Model, ContrastiveLoss]:
     return model, ContrastiveLoss(model, Contrast(0.7, 0.2), task_loss(None, 0.0))
 
 
-def step(model: Model, loss: ContrastiveLoss, batches: Sequence[Batch]) -> tuple[float, list[torch.Tensor]]:
-    """The summed loss of a step, and its gradients."""
-    model.zero_grad()
-    seed_torch(0, "step", 3)
-    total = 0.0
-    for batch in loss.prepare(batches):
-        part = loss.loss(batch)
-        part.backward()
-        total += float(part.detach())
-    return total, [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-
-@pytest.mark.parametrize("sizes", [(4, 4, 4), (1, 5, 2, 4), (11, 1), (1,) * 12])
-def test_several_batches_equal_a_large_one(sizes: tuple[int, ...]) -> None:
+def test_several_batches_equal_a_large_one() -> None:
     """Texts are compared across all batches of a step: value and gradients are those of a single batch."""
-    model, loss = contrastive()
-    whole, gradients = step(model, loss, make_batches([sum(sizes)]))
-    split, others = step(model, loss, make_batches(sizes))
-    assert split == pytest.approx(whole, rel=1e-5)
-    for one, other in zip(gradients, others, strict=True):
-        torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-4)
+    for sizes in ((4, 4, 4), (1, 5, 2, 4), (11, 1), (1,) * 12):
+        model, loss = contrastive()
+        whole, gradients = step(model, loss, make_batches([sum(sizes)]))
+        split, others = step(model, loss, make_batches(sizes))
+        assert split == pytest.approx(whole, rel=1e-5), sizes
+        for one, other in zip(gradients, others, strict=True):
+            torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-4)
 
 
 def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:
@@ -148,7 +121,7 @@ def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:
         assert batch.targets is not None
         seed_torch(batch.dropout[0], "contrast", batch.dropout[1])
         states = model.backbone.forward_batch(batch).last_hidden_state
-        vectors.append(model.head.pooling(states, batch.attention_mask))  # type: ignore[operator]
+        vectors.append(model.head.pooling(states, batch.attention_mask))
         part = 0.3 * vectors[-1] + 0.7 * vectors[-1].detach()
         total = total + task_loss(None, 0.0)(model.head(part[:, None]), batch.targets)
     labels = torch.cat([batch.targets for batch in batches if batch.targets is not None])
@@ -160,35 +133,6 @@ def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:
     assert step(model, loss, batches)[0] == found
     whole = step(model, loss, make_batches([12]))[0]
     assert whole != pytest.approx(found, rel=1e-3)  # dropout does drop
-
-
-@pytest.mark.parametrize("names", ["contrast", "contrast+lora", "contrast+lp-ft", "contrast+lm-loss"])
-def test_accumulated_batches_train_as_one(names: str, tokenizer: Tokenizer) -> None:
-    """A whole run: three batches of four in a step, and one of twelve, lead to the same weights."""
-    weights = []
-    for batch, accumulate in ((12, 1), (4, 3)):
-        model, train = classifier(tokenizer), {"batch": batch, "accumulate": accumulate, "steps": 3, "precision": "float32"}
-        config = finetune_config(names, head_dropout=0.0, train=train, options={"lm_weight": 1e-9})
-        model.head.dropout.p = 0.0  # type: ignore[union-attr, operator]
-        encoded = EncodedTask.of(make_task(), model, tokenizer)
-        fine_tune(model, encoded, config, 0, language=LanguageTask.of(language_bundle(tokenizer)))
-        weights.append(model.weights())
-    for name, tensor in weights[0].items():
-        torch.testing.assert_close(weights[1][name], tensor, atol=2e-4, rtol=1e-3)
-
-
-def test_texts_of_a_class_come_nearer(tokenizer: Tokenizer) -> None:
-    """The contrastive loss of the training texts falls."""
-    task, model = make_task(), classifier(tokenizer)
-    encoded = EncodedTask.of(task, model, tokenizer)
-    losses = []
-    for _ in range(2):
-        batch = encoded.train.batch(np.arange(len(task.train)), None, encoded.pad_id, causal=False)
-        with torch.no_grad():
-            states = model.backbone.forward_batch(batch).last_hidden_state.mean(dim=1)
-        losses.append(float(contrastive_loss(states, torch.from_numpy(task.train.labels), 0.3).mean()))
-        fine_tune(model, encoded, finetune_config("contrast"), 0)
-    assert losses[1] < 0.9 * losses[0]
 
 
 @settings(deadline=None, max_examples=50)
@@ -206,12 +150,131 @@ def test_an_epoch_reads_every_text_once_and_classes_in_pairs(labels: list[int], 
 
 def test_other_tasks_are_refused_before_anything_trains(tokenizer: Tokenizer) -> None:
     """With the name and the type of the task."""
-    task: Task = replace(make_task(), type="regression", name="stars")
-    bundle = language_bundle(tokenizer)
-    with pytest.raises(ConfigError) as error:
+    task, bundle = replace(make_task(), type="regression", name="stars"), language_bundle(tokenizer)
+    message = "contrast compares texts that have one label each, but 'stars' is a regression task; choose another scheme"
+    with pytest.raises(ConfigError, match=message):
         check_scheme(bundle, task, finetune_config("contrast+lora"))
-    assert str(error.value) == (
-        "contrast compares texts that have one label each, but 'stars' is a regression task; choose another scheme"
-    )
     check_scheme(bundle, task, finetune_config("lora"))
     check_scheme(bundle, make_task(), finetune_config("contrast"))
+
+
+CONFIG = ObjectiveConfig(name="contrastive", contrast_weight=2.0, temperature=0.2)
+EOS, PAD = VOCABULARY.specials.eos, VOCABULARY.specials.pad
+
+
+@pytest.fixture(scope="module")
+def store(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    """Forty short documents of different lengths."""
+    folder = tmp_path_factory.mktemp("documents")
+    texts = [" ".join(SENTENCES[n % len(SENTENCES)] for n in range(start, start + 1 + start % 3)) for start in range(40)]
+    (folder / "text.txt").write_text("\n".join(texts))
+    return prepare_store([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(1, 130), min_size=1, max_size=6), st.integers(0, 2**32), st.integers(8, 30))
+def test_each_document_gives_two_crops(lengths: list[int], seed: int, tokens: int) -> None:
+    """Adjacent tokens of it, within its ends, a quarter to two thirds of it, no longer than half a row; only masks differ."""
+    draw = np.random.default_rng(seed)
+    texts = [draw.integers(21, 60, min(length, 4 * tokens - 1)) for length in lengths]
+    rows = np.full((len(texts), 4 * tokens + 1), PAD)
+    for row, text in zip(rows, texts, strict=True):
+        row[: len(text) + 2] = [EOS, *text, EOS]
+    batch = contrastive_batch(rows, np.array([len(text) + 2 for text in texts]), draw, VOCABULARY, CONFIG)
+    assert batch.ids.shape[1] <= max(3, tokens // 2)
+    assert batch.documents.tolist() == [n for n in range(len(texts)) for _ in range(2)]
+    assert batch.targets is not None
+    for row, targets, length, document in zip(batch.ids, batch.targets, batch.lengths, batch.documents, strict=True):
+        text = texts[int(document)].tolist()
+        crop = torch.where(targets == IGNORE, row, targets)[: int(length)].tolist()
+        assert (crop[0], crop[-1]) == (EOS, EOS)
+        inner = crop[1:-1]
+        assert any(text[start : start + len(inner)] == inner for start in range(len(text)))
+        assert max(1, min(len(text) // 4, tokens // 2 - 2)) <= len(inner) <= max(1, 2 * len(text) // 3)
+
+
+def model_and_loss(
+    tokenizer: Tokenizer, store: TokenStore, dropout: float = 0.0
+) -> tuple[Model, PretrainingRows, ContrastivePretraining]:
+    """A tiny model, the rows it reads, and its loss."""
+    model = make_language_model(vocab_size=tokenizer.vocab_size, max_length=24, causal=False).train()
+    rows = PretrainingRows(store, tokenizer.vocabulary(), CONFIG, 24)
+    return model, rows, ContrastivePretraining(model, rows)
+
+
+def test_the_loss_is_its_formula(tokenizer: Tokenizer, store: TokenStore) -> None:
+    """Masked cross-entropy, and for each crop the negative log of its sibling's share among all others, by a plain loop."""
+    model, rows, loss = model_and_loss(tokenizer, store)
+    (batch,) = pretraining_batches(rows, 5, 1, 0)(0)
+    assert isinstance(batch, CroppedBatch)
+    with torch.no_grad():
+        found = float(loss.loss(batch))
+        states = model.backbone.forward_batch(batch).last_hidden_state
+        real = torch.arange(states.shape[1]) < batch.lengths[:, None]
+        vectors = [F.normalize(states[i][real[i]].mean(dim=0), dim=0) for i in range(10)]
+        contrast = 0.0
+        for i in range(10):
+            shares = {j: float(torch.exp(vectors[i] @ vectors[j] / 0.2)) for j in range(10) if j != i}
+            contrast -= float(np.log(shares[i ^ 1] / sum(shares.values())))
+        masked = float(model.loss(batch))
+    assert found == pytest.approx(masked + 2.0 * 0.15 * rows.mean_tokens / 2 * contrast, rel=1e-4)
+
+
+def step(model: Model, loss: ContrastiveLoss | ContrastivePretraining, batches: Sequence[Batch]) -> tuple[float, list[Tensor]]:
+    """The summed loss of a step, and its gradients."""
+    model.zero_grad()
+    seed_torch(0, "step", 3)
+    total = 0.0
+    for batch in loss.prepare(batches):
+        part = loss.loss(batch)
+        part.backward()
+        total += float(part.detach())
+    return total, [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def test_accumulated_batches_compare_all_crops_of_a_step(tokenizer: Tokenizer, store: TokenStore) -> None:
+    """Value and gradients are those of a single batch with the same crops."""
+    model, rows, loss = model_and_loss(tokenizer, store)
+    parts = pretraining_batches(rows, 3, 3, 0)(0)
+    assert len(parts) == 3
+    width = max(part.ids.shape[1] for part in parts)
+
+    def joined(name: str, fill: int) -> Tensor:
+        return torch.cat([F.pad(getattr(part, name), (0, width - part.ids.shape[1]), value=fill) for part in parts])
+
+    real = torch.cat([torch.arange(width) < part.lengths[:, None] for part in parts])
+    whole = CroppedBatch(
+        joined("ids", PAD), joined("targets", IGNORE), real, causal=False, count=sum(part.count for part in parts),
+        documents=torch.arange(9).repeat_interleave(2),
+    )  # fmt: skip
+    one, other = step(model, loss, [whole]), step(model, loss, parts)
+    assert other[0] == pytest.approx(one[0], rel=1e-5)
+    for gradient, found in zip(one[1], other[1], strict=True):
+        torch.testing.assert_close(found, gradient, atol=1e-4, rtol=1e-4)
+
+
+QUICK = [
+    "--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "32", "--max-length", "24", "--tokenizer.vocab-size", "330",
+    "--tokenizer.sentinels", "0", "--batch", "8", "--learning-rate", "0.01", "--held-out", "0.1",
+]  # fmt: skip
+
+
+def corpus(folder: Path) -> Path:
+    """Documents of one of ten topics each: eight words, six of them of the topic."""
+    draw, file = rng(0, "documents"), folder / "corpus.txt"
+    words = np.array([["".join(draw.choice(list("abcdefgh"), 4)) for _ in range(12)] for _ in range(11)])
+    lines = [" ".join([*draw.choice(words[n % 10], 12), *draw.choice(words[10], 4)]) for n in range(200)]
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.mark.usefixtures("no_second_process")
+def test_labels_can_be_learned_in_the_same_steps(tmp_path: Path) -> None:
+    """Beside crops, as beside any other batch; and the bundle is continued as a masked one."""
+    rows = [f"{line}\t{'even' if n % 2 else 'odd'}" for n, line in enumerate(corpus(tmp_path).read_text().splitlines())]
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "\n".join(rows[:150]) + "\n")
+    (tmp_path / "test.tsv").write_text("text\tlabel\n" + "\n".join(rows[150:]) + "\n")
+    (tmp_path / "task.yaml").write_text("name: parity\ntrain: train.tsv\nvalidation: 0.2\ntest: test.tsv\nmetric: accuracy\n")
+    words = ["--objective", "contrastive", "--labels", "20", "--steps", "3", "--accumulate", "2", "--out", str(tmp_path / "run")]
+    assert main(["pretrain", "--for", str(tmp_path / "task.yaml"), *words, *QUICK]) == 0
+    assert LanguageTask.of(load_bundle(tmp_path / "run" / "bundle")).objective.name == "masked"

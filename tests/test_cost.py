@@ -254,16 +254,6 @@ def test_the_command_prints_every_part(capsys: pytest.CaptureFixture[str], monke
     assert "counted once" in capsys.readouterr().err
 
 
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """``--json`` writes the same values to standard output that Python returns."""
-    assert main(["cost", "--preset", "tiny", "--vocab-size", "60", "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    made = ws.estimate_cost(ws.CostConfig(backbone=BackboneConfig.build(PRESETS["tiny"]), vocab_size=60))
-    assert isinstance(made, ws.Cost)
-    assert values == json.loads(json.dumps(made.to_dict()))
-    assert values["parameters"]["totals"]["total"] == made.parameters.totals["total"]
-
-
 def test_the_settings_of_a_pretraining_run_are_read(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """Its backbone, head, vocabulary and training count, with the defaults of pretraining; an unknown key is an error."""
     whole = ws.PretrainConfig(text=("books",), tokenizer={"vocab_size": 300}, head={"tied": False}, backbone=LAB).to_dict()
@@ -297,20 +287,6 @@ def test_the_cost_of_a_saved_model(tmp_path: Path, tokenizer: Tokenizer) -> None
     place = str(save(bundle_with(tokenizer, EmbeddingHeadConfig()), tmp_path / "embedding"))
     with pytest.raises(ConfigError, match="an embedding head has no loss, so training cannot be measured; give --classes N"):
         estimate_cost(CostConfig(model=place, measure=True))
-
-
-def test_mistakes_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    """One message, exit code 2."""
-    for words, message in (
-        (["--length", "300"], "length must be at most max_length=256, but got 300"),
-        (["--scheme", "fulll"], "did you mean 'full'"),
-        (["--objective", "maskd"], "did you mean 'masked'"),
-        (["--preset", "labb"], "did you mean 'lab'"),
-        (["nowhere"], "there is no model at nowhere"),
-        (["--tokenizer-file", "nowhere.json"], "no such tokenizer file"),
-    ):
-        assert main(["cost", *words]) == 2
-        assert message in capsys.readouterr().err
 
 
 TINY = {"backbone": {"width": 16, "depth": 1, "heads": 2, "feedforward": 24, "max_length": 16}, "vocab_size": 40}

@@ -1,9 +1,10 @@
-"""Several processes take the same steps as one: losses and weights are equal up to the order of sums."""
+"""Several processes take the same steps as one, sharded or not, up to the order of sums; blocks can be computed again."""
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
 import signal
 import threading
 import time
@@ -20,32 +21,26 @@ from torch import Tensor, nn
 from helpers.models import SENTENCES, make_language_model
 from helpers.processes import run_processes
 from helpers.training import job, ragged_batch
-from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain, pretrain_on
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
-from warmstart.dropout import BatchShare, RowRange, drawing_for, dropout
-from warmstart.errors import ConfigError, StorageError, WarmstartError
-from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.model.generator import pretraining_head, with_generator
-from warmstart.model.model import Model, fresh_head
+from warmstart.dropout import RowRange
+from warmstart.errors import CheckpointError, ConfigError, StorageError, WarmstartError
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.run import opened_run
-from warmstart.seeding import seed_torch
 from warmstart.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.distributed import World, is_lost_connection, world
-from warmstart.training.held_out import held_out_metrics
-from warmstart.training.loop import TrainingJob, train
+from warmstart.training.loop import train
 from warmstart.training.parallel import share_of
+from warmstart.training.sharded import is_sharded, whole_weights
 from warmstart.types import Batch
 
-STEPS, ROWS, ACCUMULATE = 12, 5, 2
-"""five rows are no multiple of two or four processes"""
+Run = tuple[list[float], dict[str, Tensor]]
 OPTIMIZERS = {"adamw": {"optimizer": "adamw", "learning_rate": 1e-3}, "muon": {"optimizer": "muon", "learning_rate": 1e-3}}
 
 
@@ -57,40 +52,20 @@ def store(tokenizer: Tokenizer, tmp_path: Path) -> TokenStore:
     return prepare_store([Source(path=str(file))], tokenizer, tmp_path / "store")
 
 
-def language_model(tokenizer: Tokenizer, objective: ObjectiveConfig, **switches: object) -> nn.Module:
-    """What pretraining trains by an objective."""
-    seed_torch(0, "test")
-    settings = {"width": 16, "depth": 2, "heads": 2, "feedforward": 24, "max_length": 24, "dropout": 0.2} | switches
-    backbone = Backbone(BackboneConfig.build(settings), tokenizer.vocab_size)
-    head = fresh_head(pretraining_head(objective, LMHeadConfig()), backbone, 0)
-    return with_generator(Model(backbone, head, causal=OBJECTIVES[objective.name].causal), objective, 0)
-
-
-def pretrained(
-    tokenizer: Tokenizer, store: TokenStore, objective: ObjectiveConfig, settings: Mapping[str, Any], folder: Path | None = None
-) -> tuple[list[float], dict[str, Tensor]]:
-    """The losses of a short run and its final weights."""
-    model = language_model(tokenizer, objective)
-    rows = PretrainingRows(store, tokenizer.vocabulary(), objective, 24)
-    steps = settings.get("steps", STEPS)
-    job = TrainingJob(
-        pretraining_batches(rows, ROWS, ACCUMULATE, seed=0),
-        steps,
-        seed=0,
-        identity="a",
-        evaluate=lambda: held_out_metrics(model, rows, 100),
-        progress_bar=False,
+def pretrained(tokenizer: Tokenizer, store: TokenStore, objective: dict[str, Any], **changes: Any) -> Run:
+    """The held-out metrics and the weights of the model that ``pretrain`` saves; five rows are no multiple of two processes."""
+    settings = {**OPTIMIZERS["adamw"], "steps": 8, "batch": 5, "accumulate": 2, "precision": "float32"} | changes
+    config = PretrainConfig(
+        objective=ObjectiveConfig.build(objective), backbone=tiny(depth=2, dropout=0.2), train=PretrainTrainConfig.build(settings)
     )
-    config = TrainConfig.build({"precision": "float32", "evaluate_every": 6, **settings, "steps": None})
-    output = train(model, job, config, folder)
-    losses = [row["loss"] for row in output.log if "loss" in row]
-    return losses, {name: tensor.detach().clone() for name, tensor in model.weights().items()}
+    result = pretrain_on((store, store), tokenizer, config, None)
+    return [*result.metrics.values()], {name: tensor.detach().clone() for name, tensor in result.bundle.model.weights().items()}
 
 
-def assert_same_run(one: tuple[list[float], dict[str, Tensor]], other: tuple[list[float], dict[str, Tensor]]) -> None:
+def assert_same_run(one: Run | None, other: Run | None) -> None:
     """Equal up to the order of sums."""
-    assert len(one[0]) > 1
     assert one[0] == pytest.approx(other[0], rel=1e-4)
+    assert one[1].keys() == other[1].keys()
     for name, tensor in one[1].items():
         torch.testing.assert_close(tensor, other[1][name], atol=2e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
 
@@ -106,25 +81,20 @@ CASES = [(name, {}) for name in OBJECTIVES] + [("causal", {"rows": "documents"})
 
 @pytest.mark.journeys
 @pytest.mark.parametrize(("name", "changes"), CASES, ids=["-".join([name, *changes.values()]) for name, changes in CASES])
-def test_several_processes_train_the_same_model_as_one(
+def test_two_processes_pretrain_as_one_by_every_objective(
     name: str, changes: dict[str, str], tokenizer: Tokenizer, store: TokenStore, tmp_path: Path, exact_muon: None
 ) -> None:
-    """Two and four, by every objective and optimiser; with dropout, accumulation, and rows that they do not divide."""
-    objective = ObjectiveConfig.build({"name": name, **changes})
-    for optimizer, settings in OPTIMIZERS.items():
-        work = partial(pretrained, tokenizer, store, objective, settings)
-        alone = work()
-        for processes in (2, 4):
-            (folder := tmp_path / f"{optimizer}-{processes}").mkdir()
-            first, *others = run_processes(processes, folder, work)
-            assert_same_run(alone, first)
-            for other in others:
-                assert all(torch.equal(tensor, first[1][key]) for key, tensor in other[1].items())
+    """With each optimiser in turn, dropout, accumulation, and rows that they do not divide."""
+    optimizer = [*OPTIMIZERS.values()][CASES.index((name, changes)) % 2]
+    work = partial(pretrained, tokenizer, store, {"name": name, **changes}, **optimizer)
+    first, other = run_processes(2, tmp_path, work)
+    assert_same_run(work(), first)
+    assert all(torch.equal(tensor, first[1][key]) for key, tensor in other[1].items())
 
 
 def test_two_processes_train_the_same_model_as_one(tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
     """With dropout, accumulation and an odd number of rows."""
-    work = partial(pretrained, tokenizer, store, ObjectiveConfig(name="masked"), OPTIMIZERS["adamw"])
+    work = partial(pretrained, tokenizer, store, {"name": "masked"})
     for found in run_processes(2, tmp_path, work):
         assert_same_run(work(), found)
 
@@ -134,7 +104,7 @@ def few_rows(step: int) -> list[Batch]:
     return [ragged_batch(step, 0, 1), ragged_batch(step, 1, 3)]
 
 
-def few_rows_trained(settings: Mapping[str, Any]) -> tuple[list[float], dict[str, Tensor]]:
+def few_rows_trained(settings: Mapping[str, Any]) -> Run:
     """A run whose batches have fewer rows than there are processes."""
     model = make_language_model(dropout=0.2)
     output = train(model, job(batches=few_rows), TrainConfig.build({"precision": "float32", **settings}))
@@ -145,8 +115,8 @@ def few_rows_trained(settings: Mapping[str, Any]) -> tuple[list[float], dict[str
 def test_a_process_without_rows_takes_part(tmp_path: Path, exact_muon: None) -> None:
     """It contributes zero: four processes with one and three rows take the same steps as one."""
     for optimizer, settings in OPTIMIZERS.items():
-        (tmp_path / optimizer).mkdir()
-        for found in run_processes(4, tmp_path / optimizer, partial(few_rows_trained, settings)):
+        (folder := tmp_path / optimizer).mkdir()
+        for found in run_processes(4, folder, partial(few_rows_trained, settings)):
             assert_same_run(few_rows_trained(settings), found)
 
 
@@ -162,18 +132,6 @@ def test_shares_are_whole_texts() -> None:
     assert [share_of(choice, World(rank, 3))[0].ids[:, 0].tolist() for rank in range(3)] == [[0, 1], [2, 3], [4, 5]]
     part, share, counts = share_of(choice, World(0, 4))
     assert (len(part.ids), share.rows, share.texts, counts) == (2, RowRange(0, 2, 6), RowRange(0, 1, 3), False)
-
-
-def test_dropout_drops_what_one_process_would_drop() -> None:
-    """The rows of a share are those of the whole batch, to the bit."""
-    x = torch.rand(5, 3, 4)
-    torch.manual_seed(0)
-    whole = dropout(x, 0.3)
-    for rank in range(2):
-        rows = World(rank, 2).share(5)
-        torch.manual_seed(0)
-        with drawing_for(BatchShare(rows, rows)):
-            assert torch.equal(dropout(x[rows.start : rows.stop], 0.3), whole[rows.start : rows.stop])
 
 
 def of_rank(rank: int, error: Exception) -> str:
@@ -210,6 +168,7 @@ def agreements() -> list[Any]:
     ]  # fmt: skip
 
 
+@pytest.mark.journeys
 def test_processes_agree(tmp_path: Path) -> None:
     """On errors, of whichever rank; on what they begin with; on numbers and tensors. Rank 0 goes first."""
     name = f"rank 1 on {platform.node()}"
@@ -244,53 +203,27 @@ def wait_until(found: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.journeys
 def test_who_waits_for_rank_0_hears_signals(tmp_path: Path) -> None:
     """At once: not when rank 0, which can work for hours, has done its work."""
     assert run_processes(2, tmp_path, terminated_while_rank_0_works, tmp_path / "heard")[1] == "terminated"
 
 
-def test_one_process_needs_no_group() -> None:
-    """Every agreement is then with itself."""
+def test_one_process_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every agreement is then with itself; of several each needs a GPU of its own, where there are GPUs."""
     alone = World()
     assert (alone.leads, alone.several, alone.share(3)) == (True, False, RowRange(0, 3, 3))
     assert (alone.from_first(7), alone.largest(7), alone.gather(7), alone.in_turns(lambda: 7)) == (7, 7, [7], 7)
     with pytest.raises(KeyError):
         alone.first_alone(lambda: {}["x"])
-
-
-def stopped_and_resumed(
-    settings: Mapping[str, Any], folder: Path, stop: int | None
-) -> tuple[list[float], dict[str, Tensor]] | None:
-    """A run in a folder; the last rank is asked to end at step ``stop``. None if it was stopped."""
-
-    def batches(step: int) -> list[Batch]:
-        if step == stop and world().rank == world().size - 1:
-            signal.raise_signal(signal.SIGTERM)
-        return [ragged_batch(step, 0, 5), ragged_batch(step, 1, 3)]
-
-    model = make_language_model(dropout=0.2)
-    with suppress(Terminated):
-        config = TrainConfig.build({"precision": "float32", "checkpoint_every": 100, **settings})
-        output = train(model, job(21, batches=batches), config, folder)
-        return [row["loss"] for row in output.log], dict(model.weights())
-    return None
-
-
-@pytest.mark.journeys
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_checkpoint_is_resumed_on_another_number_of_processes(tmp_path: Path, optimizer: str, exact_muon: None) -> None:
-    """Asked to end, whichever of them is, all processes save and stop after the same step: 4, then 1, then 2 end as one does."""
-    settings, folder = OPTIMIZERS[optimizer], tmp_path / "run"
-    folder.mkdir()
-    assert run_processes(4, tmp_path, partial(stopped_and_resumed, settings, folder, 4)) == [None] * 4
-    assert [place.name for place in (folder / "checkpoints").iterdir()] == ["step-00000005"]
-    assert stopped_and_resumed(settings, folder, 12) is None
-    ended = run_processes(2, tmp_path, partial(stopped_and_resumed, settings, folder, None))
-    (tmp_path / "whole").mkdir()
-    whole = stopped_and_resumed(settings, tmp_path / "whole", None)
-    assert whole is not None
-    assert_same_run(whole, ended[0])
-    assert all(torch.equal(tensor, ended[0][1][name]) for name, tensor in ended[1][1].items())
+    taken: list[int] = []
+    for name, given in (("is_available", lambda: True), ("device_count", lambda: 2), ("set_device", taken.append)):
+        monkeypatch.setattr(torch.cuda, name, given)
+    World(local_rank=1).take_gpus()
+    assert taken == [1]
+    message = r"each process needs a GPU of its own, but .* has 2; start torchrun with --nproc-per-node 2"
+    with pytest.raises(ConfigError, match=message):
+        World(local_rank=2).take_gpus()
 
 
 def errors_of_different_processes(tokenizer: Tokenizer, stores: list[TokenStore], folder: Path) -> list[str]:
@@ -312,6 +245,7 @@ def tiny(**switches: Any) -> BackboneConfig:
     return BackboneConfig(width=16, heads=2, feedforward=24, max_length=24, **switches)
 
 
+@pytest.mark.journeys
 def test_processes_that_begin_differently_are_refused(tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
     """Every process says the same: what differs, and in which rank."""
     (tmp_path / "other.txt").write_text("\n\n".join(SENTENCES * 20))
@@ -324,15 +258,125 @@ def test_processes_that_begin_differently_are_refused(tokenizer: Tokenizer, stor
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def test_each_process_needs_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are GPUs."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    taken: list[int] = []
-    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    World(local_rank=1).take_gpus()
-    assert taken == [1]
-    with pytest.raises(
-        ConfigError, match=r"each process needs a GPU of its own, but .* has 2; start torchrun with --nproc-per-node 2"
-    ):
-        World(local_rank=2).take_gpus()
+STEPS = 21
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    return [part for part in model.modules() if isinstance(part, Block)]
+
+
+def trained(folder: Path, stop: int | None = None, *, shard: bool = True, changes: Mapping[str, Any] | None = None) -> Run | None:
+    """A run in a folder, sharded if there are several processes; None if the last of them is asked to end, at step ``stop``."""
+
+    def batches(step: int) -> list[Batch]:
+        if step == stop and world().rank == world().size - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return [ragged_batch(step, 0, 5), ragged_batch(step, 1, 3)]
+
+    model = make_language_model(dropout=0.2)
+    parts = blocks_of(model) if shard else []
+    config = TrainConfig.build({"precision": "float32", "checkpoint_every": 100, **(changes or {})})
+    with suppress(Terminated):
+        output = train(model, job(STEPS, batches=batches, shard=parts), config, folder)
+        assert is_sharded(model) == (shard and world().several)
+        return [row["loss"] for row in output.log if "loss" in row][-1:], whole_weights(model)
+    return None
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Run:
+    """What one process trains."""
+    (tmp_path / "whole").mkdir()
+    found = trained(tmp_path / "whole")
+    assert found is not None
+    return found
+
+
+@pytest.mark.journeys
+def test_sharded_checkpoints_are_resumed_on_another_number_of_processes(tmp_path: Path, whole: Run) -> None:
+    """Three sharded, one, two sharded, two that are not: the end is that of one process. A step is kept by a file per process."""
+    (folder := tmp_path / "run").mkdir()
+    assert run_processes(3, tmp_path, partial(trained, folder, 3)) == [None] * 3
+    (kept,) = (folder / "checkpoints").iterdir()
+    assert sorted(file.suffix for file in kept.iterdir()) == [".json", *[".safetensors"] * 3]
+    assert trained(folder, 7) is None
+    kept = folder / "checkpoints" / "step-00000008"
+    assert sorted(file.name for file in kept.iterdir()) == ["state.json", "tensors.safetensors"]
+    assert run_processes(2, tmp_path, partial(trained, folder, 11)) == [None] * 2
+    assert run_processes(2, tmp_path, partial(trained, folder, 15, shard=False)) == [None] * 2
+    for found in run_processes(2, tmp_path, partial(trained, folder)):
+        assert_same_run(found, whole)
+
+
+@pytest.mark.journeys
+def test_a_shard_that_vanished_or_changed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its checkpoint is passed over, and if there is no other, nothing starts over in silence."""
+    (folder := tmp_path / "run").mkdir()
+    run_processes(2, tmp_path, partial(trained, folder, changes={"checkpoint_every": 10}))
+    older, newer = sorted((folder / "checkpoints").iterdir())
+    (gone := newer / "shard-00002-model-00001-of-00001.safetensors").unlink()
+    assert trained(folder, 20) is None
+    assert f"{gone} is missing\n{newer} is damaged and is passed over" in capsys.readouterr().err
+    for place in (older, newer):
+        changed = next(place.glob("*.safetensors"))
+        changed.write_bytes(changed.read_bytes()[:-1] + b"x")
+    with pytest.raises(CheckpointError, match="every checkpoint in .* is damaged; restore one from a copy, or start a new run"):
+        trained(folder)
+
+
+def with_a_full_disk(folder: Path) -> str:
+    """What the processes say if one cannot write its part."""
+    if world().rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    try:
+        with pytest.raises(StorageError) as raised:
+            trained(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return str(raised.value)
+
+
+@pytest.mark.journeys
+def test_a_full_disk_in_one_process_ends_all(tmp_path: Path) -> None:
+    """With one message that names it, and without half a checkpoint."""
+    (folder := tmp_path / "run").mkdir()
+    for said in run_processes(2, tmp_path, partial(with_a_full_disk, folder)):
+        assert said == "cannot write the checkpoint's part of rank 1: File too large; free some space"
+    assert list((folder / "checkpoints").iterdir()) == []
+
+
+def test_recomputed_activations_change_no_bit() -> None:
+    """Dropout included; each block computes its forward pass twice in a step, and once in an evaluation."""
+    found = []
+    for recompute in (False, True):
+        model, calls = make_language_model(dropout=0.2), list[str]()
+        blocks = blocks_of(model)
+        for name, part in (("block", blocks[0]), ("inside", blocks[0].get_submodule("norm_1"))):
+            part.register_forward_pre_hook(lambda *_, name=name, calls=calls: calls.append(name))
+        train(model, job(3, recompute=blocks if recompute else []), TrainConfig())
+        assert (calls.count("block"), calls.count("inside")) == (3, 6 if recompute else 3)
+        model.loss(ragged_batch(0))
+        assert calls[-2:] == ["block", "inside"]
+        found.append(model.weights())
+    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
+
+
+@pytest.mark.journeys
+@pytest.mark.parametrize("objective", ["causal", "detect"])
+def test_a_sharded_model_is_saved_whole(objective: str, tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
+    """With and without a generator, with activations that are recomputed; its weights and metrics are those of one process."""
+    work, sharding = partial(pretrained, tokenizer, store, {"name": objective}), {"shard": True, "activation_checkpointing": True}
+    for found in run_processes(2, tmp_path, partial(work, **sharding)):
+        assert_same_run(work(), found)
+
+
+def test_what_cannot_be_sharded_is_refused() -> None:
+    """With the reason."""
+    muon = "Muon orthogonalises whole matrices; use --optimizer adamw with a --learning-rate of 1e-3"
+    with pytest.raises(ConfigError, match=muon):
+        PretrainTrainConfig.build({"shard": True})
+    with pytest.raises(ConfigError, match="with shard, blocks are not compiled; leave one of both out"):
+        PretrainTrainConfig.build({"shard": True, "optimizer": "adamw", "compile": True})
+    given = {"text": ["a"], "out": "b", "objective": {"name": "contrastive"}, "train": {"shard": True, "optimizer": "adamw"}}
+    with pytest.raises(ConfigError, match="contrastive reads every crop twice, which a sharded model cannot; leave --shard out"):
+        PretrainConfig.build(given)

@@ -1,4 +1,4 @@
-"""The bytes of benchmarks/scale.py are those that DDP and FSDP2 exchange, and its formulas are those of a ring."""
+"""The bytes of benchmarks/scale.py are those that DDP and FSDP2 exchange; every contender of the table of GPUs runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.scale import GPUS, KINDS, PLANNED, Collective, Link, ddp_traffic, plan, seconds, sent, sharded_traffic
+from benchmarks import gpu
+from benchmarks.gpu import CONTENDERS, GPUModel, as_table, cell_file, measure_cell
+from benchmarks.scale import KINDS, Collective, Link, ddp_traffic, seconds, sent, sharded_traffic
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -80,18 +82,17 @@ def by_formula(traffic: Sequence[Collective]) -> dict[str, int]:
 
 
 @pytest.mark.journeys
-@pytest.mark.parametrize("processes", [2, 4])
-def test_the_bytes_are_those_that_are_exchanged(processes: int, tmp_path: Path) -> None:
+def test_the_bytes_are_those_that_are_exchanged(tmp_path: Path) -> None:
     """Of DDP with AdamW and with Muon, and of FSDP2 with two batches in a step: to the byte, in every process."""
-    expected = {
-        (False, "adamw"): ddp_traffic(model_of()),
-        (False, "muon"): ddp_traffic(model_of(), muon=True),
-        (True, "adamw"): sharded_traffic(model_of(), processes, BATCHES),
-    }
-    for number, (way, traffic) in enumerate(expected.items()):
-        (folder := tmp_path / str(number)).mkdir()
+    for processes, way, traffic in (
+        (2, (False, "adamw"), ddp_traffic(model_of())),
+        (2, (False, "muon"), ddp_traffic(model_of(), muon=True)),
+        (2, (True, "adamw"), sharded_traffic(model_of(), 2, BATCHES)),
+        (4, (True, "adamw"), sharded_traffic(model_of(), 4, BATCHES)),
+    ):
+        (folder := tmp_path / f"{processes}-{way}").mkdir()
         for found in run_processes(processes, folder, of_a_step, *way):
-            assert found == by_formula(traffic), way
+            assert found == by_formula(traffic), (processes, way)
 
 
 def test_a_ring_passes_each_byte_on() -> None:
@@ -106,9 +107,33 @@ def test_a_ring_passes_each_byte_on() -> None:
     assert seconds([summed], 1, links) == 0.0
 
 
-def test_more_gpus_never_take_longer_to_compute() -> None:
-    """Every plan has a row for each number of GPUs and each network, and names what does not fit."""
-    for one in PLANNED:
-        rows = plan(one)
-        assert [int(row[0]) for row in rows] == [GPUS[0], *(gpus for gpus in GPUS[1:] for _ in range(2))]
-        assert any("too large" in cell for cell in rows[0]) == (one is PLANNED[-1])
+def test_a_cell_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rate is positive, and the operations are those of its parameters; the contenders have about as many."""
+    monkeypatch.setattr(gpu, "VOCABULARY", 64)
+    monkeypatch.setattr(gpu, "TIMED", 2)
+    for contender in (one for one in CONTENDERS if not one.endswith("compiled")):
+        found = measure_cell(contender, GPUModel("tiny", 16, 1, 2), 8, torch.device("cpu"), tokens=32)
+        assert found["tokens"] > 0, contender
+        assert found["operations"] == pytest.approx(found["tokens"] * (6 * found["parameters"] + 6 * 1 * 16 * 8)), contender
+        assert 3500 < found["parameters"] < 6000, contender
+
+
+def test_results_become_a_table() -> None:
+    """Rates as parts of the measured and of the named one, and against the peer; a cell that failed is missing."""
+    one = {"tokens": 2e6, "operations": 4e14, "memory": 3e9, "parameters": 1e8}
+    found = {("warmstart", "50 M", 256): one, ("plain GPT, compiled", "50 M", 256): one | {"tokens": 1e6}}
+    text = as_table(found, 8e14, "NVIDIA H200")
+    assert "| 50 M, 256 tokens | warmstart | 2,000,000 | 50.0% | 40.4% | 3.0 | 2.00 |" in text
+    assert "GPT-2" not in text
+    assert "| - | 3.0 |" in as_table(found, 8e14, "an unknown GPU")
+
+
+def test_a_finished_cell_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command goes on where it stopped; without a GPU nothing is started, nor claimed."""
+    started: list[list[str]] = []
+    monkeypatch.setattr(gpu.subprocess, "run", lambda words, **_: started.append(words))
+    cell_file(tmp_path, "warmstart", "5 M", 256).write_text('{"tokens": 1.0}')
+    assert gpu.measured(tmp_path) == {("warmstart", "5 M", 256): {"tokens": 1.0}}
+    assert len(started) == len(CONTENDERS) * 6 - 1
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu.run() == "Not measured: no machine with CUDA was at hand."

@@ -1,8 +1,10 @@
-"""Every registered scheme through its whole life: apply, train, change what it should and nothing else, save, load."""
+"""Every scheme through its whole life: apply, train, change what it should and nothing else, save, load; names, combined."""
 
 from __future__ import annotations
 
+import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +13,32 @@ import torch
 
 from helpers.bundles import SCHEME_CASES as CASES
 from helpers.bundles import classifier, finetune_config, language_bundle, make_task
-from helpers.models import SENTENCES
+from helpers.models import SENTENCES, make_backbone
+from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.insertion import remove_adapters
+from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.scalar_mix import ScalarMixConfig
 from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import encode
+from warmstart.data.task import Split
+from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.finetune import fine_tune
+from warmstart.finetuning.ensemble import Soup
+from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.scheme import Scheme
+from warmstart.finetuning.schemes import SCHEMES, SchemeOptions
+from warmstart.finetuning.schemes.bottleneck import norms
+from warmstart.finetuning.schemes.full import all_parameters
+from warmstart.finetuning.schemes.l2_sp import L2SPPenalty
+from warmstart.finetuning.soft_labels import SoftTexts
+from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
-from warmstart.model.model import Model
+from warmstart.model.model import Model, fresh_head
 from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
@@ -51,7 +66,7 @@ def moves(names: str, key: str) -> bool:
 @pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("names", CASES)
 def test_every_scheme_lives_a_whole_life(names: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """The loss falls, the intended parameters change, the others stay the same to the bit, the bundle agrees, undo undoes."""
+    """The loss falls, what should changes, nothing else by a bit, the bundle agrees, undo undoes; windows, teachers and soups."""
     model, task = classifier(tokenizer), make_task()
     before = {key: tensor.detach().clone() for key, tensor in model.weights().items()}
     encoded = EncodedTask.of(task, model, tokenizer)
@@ -72,6 +87,27 @@ def test_every_scheme_lives_a_whole_life(names: str, tokenizer: Tokenizer, tmp_p
         assert torch.equal(model(ids), again.model(ids))
     remove_adapters(model)
     assert model.weights().keys() == before.keys()
+    learns_from_a_teacher(names, tokenizer)
+
+
+def learns_from_a_teacher(names: str, tokenizer: Tokenizer) -> None:
+    """Also texts that are longer than the model reads; what a teacher is sure of is more probable; weights are averaged."""
+    bundle, task = language_bundle(tokenizer), make_task()
+    task = replace(
+        task, train=Split(tuple(f"{text} {'I rub it and hold it. ' * 6}" for text in task.train.texts), task.train.labels)
+    )
+    config, found, soup = finetune_config(names, windows="mean"), list[float](), Soup()
+    config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 5, "batch": 6})})
+    for sure in ([0.0, 1.0], [1.0, 0.0]):
+        model = task_model(bundle, task, config, 0, scratch=False)
+        encoded = EncodedTask.of(task, model, tokenizer)
+        assert len(encoded.train.rows) > len(encoded.train)
+        encoded = replace(encoded, soft=SoftTexts(encoded.train, np.tile(sure, (len(encoded.train), 1)), 10.0, 1.0))
+        done = fine_tune(model, encoded, config, 0, "", LanguageTask.of(bundle))
+        found.append(done.test_predictions[:, 1].mean())
+        soup.add(done.model)
+    assert found[0] > found[1] + 0.1
+    assert np.isfinite(task_type_of(task).predict(soup.model, encoded.test, encoded.pad_id)).all()
 
 
 def mean_loss(model: Model, encoded: EncodedTask) -> float:
@@ -91,35 +127,142 @@ def test_a_frozen_backbone_can_be_unfrozen(tokenizer: Tokenizer) -> None:
     assert not torch.equal(model.backbone.embedding.weight, before)
 
 
-@pytest.mark.parametrize("keep", ["best", "last"])
-def test_the_weights_kept_are_those_that_were_scored(keep: str, tokenizer: Tokenizer) -> None:
+def test_the_weights_kept_are_those_that_were_scored(tokenizer: Tokenizer) -> None:
     """The validation score of the run is that of its kept weights, and the test split is scored with them."""
-    task, model = make_task(), classifier(tokenizer)
-    config = FineTuneConfig(keep=keep, train=TrainConfig(learning_rate=5e-3, epochs=8, batch=4, precision="float32"))
-    done = fine_tune(model, EncodedTask.of(task, model, tokenizer), config, seed=0)
-    scores = [score for _, score in done.curve]
-    assert done.validation_score == (max(scores) if keep == "best" else scores[-1])
-    scored = task_type_of(task).scores(task.test, done.test_predictions, task)
-    assert scored.score("accuracy") == done.validation_score  # here validation and test are the same texts
-    assert len(scores) == 8
+    for keep in ("best", "last"):
+        task, model = make_task(), classifier(tokenizer)
+        config = FineTuneConfig(keep=keep, train=TrainConfig(learning_rate=5e-3, epochs=8, batch=4, precision="float32"))
+        done = fine_tune(model, EncodedTask.of(task, model, tokenizer), config, seed=0)
+        scores = [score for _, score in done.curve]
+        assert done.validation_score == (max(scores) if keep == "best" else scores[-1])
+        scored = task_type_of(task).scores(task.test, done.test_predictions, task)
+        assert scored.score("accuracy") == done.validation_score  # here validation and test are the same texts
+        assert len(scores) == 8
 
 
-def test_one_seed_one_result(tokenizer: Tokenizer) -> None:
-    """The same seed gives the same predictions to the bit."""
-    task = make_task()
-    config = FineTuneConfig(train=TrainConfig(epochs=2, batch=4))
-    predictions = []
-    for _ in range(2):
+def test_an_epoch_is_a_whole_epoch(tokenizer: Tokenizer) -> None:
+    """Four epochs read every text four times, whatever the batch size, and are evaluated four times; a repeat gives the same."""
+    task, predictions = make_task(), []
+    for batch, accumulate in ((5, 1), (5, 1), (100, 1), (2, 3)):
         model = classifier(tokenizer)
-        predictions.append(fine_tune(model, EncodedTask.of(task, model, tokenizer), config, seed=3).test_predictions)
+        encoded = EncodedTask.of(task, model, tokenizer)
+        config = FineTuneConfig(train=TrainConfig(epochs=4, batch=batch, accumulate=accumulate))
+        done = fine_tune(model, encoded, config, seed=3)
+        assert done.training.tokens == 4 * sum(len(row) for row in encoded.train.rows)
+        assert len(done.curve) == 4
+        predictions.append(done.test_predictions)
     assert (predictions[0] == predictions[1]).all()
 
 
-@pytest.mark.parametrize(("batch", "accumulate"), [(5, 1), (12, 1), (100, 1), (2, 3)])
-def test_an_epoch_is_a_whole_epoch(batch: int, accumulate: int, tokenizer: Tokenizer) -> None:
-    """Four epochs read every text four times, whatever the batch size, and are evaluated four times."""
-    task, model = make_task(), classifier(tokenizer)
-    config = FineTuneConfig(train=TrainConfig(epochs=4, batch=batch, accumulate=accumulate))
-    done = fine_tune(model, EncodedTask.of(task, model, tokenizer), config, seed=0)
-    assert done.training.tokens == 4 * sum(len(row) for row in EncodedTask.of(task, model, tokenizer).train.rows)
-    assert len(done.curve) == 4
+REFUSED = {
+    "full+probe": "full and probe both decide which parameters train; name only one of them",
+    "full+lora": "full trains the whole backbone, but lora trains only a part of the backbone; name only one of them",
+    "bitfit+full": "bitfit trains only a part of the backbone, but full trains the whole backbone; name only one of them",
+    "probe+lora": "probe freezes the backbone, but lora trains only a part of the backbone; name only one of them",
+    "probe+gradual": "gradual needs at least a part of the backbone to train, but probe freezes the backbone",
+    "lm-loss+probe": "lm-loss needs at least a part of the backbone to train, but probe freezes the backbone",
+    "contrast+probe": "contrast needs at least a part of the backbone to train, but probe freezes the backbone",
+    "gradual+lp-ft": "gradual and lp-ft both decide when parameters are unfrozen; name only one of them",
+    "houlsby+pfeiffer": "houlsby and pfeiffer both decide where bottleneck adapters are inserted; name only one of them",
+    "lora+l2-sp": "l2-sp needs the whole backbone to train, but lora trains only a part of the backbone",
+    "lora+lora": "each scheme can be named only once, but lora is named twice in lora+lora",
+    "lora+scalar-mx": "unknown scheme 'scalar-mx'; did you mean 'scalar-mix'?",
+    "": "unknown scheme ''",
+    "full+": "unknown scheme ''",
+}
+
+
+def test_contradictions_are_refused() -> None:
+    """The message names both schemes and says what to do."""
+    for names, message in REFUSED.items():
+        with pytest.raises(ConfigError) as error:
+            make_scheme(names)
+        assert message in str(error.value), names
+
+
+def test_order_does_not_matter_and_every_pair_is_decided() -> None:
+    """Of any two names, both orders compose to the same training, or both are refused."""
+
+    def verdict(names: str) -> object:
+        try:
+            scheme = make_scheme(names)
+        except ConfigError:
+            return None
+        return replace(scheme, adapters=frozenset(scheme.adapters), trains=frozenset(scheme.trains))
+
+    for one, other in itertools.combinations(SCHEMES, 2):
+        assert verdict(f"{one}+{other}") == verdict(f"{other}+{one}"), (one, other)
+
+
+def test_names_that_do_not_say_what_trains() -> None:
+    """They are combined with ``full``; ``scalar-mix`` alone with ``probe``."""
+    assert make_scheme("gradual") == make_scheme("full+gradual")
+    assert make_scheme("scalar-mix") == make_scheme("probe+scalar-mix")
+    assert make_scheme("scalar-mix+lm-loss").trains == (all_parameters,)
+    assert make_scheme("full") == Scheme(trains=(all_parameters,))
+    assert make_scheme("dapt") == make_scheme("dapt+full") == Scheme(trains=(all_parameters,), continued_pretraining=True)
+    assert make_scheme("dapt+scalar-mix") == replace(make_scheme("scalar-mix"), continued_pretraining=True)
+    assert [name for name in SCHEMES if make_scheme(name).keeps_features] == ["probe", "scalar-mix"]
+
+
+def test_options_reach_their_schemes() -> None:
+    """Each option changes the scheme that its help names, and no other."""
+    options = SchemeOptions(
+        adapter_width=3, adapter_norms="no", lora_rank=2, lora_targets=("out",), lm_weight=0.1, l2_sp_strength=0.2
+    )
+    assert make_scheme("houlsby+lora+scalar-mix", options).adapters == (
+        BottleneckConfig(width=3),
+        LoraConfig(rank=2, targets=("out",)),
+        ScalarMixConfig(),
+    )
+    assert make_scheme("houlsby", options).trains == ()
+    assert make_scheme("pfeiffer", SchemeOptions(adapter_norms="yes")).trains == (norms,)
+    assert make_scheme("lm-loss+l2-sp", options).language_weight == 0.1
+    assert make_scheme("l2-sp", options).penalty == L2SPPenalty(0.2, 0.01)
+    assert make_scheme("l2-sp").weight_decay == 0
+    assert make_scheme("full", options) == make_scheme("full")
+
+
+def adapted(**switches: object) -> Model:
+    backbone = make_backbone(**switches)
+    return Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
+
+
+def rate_factors(names: str, progress: float, **options: float) -> dict[str, float]:
+    """For one parameter of each level: what its learning rate is multiplied by at some progress of the run."""
+    groups = apply_scheme(adapted(), make_scheme(names, SchemeOptions.build(options)))
+    rates = {name: group.rate_factor * group.schedule(progress) for group in groups for name in group.parameters}
+    watched = {"embedding": "embedding.weight", "0": "blocks.0.norm_1.weight", "1": "blocks.1.norm_1.weight"}
+    return {key: rates[f"backbone.{name}"] for key, name in watched.items()} | {"head": rates["head.score.weight"]}
+
+
+def test_gradual_unfreezing_goes_from_the_top_down() -> None:
+    """With two blocks: the head, then one more level each quarter of the run, the embedding last."""
+    unfrozen = {0: "head", 0.24: "head", 0.26: "head 1", 0.51: "head 1 0", 0.74: "head 1 0", 0.76: "head 1 0 embedding"}
+    for progress, names in unfrozen.items():
+        assert {name for name, rate in rate_factors("gradual", progress).items() if rate} == set(names.split()), progress
+
+
+def test_learning_rates_fall_by_depth() -> None:
+    """The head has the highest; each level has a fraction of the one above it."""
+    found = rate_factors("discriminative", 0.5, layer_decay=0.5)
+    assert found == pytest.approx({"head": 2, "1": 1, "0": 0.5, "embedding": 0.25})
+    both = rate_factors("gradual+discriminative", 0.6, layer_decay=0.5)
+    assert both == pytest.approx({"head": 2, "1": 1, "0": 0.5, "embedding": 0})
+
+
+def test_the_probe_comes_first() -> None:
+    """At first only the head trains, at a probe's learning rate; then everything, at that of full fine-tuning."""
+    probe = make_scheme("probe").rate_factors["head"]
+    assert rate_factors("lp-ft", 0.1) == pytest.approx({"head": probe, "1": 0, "0": 0, "embedding": 0})
+    assert rate_factors("lp-ft", 0.9) == pytest.approx({"head": 1, "1": 1, "0": 1, "embedding": 1})
+    assert rate_factors("lp-ft", 0.4, probe_fraction=0.5)["1"] == 0
+    groups = apply_scheme(adapted(), make_scheme("lp-ft+scalar-mix"))
+    mix = next(group for group in groups if "backbone.scalar_mix.gamma" in group.parameters)
+    assert mix.rate_factor * mix.schedule(0.1) == make_scheme("scalar-mix").rate_factors["scalar-mix"]
+
+
+def test_bitfit_needs_biases() -> None:
+    """A backbone without them is refused."""
+    with pytest.raises(ConfigError, match="bitfit trains biases, but this backbone has none"):
+        apply_scheme(adapted(bias=False), make_scheme("bitfit"))

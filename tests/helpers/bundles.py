@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from helpers.models import make_backbone
 from warmstart.data.task import Split, Task
@@ -20,6 +25,7 @@ from warmstart.heads.regression import RegressionHeadConfig
 from warmstart.heads.span import SpanHeadConfig
 from warmstart.heads.tagging import TaggingHeadConfig
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import load_bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
@@ -91,3 +97,16 @@ def bundle_with(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = False,
     backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
     model = Model(backbone, fresh_head(head, backbone, 0), causal=causal).eval()
     return Bundle(model, tokenizer, tuple("abc"[: getattr(head, "classes", 0)]))
+
+
+@contextmanager
+def checked_here() -> Iterator[None]:
+    """A fresh process for each save costs seconds: models are checked in this one, and stacks where they are loaded."""
+
+    def verify(place: Path) -> None:
+        load_bundle(place, selftest=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", verify)
+        patch.setattr("warmstart.stack.files._verify_stack_in_fresh_process", lambda place: None)
+        yield
