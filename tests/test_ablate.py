@@ -91,32 +91,32 @@ def silence(module: nn.Linear, columns: slice = slice(None)) -> None:
         module.bias.zero_()
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_zero_ablation_equals_weights_of_zero(causal: bool) -> None:
+def test_zero_ablation_equals_weights_of_zero() -> None:
     """For a head its columns of ``out``, for an attention or feed-forward layer all of its last layer."""
-    model = make_language_model(causal=causal, heads=4)
-    full, blocks = output(model), model.backbone.blocks
     expected = {
         "block 2, head 3": lambda m: silence(m.backbone.blocks[1].attention.out, slice(8, 12)),
         "block 1, attention": lambda m: silence(m.backbone.blocks[0].attention.out),
         "block 2, feed-forward": lambda m: silence(m.backbone.blocks[1].feedforward.out),
         "block 1": lambda m: [silence(b.out) for b in (m.backbone.blocks[0].attention, m.backbone.blocks[0].feedforward)],
     }
-    for name, edit in expected.items():
-        got = without(model, name)
-        assert torch.allclose(got, changed(model, edit), atol=1e-5), name
-        assert not torch.allclose(got, full, atol=1e-3), name
-    assert torch.equal(output(model), full), "a hook was left behind"
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in blocks.modules())
+    for causal in (True, False):
+        model = make_language_model(causal=causal, heads=4)
+        full = output(model)
+        for name, edit in expected.items():
+            got = without(model, name)
+            assert torch.allclose(got, changed(model, edit), atol=1e-5), name
+            assert not torch.allclose(got, full, atol=1e-3), name
+        assert torch.equal(output(model), full), "a hook was left behind"
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.backbone.blocks.modules())
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_an_ablated_block_is_skipped(norm: str) -> None:
+def test_an_ablated_block_is_skipped() -> None:
     """The output is that of a backbone without the block, with norms before or after the residual sums."""
-    model = make_language_model(depth=3, norm=norm, positions="learned")
-    got = without(model, "block 2")
-    del model.backbone.blocks[1]
-    assert torch.equal(got, output(model))
+    for norm in ("pre", "post"):
+        model = make_language_model(depth=3, norm=norm, positions="learned")
+        got = without(model, "block 2")
+        del model.backbone.blocks[1]
+        assert torch.equal(got, output(model)), norm
 
 
 def test_mean_ablation_uses_the_mean_of_real_tokens() -> None:
@@ -169,26 +169,25 @@ def test_components_have_names_and_cover_the_model() -> None:
     assert len(components_of(config, 99)) == 26
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_losses_match_a_plain_loop(causal: bool, tokenizer: Tokenizer) -> None:
+def test_losses_match_a_plain_loop(tokenizer: Tokenizer) -> None:
     """Row by row; causal models predict every token of the text, masked ones 15% of it, masked once."""
-    bundle = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, causal=causal), tokenizer)
-    passages = language_passages(bundle, [*SENTENCES, " ".join(SENTENCES * 3)], 99, 0)
-    got = passage_losses(bundle.model, passages, tokenizer.specials.pad)
-    for number, (row, targets) in enumerate(zip(passages.encoded.rows, passages.targets, strict=True)):
-        with torch.no_grad():
-            scores = bundle.model(torch.from_numpy(row)[None])[0]
-        expected = F.cross_entropy(scores, torch.from_numpy(targets), ignore_index=IGNORE, reduction="sum")
-        assert got[number] == pytest.approx(float(expected), rel=1e-4)
-    spelled = tokenizer.encode([*SENTENCES, " ".join(SENTENCES * 3)])
-    if causal:
-        assert np.concatenate(passages.targets).tolist() == [token for ids in spelled for token in ids]
-    else:
-        assert (passages.counts >= 1).all()
-        assert all(
-            np.array_equal(a, b) for a, b in zip(passages.targets, language_passages(bundle, SENTENCES, 4, 0).targets, strict=False)
-        )
-    assert len(language_passages(bundle, SENTENCES, 2, 0).encoded) == 2
+    texts = [*SENTENCES, " ".join(SENTENCES * 3)]
+    for causal in (True, False):
+        bundle = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, causal=causal), tokenizer)
+        passages = language_passages(bundle, texts, 99, 0)
+        got = passage_losses(bundle.model, passages, tokenizer.specials.pad)
+        for number, (row, targets) in enumerate(zip(passages.encoded.rows, passages.targets, strict=True)):
+            with torch.no_grad():
+                scores = bundle.model(torch.from_numpy(row)[None])[0]
+            expected = F.cross_entropy(scores, torch.from_numpy(targets), ignore_index=IGNORE, reduction="sum")
+            assert got[number] == pytest.approx(float(expected), rel=1e-4), causal
+        if causal:
+            assert np.concatenate(passages.targets).tolist() == [token for ids in tokenizer.encode(texts) for token in ids]
+        else:
+            assert (passages.counts >= 1).all()
+            again = language_passages(bundle, SENTENCES, 4, 0).targets
+            assert all(np.array_equal(a, b) for a, b in zip(passages.targets, again, strict=False))
+        assert len(language_passages(bundle, SENTENCES, 2, 0).encoded) == 2
 
 
 def test_a_language_model_is_evaluated_as_it_was_trained(tokenizer: Tokenizer) -> None:
@@ -207,20 +206,19 @@ def test_a_language_model_is_evaluated_as_it_was_trained(tokenizer: Tokenizer) -
         language_passages(spans, SENTENCES, 99, 0)
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_pruned_model_equals_the_full_one_with_heads_at_zero(shape: str, causal: bool) -> None:
+def test_a_pruned_model_equals_the_full_one_with_heads_at_zero() -> None:
     """For all positions and biases; the parameters of these heads are gone, and the full model is unchanged."""
-    model = make_language_model(causal=causal, depth=2, **SHAPES[shape])
-    config, full = model.backbone.config, output(model)
-    pruned = prune_heads(model, [[0, 2], [1, 2]])
-    assert torch.allclose(output(pruned), without(model, "block 1, head 2", "block 2, head 1"), atol=1e-5)
-    assert torch.equal(output(model), full)
-    smaller = pruned.backbone.config
-    assert (smaller.heads, smaller.head_width, smaller.width) == (2, config.per_head, config.width)
-    biased = config.bias if config.qkv_bias is None else config.qkv_bias
-    removed = 2 * config.per_head * (4 * config.width + 3 * biased)
-    assert parameter_counts(model)["total"] - parameter_counts(pruned)["total"] == removed
+    for number, (shape, switches) in enumerate(SHAPES.items()):
+        model = make_language_model(causal=number % 2 == 0, depth=2, **switches)
+        config, full = model.backbone.config, output(model)
+        pruned = prune_heads(model, [[0, 2], [1, 2]])
+        assert torch.allclose(output(pruned), without(model, "block 1, head 2", "block 2, head 1"), atol=1e-5), shape
+        assert torch.equal(output(model), full), shape
+        smaller = pruned.backbone.config
+        assert (smaller.heads, smaller.head_width, smaller.width) == (2, config.per_head, config.width), shape
+        biased = config.bias if config.qkv_bias is None else config.qkv_bias
+        removed = 2 * config.per_head * (4 * config.width + 3 * biased)
+        assert parameter_counts(model)["total"] - parameter_counts(pruned)["total"] == removed, shape
 
 
 def test_what_cannot_be_pruned_is_an_error() -> None:
@@ -246,8 +244,8 @@ def test_what_cannot_be_pruned_is_an_error() -> None:
         prune_heads(plain, [[0], [0]])
 
 
-@pytest.fixture
-def trained(tokenizer: Tokenizer, tmp_path: Path, no_second_process: None) -> Path:
+@pytest.fixture(scope="module")
+def trained(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal model that has memorised its text; the first head of its first block does nothing."""
     model = make_language_model(vocab_size=tokenizer.vocab_size, heads=4, width=32, max_length=40)
     passages = language_passages(Bundle(model, tokenizer), SENTENCES, 4, 0)
@@ -262,9 +260,12 @@ def trained(tokenizer: Tokenizer, tmp_path: Path, no_second_process: None) -> Pa
     with torch.no_grad():
         out.weight[:, :8] = 0
     history = (PretrainRecord(objective=ObjectiveConfig(name="causal"), generates=True),)
-    return save(Bundle(model.eval(), tokenizer, history=history), tmp_path / "lm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        return save(Bundle(model.eval(), tokenizer, history=history), tmp_path_factory.mktemp("trained") / "lm")
 
 
+@pytest.mark.usefixtures("no_second_process")
 def test_the_command_ranks_components_and_prunes(
     trained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,32 +276,24 @@ def test_the_command_ranks_components_and_prunes(
     table = pl.read_csv(tmp_path / "run" / "components.csv")
     assert len(table) == 16
     assert table["effect"].is_sorted(descending=True)
-    heads = table.filter(pl.col("type") == "head")
-    nothing = heads.row(-1, named=True)
+    nothing = table.filter(pl.col("type") == "head").row(-1, named=True)
     assert (nothing["component"], nothing["effect"], nothing["p"], nothing["significant"]) == ("block 1, head 1", 0.0, 1.0, False)
-    assert table.row(0, named=True)["significant"]
-    assert (
-        f"{table.row(0, named=True)['component'].capitalize()} has the largest significant effect: without it loss is worse"
-        in printed
-    )
-    assert "of 8 heads can be ablated one at a time" in printed
-    assert "With 2 heads pruned" in printed
-    assert "Effects need not add up." in printed
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "pale: not significant" in page
+    first = table.row(0, named=True)
+    assert first["significant"]
+    assert f"{first['component'].capitalize()} has the largest significant effect: without it loss is worse" in printed
+    for words in ("of 8 heads can be ablated one at a time", "With 2 heads pruned", "Effects need not add up."):
+        assert words in printed
+    assert "pale: not significant" in (tmp_path / "run" / "report.html").read_text()
     assert (tmp_path / "run" / "figures" / "grid.svg").exists()
-    pruned = load_bundle(tmp_path / "run" / "bundle", selftest=True)
-    assert pruned.model.backbone.config.heads == 3
-    assert pruned.generates
+    pruned, full = load_bundle(tmp_path / "run" / "bundle", selftest=True), load_bundle(trained)
+    assert (pruned.model.backbone.config.heads, pruned.generates) == (3, True)
     kept = pruned.history[-1].kept_heads  # type: ignore[attr-defined]
     assert 0 not in kept[0]
-    metric = choose_metric(pruned, None, [str(text)], 40, 0)
-    full = choose_metric(load_bundle(trained), None, [str(text)], 40, 0)
-    heads = [one for one in components_of(load_bundle(trained).model.backbone.config) if one.type == "head"]
-    pruned_heads = [one for one in heads if one.head not in kept[one.block or 0]]
-    model = load_bundle(trained).model
-    with ablated(model, pruned_heads, zero_states):
-        assert metric.score(pruned.model).scores[0] == pytest.approx(full.score(model).scores[0], abs=1e-5)
+    metrics = [choose_metric(one, None, [str(text)], 40, 0) for one in (pruned, full)]
+    heads = [one for one in components_of(full.model.backbone.config) if one.type == "head"]
+    with ablated(full.model, [one for one in heads if one.head not in kept[one.block or 0]], zero_states):
+        expected = metrics[1].score(full.model).scores[0]
+    assert metrics[0].score(pruned.model).scores[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_only_significant_effects_matter() -> None:
@@ -344,18 +337,19 @@ def test_pruning_is_called_worse_only_beyond_noise() -> None:
     )
 
 
-@pytest.mark.parametrize("ablation", ["mean", "resample"])
-def test_mean_and_resample_ablation(ablation: str, trained: Path, text: Path, tmp_path: Path) -> None:
+def test_mean_and_resample_ablation(trained: Path, text: Path, tmp_path: Path) -> None:
     """A head that does nothing has no effect; resample ablation is repeated and its standard deviation reported."""
-    given = {"model": str(trained), "text": (str(text),), "limit": 31, "ablation": ablation, "out": str(tmp_path / "run")}
-    measured = study_ablate(StudyAblateConfig.build(given)).details
-    (nothing,) = (one for one in measured.heads if one.component.name == "block 1, head 1")
-    assert nothing.difference.mean == pytest.approx(0, abs=1e-6)
-    assert not nothing.significant
-    assert measured.effects[0].significant
-    assert measured.passes == (1 + 14 if ablation == "mean" else 1 + 3 * 12 + 2)
-    deviations = pl.read_csv(tmp_path / "run" / "components.csv")["std_over_repeats"]
-    assert deviations.null_count() == (len(deviations) if ablation == "mean" else 2)
+    for ablation in ("mean", "resample"):
+        out = tmp_path / ablation
+        given = {"model": str(trained), "text": (str(text),), "limit": 31, "ablation": ablation, "out": str(out)}
+        measured = study_ablate(StudyAblateConfig.build(given)).details
+        (nothing,) = (one for one in measured.heads if one.component.name == "block 1, head 1")
+        assert nothing.difference.mean == pytest.approx(0, abs=1e-6)
+        assert not nothing.significant
+        assert measured.effects[0].significant
+        assert measured.passes == (1 + 14 if ablation == "mean" else 1 + 3 * 12 + 2)
+        deviations = pl.read_csv(out / "components.csv")["std_over_repeats"]
+        assert deviations.null_count() == (len(deviations) if ablation == "mean" else 2)
 
 
 def test_a_wrongly_pruned_model_is_not_saved(trained: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +368,7 @@ def test_adapted_models_are_evaluated_on_their_task(name: str, tokenizer: Tokeni
     manifest = write_task(tmp_path / name, name)
     save(language_bundle(tokenizer), tmp_path / "lm")
     given = {"model": str(tmp_path / "lm"), "task": str(manifest), "out": str(tmp_path / "run"), "seeds": 1, "scratch": False}
-    outcome = adapt(AdaptConfig.build(given | {"tune": tune(epochs=8)}))
+    outcome = adapt(AdaptConfig.build(given | {"tune": tune(epochs=3)}))
     settings = {"model": str(tmp_path / "run"), "task": str(manifest), "out": str(tmp_path / "study"), "prune": 1}
     result = study_ablate(StudyAblateConfig.build(settings))
     full, first = result.details.full, result.details.effects[0]

@@ -1,4 +1,4 @@
-"""Kills, full disks and read errors at random system calls of writing: the same command goes on, and ends as if nothing had been.
+"""Kills, full disks and read errors at system calls of writing: the same command goes on, and ends as if nothing had been.
 
 ``make soak`` does the same with many more of them (``CHAOS``, a factor).
 """
@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -100,29 +99,32 @@ def forget(run: Path, task: Path | None) -> None:
         ledger.unlink()
 
 
+FAULTS = [*SIGNALS, *ERRORS]
+CODES = {"SIGKILL": {-9}, "SIGTERM": {143}, "SIGINT": {130}, "ENOSPC": {0, 2}, "EIO": {0, 2}}
+"""exit codes; an error in what only tidies up ends nothing"""
+
+
 def survive(commands: FaultyCommands, words: list[str], run: Path, count: int, task: Path | None = None) -> None:
-    """One command with ``count`` faults, each in a new run, against itself without."""
-    whole = run.with_name("whole")
+    """One command with faults in turn at ``count`` calls from its first to its last, each in a new run, against itself without."""
+    whole, count = run.with_name("whole"), round(count * FACTOR)
     forget(run, task)
     first = commands.run(*words, "--out", str(whole))
     assert first.code == 0, first.printed
     expected, scored = outcome_of(whole), scorings(task) if task else []
-    chance = np.random.default_rng(sum(map(ord, words[0])))
-    for number in range(round(count * FACTOR)):
+    for number in range(count):
         forget(run, task)
-        fault, at = str(chance.choice([*SIGNALS, *ERRORS])), int(chance.integers(1, first.calls + 1))
+        fault, at = FAULTS[number % len(FAULTS)], 1 + (first.calls - 1) * number // max(1, count - 1)
         where = f"{number}: {fault} at call {at} of {first.calls} of {words[0]}"
         struck = commands.run(*words, "--out", str(run), fault=fault, at=at)
-        # an error in what only tidies up ends nothing
-        codes = {"SIGKILL": {-9}, "SIGTERM": {143}, "SIGINT": {130}, "ENOSPC": {0, 2}, "EIO": {0, 2}}[fault]
         reached = struck.calls == 0 or struck.calls >= at  # what is cached for all commands is written once
-        assert struck.code in codes or (struck.code == 0 and not reached), f"{where}: exit code {struck.code}\n{struck.printed}"
+        in_time = struck.code in CODES[fault] or (struck.code == 0 and not reached)
+        assert in_time, f"{where}: exit code {struck.code}\n{struck.printed}"
         assert "Traceback" not in struck.printed, f"{where}\n{struck.printed}"
         finished = struck.code == 0 or (words[0] != "recipe" and (run / "report.html").exists())
         if finished and (run / PARTS_FOLDER).exists():  # killed while it removed them
             assert commands.run(*words, "--out", str(run)).code == 2
         if not finished:
-            resume = words[0] == "pretrain" and (run / "config.yaml").exists() and chance.integers(2)
+            resume = words[0] == "pretrain" and (run / "config.yaml").exists() and number % 2
             again = commands.run(*(["pretrain", "--resume", str(run)] if resume else [*words, "--out", str(run)]))
             assert again.code == 0, f"{where}\n{struck.printed}\n{again.printed}"
         found = outcome_of(run)
@@ -135,42 +137,33 @@ def survive(commands: FaultyCommands, words: list[str], run: Path, count: int, t
         assert not task or scorings(task) == scored, where
 
 
-def test_pretraining_survives(commands: FaultyCommands, tmp_path: Path) -> None:
-    """Weights to the bit, the log, the token store; no file is left over."""
-    survive(commands, [*PRETRAIN, str(write_text(tmp_path))], tmp_path / "run", 20)
-
-
-def test_adaptation_survives(commands: FaultyCommands, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """The saved model, and the number of times that the test split was scored."""
-    write_race_inputs(tmp_path, tokenizer)
-    train = ["--steps", "6", "--batch", "8", "--seeds", "2", "--no-scratch", "--no-baselines"]
-    survive(commands, ["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), *train], tmp_path / "run", 15, tmp_path / "task")
-
-
-def test_a_recipe_survives(commands: FaultyCommands, tmp_path: Path) -> None:
-    """A step that is done is not run again, and one that was struck goes on."""
-    text, file = write_text(tmp_path), tmp_path / "small.yaml"
+def recipe(folder: Path) -> list[str]:
+    """Two small steps: one that is done is not run again, and one that was struck goes on."""
     tokenizer = {"vocab_size": 330, "sentinels": 0}
-    step = {"command": "pretrain", "text": [str(text)], "tokenizer": tokenizer, "preset": "tiny", "held_out": "0.1"}
+    step = {"command": "pretrain", "text": [str(write_text(folder))], "tokenizer": tokenizer, "preset": "tiny", "held_out": "0.1"}
     step |= {"backbone": {"max_length": 16}, "train": {"steps": 4, "batch": 2}}
+    file = folder / "small.yaml"
     file.write_text(yaml.safe_dump({"title": "small", "steps": {"one": step, "two": step | {"seed": 1}}}))
-    survive(commands, ["recipe", str(file)], tmp_path / "run", 8)
+    return ["recipe", str(file)]
 
 
-@pytest.mark.parametrize(("jobs", "count"), [("1", 8), ("2", 3)])
-def test_a_race_survives(jobs: str, count: int, commands: FaultyCommands, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """Every trial once, with the same scores; the test split is scored no more often."""
-    write_race_inputs(tmp_path, tokenizer)
-    methods = [
-        "--backbones",
-        str(tmp_path / "lm"),
-        "--schemes",
-        "full",
-        "--learning-rates",
-        "0.005",
-        "--no-scratch",
-        "--seeds",
-        "1",
-    ]
-    words = ["race", str(tmp_path / "task"), *methods, "--steps", "6", "--batch", "8"]
-    survive(commands, words, tmp_path / "run", count, tmp_path / "task")
+ADAPT = "adapt FOLDER/lm FOLDER/task --steps 6 --batch 8 --seeds 2 --no-scratch --no-baselines"
+RACE = (
+    "race FOLDER/task --backbones FOLDER/lm --schemes full --learning-rates 0.005 --no-scratch --seeds 1 --steps 6 --batch 8 --jobs"
+)
+COMMANDS: dict[str, tuple[str, int]] = {
+    "pretrain": ("", 16), "recipe": ("", 6), "adapt": (ADAPT, 11), "race": (f"{RACE} 1", 8), "race of two jobs": (f"{RACE} 2", 3),
+}  # fmt: skip
+"""name -> words, if it reads a task, and the number of its faults"""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_survives(name: str, commands: FaultyCommands, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Weights to the bit, the log, every trial once, the test split scored no more often; and no file is left over."""
+    given, count = COMMANDS[name]
+    if given:
+        write_race_inputs(tmp_path, tokenizer)
+        survive(commands, given.replace("FOLDER", str(tmp_path)).split(), tmp_path / "run", count, tmp_path / "task")
+    else:
+        words = recipe(tmp_path) if name == "recipe" else [*PRETRAIN, str(write_text(tmp_path))]
+        survive(commands, words, tmp_path / "run", count)

@@ -79,48 +79,47 @@ def test_divergence_matches_scipy(seed: int, wide: int) -> None:
     assert float(js_divergence(torch.from_numpy(p), torch.from_numpy(p))) == 0
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_attention_change_matches_a_plain_loop(tokenizer: Tokenizer, causal: bool) -> None:
+def test_attention_change_matches_a_plain_loop(tokenizer: Tokenizer) -> None:
     """Passages are read one at a time; padding and tokens that attend to one token only do not count."""
-    before = bundle_of(tokenizer, causal=causal)
-    after = with_changed_block(before, 1)
-    sample = sample_tokens(before, [*SENTENCES, *TEXT[:8]], 20, 100, 0)
-    change, between_heads = attention_change(before, after, sample.encoded), head_divergence(before, sample.encoded)
-    for number in (0, 3, 9):
-        row = sample.encoded.rows[number]
-        alone = Batch(torch.from_numpy(row)[None], None, None, causal=causal, count=1)
-        with torch.no_grad():
-            old, new = (attention_weights(bundle, alone) for bundle in (before, after))
-        first = 1 if causal else 0  # the first token of a causal model attends to itself only
-        for layer, (p, q) in enumerate(zip(old, new, strict=True)):
-            expected = [sum(jensenshannon(p[0, h, t], q[0, h, t], base=2) ** 2 for t in range(first, len(row))) for h in range(2)]
-            assert change.sums[number, layer] == pytest.approx(expected, abs=1e-3)
-            pair = sum(jensenshannon(p[0, 0, t], p[0, 1, t], base=2) ** 2 for t in range(first, len(row)))
-            assert between_heads.sums[number, layer, 0] == pytest.approx(pair, abs=1e-3)
-            assert change.counts[number, layer] == between_heads.counts[number, layer] == len(row) - first
-    mean, low, high = change.interval(0)
-    assert ((low <= mean) & (mean <= high)).all()
-    assert change.overall.interval(0)[0] == pytest.approx(mean.mean())
+    for causal in (True, False):
+        before = bundle_of(tokenizer, causal=causal)
+        after = with_changed_block(before, 1)
+        sample = sample_tokens(before, [*SENTENCES, *TEXT[:8]], 20, 100, 0)
+        change, between_heads = attention_change(before, after, sample.encoded), head_divergence(before, sample.encoded)
+        for number in (0, 3, 9):
+            row = sample.encoded.rows[number]
+            alone = Batch(torch.from_numpy(row)[None], None, None, causal=causal, count=1)
+            with torch.no_grad():
+                old, new = (attention_weights(bundle, alone) for bundle in (before, after))
+            first = 1 if causal else 0  # the first token of a causal model attends to itself only
+            for layer, (p, q) in enumerate(zip(old, new, strict=True)):
+                pairs = ((p[0, 0], q[0, 0]), (p[0, 1], q[0, 1]), (p[0, 0], p[0, 1]))
+                *own, other = (sum(jensenshannon(a[t], b[t], base=2) ** 2 for t in range(first, len(row))) for a, b in pairs)
+                assert change.sums[number, layer] == pytest.approx(own, abs=1e-3)
+                assert between_heads.sums[number, layer, 0] == pytest.approx(other, abs=1e-3)
+                assert change.counts[number, layer] == between_heads.counts[number, layer] == len(row) - first
+        mean, low, high = change.interval(0)
+        assert ((low <= mean) & (mean <= high)).all()
+        assert change.overall.interval(0)[0] == pytest.approx(mean.mean())
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_model_does_not_differ_from_itself(tokenizer: Tokenizer, causal: bool) -> None:
+def test_a_model_does_not_differ_from_itself(tokenizer: Tokenizer) -> None:
     """CKA is 1, attention and language loss do not change, and neighbours stay: all exactly."""
-    before = bundle_of(tokenizer, causal=causal)
-    after = copy.deepcopy(before)
-    sample = sample_tokens(before, TEXT, 40, 200, 0)
-    old, new = token_states(before, sample), token_states(after, sample)
-    assert np.array_equal(old, new)
-    assert cka_grid(old, new, sample.starts)[range(4), range(4)] == pytest.approx(1)
-    assert (attention_change(before, after, sample.encoded).sums == 0).all()
-    assert (attention_change(before, before, sample.encoded).sums == 0).all()
-    for one in compare_neighbours(before, after, frequent_words(before, TEXT, 60, 0), [2, 3]):
-        assert (one.overlap == 1).all()
-        assert (one.overlap_of_all == 1).all()
-    assert all(change.change == 0 for change in compare_weights(before, after))
-    passages = language_passages(before, TEXT, 20, 0)
-    same = passage_losses(as_language_model(before, classifier_of(before)), passages, tokenizer.specials.pad)
-    assert np.array_equal(same, passage_losses(before.model, passages, tokenizer.specials.pad))
+    for causal in (True, False):
+        before = bundle_of(tokenizer, causal=causal)
+        after = copy.deepcopy(before)
+        sample = sample_tokens(before, TEXT, 40, 200, 0)
+        old, new = token_states(before, sample), token_states(after, sample)
+        assert np.array_equal(old, new)
+        assert cka_grid(old, new, sample.starts)[range(4), range(4)] == pytest.approx(1)
+        assert (attention_change(before, after, sample.encoded).sums == 0).all()
+        for one in compare_neighbours(before, after, frequent_words(before, TEXT, 60, 0), [2, 3]):
+            assert (one.overlap == 1).all()
+            assert (one.overlap_of_all == 1).all()
+        assert all(change.change == 0 for change in compare_weights(before, after))
+        passages = language_passages(before, TEXT, 20, 0)
+        same = passage_losses(as_language_model(before, classifier_of(before)), passages, tokenizer.specials.pad)
+        assert np.array_equal(same, passage_losses(before.model, passages, tokenizer.specials.pad))
 
 
 def test_a_change_of_block_2_stays_above_it(tokenizer: Tokenizer) -> None:
@@ -206,32 +205,34 @@ def written(tokenizer: Tokenizer, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.journeys
 @pytest.mark.usefixtures("no_second_process")
-def test_the_command_reports_what_changed(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every comparison has a section on the page and a CSV file beside it."""
+def test_the_command_reports_what_changed(
+    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every comparison has a section on the page and a CSV file beside it; a model is called after its folder."""
     out, text = written / "run", str(written / "t.txt")
+    monkeypatch.chdir(written / "after")
     words = ["--text", text, "--held-out", text, "--tasks", str(written / "first_letter.txt"), "--out", str(out)]
-    assert run(written / "before", written / "after", *words) == 0
+    assert run(written / "before", Path("."), *words) == 0
     output = " ".join(capsys.readouterr().err.split())
-    assert "Identical to the last bit: the embedding, layer 1, layer 2." in output
-    assert "Layer 3 changed most on this text" in output
-    assert "there (mean of 3 draws)" in output
-    assert "Weights changed most in block 3" in output
-    assert "the second model's loss under the first model's language head" in output
-    assert "Word perplexity is" in output
-    assert "remain if only the occurrences change" in output
-    assert "Task 'first letter': of 5 probes" in output
-    shapes = {name: pl.read_csv(out / f"{name}.csv").shape for name in ("cka", "cosines", "attention", "neighbours", "probes")}
-    assert shapes == {
-        "cka": (4 * 4 + 4, 6),
-        "cosines": (4, 4),
-        "attention": (3 * 2, 8),
-        "neighbours": (3 * 45, 8),
-        "probes": (6, 8),
-    }
+    for said in (
+        "Identical to the last bit: the embedding, layer 1, layer 2.",
+        "Layer 3 changed most on this text",
+        "there (mean of 3 draws)",
+        "Weights changed most in block 3",
+        "the second model's loss under the first model's language head",
+        "Word perplexity is",
+        "remain if only the occurrences change",
+        "Task 'first letter': of 5 probes",
+    ):
+        assert said in output
+    wanted = {"cka": (4 * 4 + 4, 6), "cosines": (4, 4), "attention": (3 * 2, 8), "neighbours": (3 * 45, 8), "probes": (6, 8)}
+    assert {name: pl.read_csv(out / f"{name}.csv").shape for name in wanted} == wanted
     assert set(pl.read_csv(out / "weights.csv").filter(pl.col("change") > 0)["block"]) == {3}
     assert len(pl.read_csv(out / "language.csv")) == 30
     page = (out / "report.html").read_text()
+    assert "Differences: from before to after" in page
     for title in ("Hidden states", "Weights", "Attention", "Neighbours", "Probes", "Language loss"):
         assert f"{title}</h2>" in page
 
@@ -241,32 +242,21 @@ def test_the_command_leaves_out_what_cannot_be_compared(
     tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A model compared with itself: masked, without a language head, one attention head and one block, on a text of few words."""
-    (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES * 3))
+    text = tmp_path / "t.txt"
+    text.write_text("\n\n".join(SENTENCES * 3))
     model = make_language_model(vocab_size=tokenizer.vocab_size, causal=False, max_length=24, heads=1, depth=1)
     head = fresh_head(ClassificationHeadConfig(classes=2), model.backbone, 0)
-    save(Bundle(Model(model.backbone, head, causal=False), tokenizer, ("a", "b")), tmp_path / "one")
-    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")]
-    assert run(tmp_path / "one", tmp_path / "one", *words) == 0
+    one = save(Bundle(Model(model.backbone, head, causal=False), tokenizer, ("a", "b")), tmp_path / "one")
+    assert run(one, one, "--text", str(text), "--out", str(tmp_path / "run")) == 0
     output = " ".join(capsys.readouterr().err.split())
-    assert "No layer changed" in output
-    assert "No weight changed" in output
-    assert "Attention did not change" in output
-    assert "most in layer" not in output
-    assert "Neighbours were not compared" in output
-    assert "was not trained to predict plain text" in output
-    assert "two heads of one layer differ" not in output
-    words[-1] = str(tmp_path / "no")
-    assert run(tmp_path / "one", tmp_path / "one", *words, "--held-out", str(tmp_path / "t.txt")) == 2
+    for said in ("No layer changed", "No weight changed", "Attention did not change", "Neighbours were not compared",
+                 "was not trained to predict plain text"):  # fmt: skip
+        assert said in output
+    for unsaid in ("most in layer", "two heads of one layer differ"):
+        assert unsaid not in output
+    assert run(one, one, "--text", str(text), "--out", str(tmp_path / "no"), "--held-out", str(text)) == 2
     assert "--held-out needs a model" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "no").exists()
-
-
-@pytest.mark.usefixtures("no_second_process")
-def test_a_model_is_named_after_its_folder(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``.`` is the working folder."""
-    monkeypatch.chdir(written / "after")
-    assert run(written / "before", Path("."), "--text", str(written / "t.txt"), "--out", str(written / "run")) == 0
-    assert "Differences: from before to after" in (written / "run" / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("no_second_process")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from itertools import permutations
@@ -42,7 +41,6 @@ from warmstart.studies.explain.page import heat_chart, heat_text
 from warmstart.studies.explain.result import explain_result
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import Batch
 
 METHODS = ("erasure", "gradient x input", "integrated gradients")
@@ -61,23 +59,22 @@ def generator_of(tokenizer: Tokenizer) -> Bundle:
     return Bundle(make_language_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer)
 
 
-@pytest.mark.parametrize("by", ["delete", "mask"])
-@pytest.mark.parametrize("pooling", ["mean", "last", "appended"])
-def test_erasure_is_the_drop_without_a_word(tokenizer: Tokenizer, pooling: str, by: str) -> None:
+def test_erasure_is_the_drop_without_a_word(tokenizer: Tokenizer) -> None:
     """By a plain loop over words, whose tokens are deleted or masked; the tokens that frame the text stay."""
-    bundle = classifier_of(tokenizer, pooling)
-    prepared = prepare_text(bundle, TEXT, "rivers", by)  # type: ignore[arg-type]
-    values = erase_words(prepared)
-    assert prepared.words == tuple(TEXT.replace(".", " .").split()) or " ".join(prepared.words).replace(" .", ".") == TEXT
+    for pooling, by in (("mean", "delete"), ("mean", "mask"), ("last", "mask"), ("appended", "delete")):
+        bundle = classifier_of(tokenizer, pooling)
+        prepared = prepare_text(bundle, TEXT, "rivers", by)  # type: ignore[arg-type]
+        values = erase_words(prepared)
+        assert prepared.words == tuple(TEXT.replace(".", " .").split()) or " ".join(prepared.words).replace(" .", ".") == TEXT
 
-    def log_probability(row: np.ndarray) -> float:
-        with torch.no_grad():
-            return float(bundle.model(torch.from_numpy(row)[None])[0].log_softmax(dim=-1)[1])
+        def log_probability(row: np.ndarray, bundle: Bundle = bundle) -> float:
+            with torch.no_grad():
+                return float(bundle.model(torch.from_numpy(row)[None])[0].log_softmax(dim=-1)[1])
 
-    for word in range(len(prepared.words)):
-        inside = prepared.owner == word
-        row = prepared.row[~inside] if by == "delete" else np.where(inside, tokenizer.specials.mask, prepared.row)
-        assert values[word] == pytest.approx(log_probability(prepared.row) - log_probability(row), abs=1e-5)
+        for word in range(len(prepared.words)):
+            inside = prepared.owner == word
+            row = prepared.row[~inside] if by == "delete" else np.where(inside, tokenizer.specials.mask, prepared.row)
+            assert values[word] == pytest.approx(log_probability(prepared.row) - log_probability(row), abs=1e-5), (pooling, by)
 
 
 def test_the_next_token_of_a_language_model_is_explained(tokenizer: Tokenizer) -> None:
@@ -95,9 +92,9 @@ def test_the_next_token_of_a_language_model_is_explained(tokenizer: Tokenizer) -
 
 @given(st.sampled_from(["mean", "last"]), st.sampled_from(SENTENCES), st.sampled_from(LABELS))
 @settings(max_examples=8, deadline=None)
-def test_integrated_gradients_are_complete(pooling: str, text: str, label: str) -> None:
+def test_integrated_gradients_are_complete(tokenizer: Tokenizer, pooling: str, text: str, label: str) -> None:
     """Their sum is the difference between the text and empty embeddings to a hundredth, or what is missing is reported."""
-    bundle = classifier_of(_tokenizer(), pooling, activation="gelu")
+    bundle = classifier_of(tokenizer, pooling, activation="gelu")
     prepared = prepare_text(bundle, text, label)
     values, missing, points = integrated_gradients(prepared)
     end = bundle.model.backbone.embedding.weight.detach()[torch.from_numpy(prepared.row)]
@@ -152,32 +149,32 @@ def test_curves_begin_and_end_with_the_text_or_without(tokenizer: Tokenizer) -> 
     assert (np.abs(area) <= 1).all()
 
 
-def test_a_heat_map_shades_by_sign_and_size() -> None:
-    """Every word is there; the most important one has the full colour, and zeros have none."""
+def test_a_heat_map_shades_by_sign_and_size(tokenizer: Tokenizer) -> None:
+    """The most important word has the full colour, zeros have none; white space that is a word prints as Python spells it."""
     text = heat_text(["good", "bad", "so"], np.array([1.0, -0.5, 0.0]))
     assert text.plain == "good bad so "
     assert [str(span.style).split(" on ")[1] for span in text.spans] == ["rgb(86,180,233)", "rgb(242,207,128)", "rgb(255,255,255)"]
-    assert math.isfinite(len(heat_text(["a"], np.zeros(1))))
+    prepared = prepare_text(classifier_of(tokenizer), "the cat\n\nthe dog")
+    assert "\n" in "".join(prepared.words)
+    assert "" not in prepared.words
+    values = np.zeros(len(prepared.words))
+    assert "\\n" in heat_text(prepared.words, values).plain
+    assert "\n" not in heat_text(prepared.words, values).plain
+    rows = heat_chart(prepared.words, values).to_dict()["data"]["values"]
+    assert all(row["word"].strip() == row["word"] != "" for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("text", "outcome", "match"), [("", None, "nothing to explain"), ("cat " * 100, None, "must fit"), (TEXT, "rivrs", "rivers")]
-)
-def test_what_cannot_be_explained_is_an_error(tokenizer: Tokenizer, text: str, outcome: str | None, match: str) -> None:
-    """Empty texts, long ones, unknown labels; models that neither label nor generate."""
-    with pytest.raises(ModelError, match=match):
-        prepare_text(classifier_of(tokenizer), text, outcome)
-    masked = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, causal=False, max_length=64), tokenizer)
+def test_what_cannot_be_explained_is_an_error(tokenizer: Tokenizer) -> None:
+    """Empty texts, long ones, unknown labels; models that neither label nor generate, as those of sentinel spans."""
+    for text, outcome, match in (("", None, "nothing to explain"), ("cat " * 100, None, "must fit"), (TEXT, "rivrs", "rivers")):
+        with pytest.raises(ModelError, match=match):
+            prepare_text(classifier_of(tokenizer), text, outcome)
+    masked, causal = (make_language_model(vocab_size=tokenizer.vocab_size, causal=one, max_length=64) for one in (False, True))
     with pytest.raises(ModelError, match="is bidirectional"):
-        prepare_text(masked, TEXT)
-
-
-def test_a_model_that_fills_gaps_alone_is_refused(tokenizer: Tokenizer) -> None:
-    """A model pretrained on sentinel spans is causal, but was not trained to generate; ``generate`` refuses it too."""
-    model = make_language_model(vocab_size=tokenizer.vocab_size, max_length=64)
+        prepare_text(Bundle(masked, tokenizer), TEXT)
     with pytest.raises(ModelError, match="fill gaps"):
-        prepare_text(Bundle(model, tokenizer, history=(PretrainRecord(generates=False),)), TEXT)
-    assert prepare_text(Bundle(model, tokenizer, history=(PretrainRecord(generates=True),)), TEXT).words
+        prepare_text(Bundle(causal, tokenizer, history=(PretrainRecord(generates=False),)), TEXT)
+    assert prepare_text(Bundle(causal, tokenizer, history=(PretrainRecord(generates=True),)), TEXT).words
 
 
 def test_the_token_that_a_hybrid_model_generates_is_explained(tokenizer: Tokenizer) -> None:
@@ -197,51 +194,37 @@ def test_the_token_that_a_hybrid_model_generates_is_explained(tokenizer: Tokeniz
     assert missing <= 0.01
 
 
-@pytest.mark.parametrize("pooling", ["mean", "last", "appended"])
-def test_the_explained_probability_is_that_of_predict(tokenizer: Tokenizer, pooling: str) -> None:
+def test_the_explained_probability_is_that_of_predict(tokenizer: Tokenizer) -> None:
     """With a temperature of 2 the probability is calibrated, and so are the values of words and integrated gradients."""
-    bundle = replace(classifier_of(tokenizer, pooling, activation="gelu"), calibration=Calibration(temperature=2.0))
-    expected = raw_predictions(bundle, [TEXT])[0]
-    for i, label in enumerate(LABELS):
-        prepared = prepare_text(bundle, TEXT, label)
-        assert np.exp(prepared.log_probabilities([prepared.row])[0]) == pytest.approx(expected[i], abs=1e-6)
-        assert perturbation_curves(prepared, [np.arange(len(prepared.words))])[0][0, 0] == pytest.approx(expected[i], abs=1e-6)
-        assert integrated_gradients(prepared)[1] <= 0.01
-    prepared = prepare_text(bundle, "She holds the cat")
-    assert prepared.target == int(raw_predictions(bundle, ["She holds the cat"]).argmax())
-    both = raw_predictions(bundle, ["She holds the cat", "She holds the"])[:, prepared.target]
-    assert erase_words(prepared)[-1] == pytest.approx(np.log(both[0] / both[1]), abs=1e-5)
+    for pooling in ("mean", "last", "appended"):
+        bundle = replace(classifier_of(tokenizer, pooling, activation="gelu"), calibration=Calibration(temperature=2.0))
+        expected = raw_predictions(bundle, [TEXT])[0]
+        for label, probability in zip(LABELS, expected, strict=True):
+            prepared = prepare_text(bundle, TEXT, label)
+            assert np.exp(prepared.log_probabilities([prepared.row])[0]) == pytest.approx(probability, abs=1e-6)
+            curves = perturbation_curves(prepared, [np.arange(len(prepared.words))])
+            assert curves[0][0, 0] == pytest.approx(probability, abs=1e-6)
+            assert integrated_gradients(prepared)[1] <= 0.01
+        prepared = prepare_text(bundle, "She holds the cat")
+        both = raw_predictions(bundle, ["She holds the cat", "She holds the"])
+        assert prepared.target == int(both[0].argmax())
+        assert erase_words(prepared)[-1] == pytest.approx(np.log(both[0] / both[1])[prepared.target], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("values", "finding"),
-    [
+def test_the_most_important_word_may_oppose_the_target() -> None:
+    """It has the largest absolute value; neither words nor phrases that lose less than 0.001 nats are named."""
+    for values, finding in (
         ([0.1, -0.7, 0.2, 0.0], "'holds', opposes it: without this word the probability would be 0.403"),
         ([0.1, -0.2, 0.0, 0.7], "'cat', supports it: without this word the probability would be 0.099"),
         ([1e-6, -2e-6, 0.0, 0.0], "No single word matters"),
-    ],
-)
-def test_the_most_important_word_may_oppose_the_target(values: list[float], finding: str) -> None:
-    """It has the largest absolute value; neither words nor phrases that lose less than 0.001 nats are named."""
-    curves, phrases = np.full((6, 5), 0.2), [Phrase(0, 2, 2 * max(values, key=abs))]
-    by_method = dict.fromkeys(METHODS, np.array(values))
-    explanation = Explanation("rivers", ("She", "holds", "the", "cat"), by_method, 0.0, 16, curves, curves, phrases)
-    findings = explain_result("model", explanation, {}, 0, 0).findings
-    assert findings[0].startswith("'rivers' has a probability of 0.200. ")
-    assert finding in findings[0]
-    assert any("most important phrase" in sentence for sentence in findings) == (max(values) > 0.01)
-
-
-def test_white_space_that_is_a_word_is_visible(tokenizer: Tokenizer) -> None:
-    """A line break prints as Python spells it, in the terminal and on the page."""
-    prepared = prepare_text(classifier_of(tokenizer), "the cat\n\nthe dog")
-    assert "\n" in "".join(prepared.words)
-    assert "" not in prepared.words
-    values = np.ones(len(prepared.words))
-    assert "\\n" in heat_text(prepared.words, values).plain
-    assert "\n" not in heat_text(prepared.words, values).plain
-    rows = heat_chart(prepared.words, values).to_dict()["data"]["values"]
-    assert all(row["word"].strip() == row["word"] != "" for row in rows)
+    ):
+        curves, phrases = np.full((6, 5), 0.2), [Phrase(0, 2, 2 * max(values, key=abs))]
+        by_method = dict.fromkeys(METHODS, np.array(values))
+        explanation = Explanation("rivers", ("She", "holds", "the", "cat"), by_method, 0.0, 16, curves, curves, phrases)
+        findings = explain_result("model", explanation, {}, 0, 0).findings
+        assert findings[0].startswith("'rivers' has a probability of 0.200. ")
+        assert finding in findings[0]
+        assert any("most important phrase" in sentence for sentence in findings) == (max(values) > 0.01)
 
 
 def test_texts_that_cannot_be_explained_are_left_out_and_counted(tokenizer: Tokenizer) -> None:
@@ -259,40 +242,23 @@ def test_texts_that_cannot_be_explained_are_left_out_and_counted(tokenizer: Toke
     assert everything[1].endswith(" would have been detected with 80% power.")
 
 
-@pytest.mark.proofs
+@pytest.mark.journeys
 def test_the_command_writes_a_page(
     tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One text is explained, and the methods are tested over a file; an unknown label leaves no folder behind."""
-    folder = save(classifier_of(tokenizer), tmp_path / "model")
+    folder, out = save(classifier_of(tokenizer), tmp_path / "model"), tmp_path / "out"
     (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES, "", "cat " * 90]))
-    out = tmp_path / "out"
-    words = [
-        "study",
-        "explain",
-        str(folder),
-        TEXT,
-        "--file",
-        str(tmp_path / "texts.txt"),
-        "--out",
-        str(out),
-        "--random-orders",
-        "5",
-    ]
-    assert main(words) == 0
+    words = ["study", "explain", str(folder)]
+    assert main([*words, TEXT, "--file", str(tmp_path / "texts.txt"), "--out", str(out), "--random-orders", "5"]) == 0
     output = capsys.readouterr().err
-    assert "Integrated gradients are complete" in output
-    assert "random orders" in output
-    assert "over " in output
+    for said in ("Integrated gradients are complete", "random orders", "over "):
+        assert said in output
     assert {"words.csv", "faithfulness.csv", "report.html"} <= {file.name for file in out.iterdir()}
     assert (out / "figures" / "heat-erasure.svg").exists()
-    assert main(["study", "explain", str(folder), TEXT, "--target", "cats", "--out", str(tmp_path / "none")]) == 2
-    assert main(["study", "explain", str(folder), "--out", str(tmp_path / "none")]) == 2
+    assert main([*words, TEXT, "--target", "cats", "--out", str(tmp_path / "none")]) == 2
+    assert main([*words, "--out", str(tmp_path / "none")]) == 2
     assert not (tmp_path / "none").exists()
-
-
-def _tokenizer() -> Tokenizer:
-    return train_tokenizer(SENTENCES * 20, TokenizerConfig(vocab_size=330, sentinels=16))
 
 
 def _through(prepared: ExplainedText, x: torch.Tensor) -> torch.Tensor:

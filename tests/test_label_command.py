@@ -60,10 +60,8 @@ def test_labels_are_imported_and_exported_without_a_server(
 
 def test_a_random_test_split_says_what_it_is(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And how much of the pool was labelled otherwise."""
-    pool.write_text("".join(f"text {number}\n" for number in range(100)))
-    with Project.create(
-        tmp_path / "p", name="p", type="classification", labels="ab", texts=pool.read_text().splitlines()
-    ) as project:  # fmt: skip
+    texts = [f"text {number}" for number in range(100)]
+    with Project.create(tmp_path / "p", name="p", type="classification", labels="ab", texts=texts) as project:
         for text in range(LEAST_TEST + 10):
             component = "random" if text < LEAST_TEST else "diverse"
             draw = project.draw(text=text, person="anna", queue="new", component=component)
@@ -74,24 +72,17 @@ def test_a_random_test_split_says_what_it_is(pool: Path, tmp_path: Path, capsys:
 
 
 def test_a_changed_pool_is_refused_or_added(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is gone stays; what is new comes last."""
-    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson")) == 0
+    """What is gone stays; what is new comes last; texts that only an import brought are not missing."""
+    texts = [f"text number {number}" for number in range(12)]
+    Project.create(tmp_path / "p", name="p", type="classification", labels="ab", texts=["gone", *texts[:2]]).close()
+    pool.write_text("\n".join(texts[:4]))
+    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson")) == 2
+    assert "but 2 of them are new and 1 are missing; --add takes the new ones in" in capsys.readouterr().err
+    assert run(tmp_path, pool, "--add", "--import", pool.with_name("labels.ndjson")) == 0
     with Project.open(tmp_path / "p") as project:
-        before = project.texts
-    assert run(tmp_path, pool) == 0  # the same
-    pool.write_text("\n".join([*before[1:], "one more"]))
-    assert run(tmp_path, pool) == 2
-    assert "but 1 of them are new and 0 are missing; --add takes the new ones in" in capsys.readouterr().err
-    assert run(tmp_path, pool, "--add") == 0
-    with Project.open(tmp_path / "p") as project:
-        assert project.texts == (*before, "one more")
-
-
-def test_missing_texts_are_counted(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that only an import brought are not missing."""
-    Project.create(tmp_path / "p", name="p", type="classification", labels="ab", texts=["gone", "text number 1"]).close()
-    assert run(tmp_path, pool) == 2
-    assert "but 11 of them are new and 1 are missing" in capsys.readouterr().err
+        assert project.texts == ("gone", *texts)
+    pool.write_text("\n".join(["gone", *texts[:4]]))
+    assert run(tmp_path, pool) == 0
 
 
 def test_a_task_gives_labels_and_its_test_texts_are_never_shown(
@@ -128,80 +119,68 @@ def test_a_tagging_task_gives_words(tmp_path: Path) -> None:
     assert load_task(tmp_path / "out").type == "tagging"
 
 
-@pytest.mark.parametrize("name", ["rules.md", "our rules.md", "rules"])
-def test_guidelines_come_from_a_file(name: str, pool: Path, tmp_path: Path) -> None:
-    """If there is one of that name."""
-    (tmp_path / name).write_text("Be fair.\n")
-    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson"), "--guidelines", tmp_path / name) == 0
-    with Project.open(tmp_path / "p") as project:
-        assert project.guidelines == "Be fair.\n"
+def test_guidelines_come_from_a_file(pool: Path, tmp_path: Path) -> None:
+    """If there is one of that name, whatever its ending."""
+    words = [pool, "--import", pool.with_name("labels.ndjson")]
+    for name in ("rules.md", "our rules.md", "rules"):
+        (tmp_path / name).write_text(f"Be {name}.\n")
+        assert run(tmp_path, *words, "--guidelines", tmp_path / name) == 0
+        with Project.open(tmp_path / "p") as project:
+            assert project.guidelines == f"Be {name}.\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--labels", "a"], "holds no project yet; name files with texts to make one"),
-        (["POOL"], "there must be labels to choose from; name them with --labels, --task or --import"),
-        (["POOL", "--labels", "a", "a"], "each label needs its own name, but --labels repeats one"),
-        (["POOL", "--labels", "a", "--type", "regression"], "--type must be 'classification' or 'tagging', but is regression"),
-        (["POOL", "--labels", "a", "--price", "0"], "--price must be greater than 0, but is 0"),
-        (["POOL", "--labels", "a", "--target", "1"], "--target must be less than 1, but is 1"),
-        (
-            ["POOL", "--labels", "a", "--mixture", "random"],
-            "a mixture must be written as random=0.5 uncertain=0.5, but one part is",
-        ),
-        (["POOL", "--labels", "a", "--host", "0.0.0.0"], "with --host 0.0.0.0 others can reach the server, so it needs a token"),
-        (["POOL", "--labels", "a", "--guidelines", "none.md"], "cannot read none.md"),
-        (["POOL", "--labels", "a", "--guidelines", "LATIN"], "LATIN must be text in utf-8"),
-        (["--labels", "a", "--add"], "--add takes the new texts of files into a project; name the files"),
-        (["missing.txt", "--labels", "a"], "no such file or folder: missing.txt"),
-        (["LONG", "--labels", "a"], "line 2 of LONG must have at most 1,048,576 bytes"),
-        (["EMPTY", "--labels", "a"], "the pool must have at least one text, but has none"),
-    ],
-)
+MISTAKES = {
+    "--labels a": "holds no project yet; name files with texts to make one",
+    "POOL": "there must be labels to choose from; name them with --labels, --task or --import",
+    "POOL --labels a a": "each label needs its own name, but --labels repeats one",
+    "POOL --labels a --type regression": "--type must be 'classification' or 'tagging', but is regression",
+    "POOL --labels a --price 0": "--price must be greater than 0, but is 0",
+    "POOL --labels a --target 1": "--target must be less than 1, but is 1",
+    "POOL --labels a --mixture random": "a mixture must be written as random=0.5 uncertain=0.5, but one part is",
+    "POOL --labels a --mixture uncertain=1": "at least 10% of the texts must be drawn at random",
+    "POOL --labels a --host 0.0.0.0": "with --host 0.0.0.0 others can reach the server, so it needs a token",
+    "POOL --labels a --guidelines none.md": "cannot read none.md",
+    "POOL --labels a --guidelines LATIN": "LATIN must be text in utf-8",
+    "--labels a --add": "--add takes the new texts of files into a project; name the files",
+    "missing.txt --labels a": "no such file or folder: missing.txt",
+    "LONG --labels a": "line 2 of LONG must have at most 1,048,576 bytes",
+    "EMPTY --labels a": "the pool must have at least one text, but has none",
+}
+
+
 def test_mistakes_end_with_one_message(
-    words: list[str], message: str, pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And make no project."""
+    """And make no project; a missing extra is named, too."""
     names = {"POOL": pool, "LONG": tmp_path / "long.txt", "EMPTY": tmp_path / "empty.txt", "LATIN": tmp_path / "latin.md"}
     names["LATIN"].write_bytes("Träume\n".encode("latin-1"))
     names["LONG"].write_text("short\n" + "x" * (MOST_TEXT_BYTES + 1) + "\nshort\n")
     names["EMPTY"].write_text("\n \n")
-    assert run(tmp_path, *(names.get(word, word) for word in words)) == 2
-    for name in ("LONG", "LATIN"):
-        message = message.replace(name, str(names[name]))
-    assert message in (said := capsys.readouterr().err)
-    assert "Traceback" not in said
-    assert not (tmp_path / "p" / "project.sqlite").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--type", "tagging"], "the type of a project stays, and this one is classification"),
-        (["--task", "task.yaml"], "no such file: task.yaml"),
-        (["--import", "labels.txt"], "labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files"),
-        (["--export-test", "random"], "a test split needs at least 50 labelled texts that were drawn at random, but there are 0"),
-    ],
-)
-def test_what_a_project_cannot_change_is_refused(
-    words: list[str], message: str, pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The folder is free afterwards."""
-    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson")) == 0
-    assert run(tmp_path, *words) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "p" / LOCK).exists()
-
-
-def test_a_missing_extra_is_named(
-    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before a project is made."""
+    for words, message in MISTAKES.items():
+        assert run(tmp_path, *(names.get(word, word) for word in words.split())) == 2, words
+        for name in ("LONG", "LATIN"):
+            message = message.replace(name, str(names[name]))
+        assert " ".join(message.split()) in (said := " ".join(capsys.readouterr().err.split())), words
+        assert "Traceback" not in said, words
+        assert not (tmp_path / "p" / "project.sqlite").exists(), words
     monkeypatch.setitem(sys.modules, "warmstart.serve.labelling.app", None)
     assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p")]) == 2
     assert "is not installed; pip install 'warmstart[serve]'" in capsys.readouterr().err
-    assert not (tmp_path / "p").exists()
+    assert not (tmp_path / "p" / "project.sqlite").exists()
+
+
+def test_what_a_project_cannot_change_is_refused(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder is free afterwards."""
+    assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson")) == 0
+    for words, message in {
+        "--type tagging": "the type of a project stays, and this one is classification",
+        "--task task.yaml": "no such file: task.yaml",
+        "--import labels.txt": "labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files",
+        "--export-test random": "a test split needs at least 50 labelled texts that were drawn at random, but there are 0",
+    }.items():
+        assert run(tmp_path, *words.split()) == 2, words
+        assert message in capsys.readouterr().err, words
+        assert not (tmp_path / "p" / LOCK).exists(), words
 
 
 @contextmanager
@@ -233,6 +212,7 @@ def ask(port: int, path: str, **body: object) -> Any:
 
 
 @pytest.mark.usefixtures("socket_enabled")
+@pytest.mark.journeys
 def test_a_killed_server_goes_on_where_it_was(pool: Path, tmp_path: Path) -> None:
     """It loses no answer, shows the text that was open again, and ends in peace when it is asked to."""
     pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
@@ -264,22 +244,3 @@ def test_a_taken_port_is_said_before_the_vectors_are_made(
         assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p"), "--port", port]) == 2
     assert f"cannot listen at 127.0.0.1, port {port}" in capsys.readouterr().err
     assert not (tmp_path / "p" / LOCK).exists()
-
-
-def test_a_mixture_that_cannot_be_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The project is made once the settings are right."""
-    (tmp_path / "pool.txt").write_text("one\ntwo\n")
-    words = [
-        "label",
-        str(tmp_path / "pool.txt"),
-        "--labels",
-        "a",
-        "b",
-        "--out",
-        str(tmp_path / "project"),
-        "--mixture",
-        "uncertain=1",
-    ]
-    assert main(words) == 2
-    assert "at least 10% of the texts must be drawn at random" in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "project").exists()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.labelling import news
 from warmstart.data.annotations import Annotation
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
@@ -29,7 +30,7 @@ def new(
     folder: Path, texts: Sequence[str] = POOL, kind: Any = "classification", labels: Sequence[str] = ("sport", "news")
 ) -> Project:
     """A project."""
-    return Project.create(folder, name="topics", type=kind, labels=labels, texts=texts)
+    return news(folder, texts, labels, name="topics", type=kind)
 
 
 def say(project: Project, text: int, value: Any, component: str = "random") -> None:
@@ -73,19 +74,24 @@ def named(project: Project) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
 def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
-    """With its labels, fifths held out for test and to choose settings, and the texts without labels as its pool."""
+    """With labels, fifths held out for test and to choose settings, a pool of texts without labels, and comments with names."""
     with new(tmp_path / "p", [f"text {number}" for number in range(30)]) as project:
         for text in range(20):
             say(project, text, 1 + text % 2)
+        for person in ("anna", "bo"):
+            draw = project.draw(text=0, person=person, queue="overlap")
+            project.answer(draw.id, person, 1, 1.0, comment=" half of it ")
         project.add_label("never used", "anna")
         assert export(project, tmp_path / "out", form) == {"task": str(tmp_path / "out" / "task.yaml"), "train": 20}
-    task = load_task(tmp_path / "out")
+    task, file = load_task(tmp_path / "out"), tmp_path / "out" / f"train.{form}"
     assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 12, round(TEST_FRACTION * 20))
     assert len(task.validation) == 4
     for split in (task.train, task.validation, task.test):
         assert all(int(text.split()[1]) % 2 == label for text, label in zip(split.texts, split.labels, strict=True))
     assert [source.path for source in task.unlabelled] == [str(tmp_path / "out" / "unlabelled.ndjson")]
     assert (tmp_path / "out" / "unlabelled.ndjson").read_text().count("\n") == 10
+    comments = read_table(Source(path=str(file)), file, form)["comment"].to_list()
+    assert comments == ["anna: half of it\nbo: half of it", *[""] * 19]
 
 
 def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -> None:
@@ -156,7 +162,7 @@ def test_exports_without_a_task_are_refused(project: Project, tmp_path: Path) ->
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12).filter(str.strip)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(TEXT, min_size=4, max_size=8, unique=True), st.sampled_from(["csv", "ndjson"]))
 def test_every_text_survives_an_export(texts: list[str], form: Any) -> None:
     """Line ends, quotes, tabs, commas and any Unicode; in tables, and in the task that is read from them."""
@@ -230,33 +236,6 @@ def test_choices_of_label_studio_are_imported(project: Project, tmp_path: Path) 
     assert project.answers()[0].seconds == 4.5
 
 
-def test_spans_of_label_studio_are_imported(tags: Project, tmp_path: Path) -> None:
-    """Words that a span touches get its label."""
-    spans = [(0, 3, "PER"), (8, 14, "LOC")]
-    result = [
-        {"type": "labels", "value": {"start": start, "end": end, "text": "x", "labels": [label]}} for start, end, label in spans
-    ]
-    import_files(tags, [lines(tmp_path, "export.json", studio(POOL[3], {"completed_by": 1, "result": result}))])
-    assert named(tags) == {POOL[3]: ["PER", "O", "LOC"]}
-
-
-def test_doccano_is_imported(project: Project, tags: Project, tmp_path: Path) -> None:
-    """Classes, spans and entities; who labelled is the name of the file."""
-    file = lines(tmp_path, "bo.jsonl", {"id": 1, "text": POOL[0], "label": ["sport"]}, {"id": 2, "text": POOL[1], "label": []})
-    assert import_files(project, [file]).unlabelled == 1
-    assert (named(project), project.people()) == ({POOL[0]: "sport"}, ["bo"])
-    entity = {"id": 1, "label": "LOC", "start_offset": 8, "end_offset": 12}
-    import_files(
-        tags,
-        [
-            lines(tmp_path, "cy.jsonl", {"text": POOL[3], "label": [[0, 3, "PER"]]}, {"text": POOL[0], "label": []}),
-            lines(tmp_path, "di.jsonl", {"text": POOL[2], "entities": [entity], "relations": [], "Comments": ["wet"]}),
-        ],
-    )
-    assert named(tags) == {POOL[3]: ["PER", "O", "O"], POOL[0]: ["O"] * 4, POOL[2]: ["O", "O", "LOC"]}
-    assert [answer.comment for answer in tags.answers()] == ["", "", "wet"]
-
-
 def test_prodigy_is_imported(project: Project, tags: Project, tmp_path: Path) -> None:
     """Accepted choices and labels; ignored texts are skipped; rejected ones say nothing."""
     rows = [
@@ -273,80 +252,47 @@ def test_prodigy_is_imported(project: Project, tags: Project, tmp_path: Path) ->
     assert named(tags) == {POOL[3]: ["O", "O", "LOC"]}
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"text": POOL[0], "label": ["a", "b"]}, r"must have one label, but has 2: \['a', 'b'\]"),
-        ({"text": 7, "label": ["a"]}, "must have a text, but has 7"),
-        ({"text": POOL[0], "label": 1.5}, "must have the name of a label, but has 1.5"),
-        ({"text": " ", "label": "a"}, "must have words, but is blank"),
-        ({"text": "\ud800", "label": "a"}, "must be Unicode"),
-        ({"text": "a" * (1 << 20) + "a", "label": "a"}, "must have at most 1,048,576 bytes"),
-        ({"words": "a"}, "must have text and label, but has neither"),
-        ({"text": POOL[0], "answer": "maybe"}, "must have the answer accept, reject or ignore, but has 'maybe'"),
-        (["a"], r"must hold values by name, but holds \['a'\]"),
-    ],
-)
-def test_rows_that_are_no_labels_are_named(row: Any, message: str, project: Project, tmp_path: Path) -> None:
+ROWS: list[tuple[Any, str]] = [
+    ({"text": POOL[0], "label": ["a", "b"]}, r"must have one label, but has 2: \['a', 'b'\]"),
+    ({"text": 7, "label": ["a"]}, "must have a text, but has 7"),
+    ({"text": POOL[0], "label": 1.5}, "must have the name of a label, but has 1.5"),
+    ({"text": " ", "label": "a"}, "must have words, but is blank"),
+    ({"text": "\ud800", "label": "a"}, "must be Unicode"),
+    ({"text": "a" * (1 << 20) + "a", "label": "a"}, "must have at most 1,048,576 bytes"),
+    ({"words": "a"}, "must have text and label, but has neither"),
+    ({"text": POOL[0], "answer": "maybe"}, "must have the answer accept, reject or ignore, but has 'maybe'"),
+    (["a"], r"must hold values by name, but holds \['a'\]"),
+    ({"text": POOL[1], "label": ["x" * 10_000]}, ".*label"),
+    ({"text": POOL[1], "label": ["a\x00b"]}, ".*label"),
+]
+TAGGED: list[tuple[Any, str]] = [
+    ({"text": POOL[3], "label": [[0, 99, "PER"]]}, "has a span that ends at 99, but its text at 14"),
+    ({"text": POOL[3], "label": [[3, 3, "PER"]]}, "must have spans that begin before they end, but one is from 3 to 3"),
+    ({"text": POOL[3], "label": [[0, 3, "PER"], [2, 4, "LOC"]]}, r"has several labels for the word 'Ada,': LOC, PER"),
+    ({"text": POOL[3], "label": ["PER"]}, r"must have spans as \[start, end, label\], but has 'PER'"),
+    ({"text": ["a b"], "label": ["O"]}, "must have words without white space"),
+    ({"text": ["a"], "label": ["O", "O"]}, "must have one label for each word, in two lists"),
+    (  # a text of the same letters as one of the pool, in other words
+        {"text": ["Rain", "in", "Os", "lo"], "label": ["O", "O", "O", "LOC"]},
+        "must have a label for each word, but has 4 for the 3 words of 'Rain in Oslo'",
+    ),
+]
+
+
+def test_rows_that_are_no_labels_are_named(project: Project, tags: Project, tmp_path: Path) -> None:
     """With file and line; then nothing is imported."""
-    file = lines(tmp_path, "bo.jsonl", {"text": POOL[0], "label": ["sport"]}, row)
-    with pytest.raises(DataError, match=rf"all rows must be labels of texts, but 1 are not: {file}, line 2 {message}"):
-        import_files(project, [file])
-    assert project.answers() == []
+    known = {"text": POOL[0], "label": ["sport"]}, {"text": ["Bo"], "label": ["PER"]}
+    for where, first, rows in ((project, known[0], ROWS), (tags, known[1], TAGGED)):
+        for row, message in rows:
+            file = lines(tmp_path, "bo.jsonl", first, row)
+            with pytest.raises(DataError, match=rf"{file}, line 2:? {message}"):
+                import_files(where, [file])
+            assert (where.answers(), where.texts) == ([], POOL), message
 
 
-@pytest.mark.parametrize("name", ["x" * 10_000, "a\x00b"])
-def test_a_label_that_cannot_be_is_named(name: str, project: Project, tmp_path: Path) -> None:
-    """With file and line; then nothing is imported."""
-    file = lines(tmp_path, "bo.jsonl", {"text": POOL[0], "label": ["sport"]}, {"text": POOL[1], "label": [name]})
-    with pytest.raises(DataError, match=f"{file}, line 2: .*label"):
-        import_files(project, [file])
-    assert project.answers() == []
-
-
-@pytest.mark.parametrize("form", ["csv", "ndjson"])
-def test_comments_are_exported(form: Any, tmp_path: Path) -> None:
-    """In a column of their own, with the names of those who wrote them."""
-    with new(tmp_path / "p", [f"text {number}" for number in range(30)]) as project:
-        for text in range(20):
-            say(project, text, 1 + text % 2)
-        for person in ("anna", "bo"):
-            draw = project.draw(text=0, person=person, queue="overlap")
-            project.answer(draw.id, person, 1, 1.0, comment=" half of it ")
-        export(project, tmp_path / "out", form)
-        table = read_table(Source(path=str(tmp_path / "out" / f"train.{form}")), tmp_path / "out" / f"train.{form}", form)
-        assert table["comment"].to_list() == ["anna: half of it\nbo: half of it", *[""] * 19]
-        assert len(load_task(tmp_path / "out").train) == 12
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"text": POOL[3], "label": [[0, 99, "PER"]]}, "has a span that ends at 99, but its text at 14"),
-        ({"text": POOL[3], "label": [[3, 3, "PER"]]}, "must have spans that begin before they end, but one is from 3 to 3"),
-        ({"text": POOL[3], "label": [[0, 3, "PER"], [2, 4, "LOC"]]}, r"has several labels for the word 'Ada,': LOC, PER"),
-        ({"text": POOL[3], "label": ["PER"]}, r"must have spans as \[start, end, label\], but has 'PER'"),
-        ({"text": ["a b"], "label": ["O"]}, "must have words without white space"),
-        ({"text": ["a"], "label": ["O", "O"]}, "must have one label for each word, in two lists"),
-    ],
-)
-def test_spans_that_fit_no_words_are_named(row: Any, message: str, tags: Project, tmp_path: Path) -> None:
-    """With file and line."""
-    with pytest.raises(DataError, match=rf"bo.jsonl, line 1 {message}"):
-        import_files(tags, [lines(tmp_path, "bo.jsonl", row)])
-
-
-def test_tags_of_other_words_than_those_of_the_pool_are_refused(tags: Project, tmp_path: Path) -> None:
-    """A text of the same letters may be cut into other words; nothing of the files is then imported."""
-    rows = [{"text": ["Bo"], "label": ["PER"]}, {"text": ["Rain", "in", "Os", "lo"], "label": ["O", "O", "O", "LOC"]}]
-    with pytest.raises(DataError, match=r"line 2 must have a label for each word, but has 4 for the 3 words of 'Rain in Oslo'"):
-        import_files(tags, [lines(tmp_path, "a.ndjson", *rows)])
-    assert (tags.answers(), tags.texts) == ([], POOL)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_files_that_cannot_be_read_are_refused(project: Project, tmp_path: Path) -> None:
+    """With what they must be."""
+    for name, content, message in (
         ("a.json", '{"text": "a"}', "must hold a list, as the JSON export of Label Studio does"),
         ("a.json", "[{", "must be JSON, but is not"),
         ("a.json", '[{"text": "a", "sentiment": "b"}]', r"task 1 must have annotations, as in the JSON export .+ \(not JSON-MIN\)"),
@@ -355,20 +301,15 @@ def test_tags_of_other_words_than_those_of_the_pool_are_refused(tags: Project, t
         ("a.jsonl", "[" * 100_000 + "\n", "a.jsonl, line 1 must be JSON, but is not"),
         ("a.csv", "words,label\na,b\n", "must have the columns text and label, but has words, label"),
         ("a.txt", "a", "labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files, but got"),
-    ],
-)
-def test_files_that_cannot_be_read_are_refused(name: str, content: str, message: str, project: Project, tmp_path: Path) -> None:
-    """With what they must be."""
-    (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=message):
-        import_files(project, [tmp_path / name])
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match=message):
+            import_files(project, [tmp_path / name])
 
 
 def test_former_names_of_labels_are_known(tmp_path: Path) -> None:
     """The same rows again, after a label was renamed and another one merged, change nothing."""
-    with Project.create(
-        tmp_path / "p", name="p", type="classification", labels=["a", "b", "c"], texts=["t1", "t2", "t3"]
-    ) as project:
+    with new(tmp_path / "p", ["t1", "t2", "t3"], labels="abc") as project:
         rows = [Annotation(f"row {text}", text, "old", label) for text, label in (("t1", "a"), ("t2", "b"), ("t3", "c"))]
         take_rows(project, rows)
         project.rename_label(1, "A1", "Ada")
@@ -377,15 +318,13 @@ def test_former_names_of_labels_are_known(tmp_path: Path) -> None:
         assert take_rows(project, rows).known == 3
         assert project.labelled() == before == {0: 1, 1: 3, 2: 3}
         assert [label.name for label in project.labels()] == ["A1", "c"]
-        draw = project.draw(text=0, person="Ada", queue="new", predicted=2)
-        assert draw.predicted == 3
+        assert project.draw(text=0, person="Ada", queue="new", predicted=2).predicted == 3
 
 
 def test_texts_that_score_models_are_not_imported(tmp_path: Path) -> None:
     """Nor what is nearly the same; the rest is."""
     (tmp_path / "old.csv").write_text("text,label\nthe film was a great pleasure to watch today,a\nsomething else,b\n")
-    about: dict[str, Any] = {"name": "p", "type": "classification", "labels": ["a", "b"], "texts": ["one"]}
-    with Project.create(tmp_path / "p", **about) as project:
+    with new(tmp_path / "p", ["one"], labels="ab") as project:
         summary = import_files(project, [tmp_path / "old.csv"], ["The film was a great pleasure to watch today!"])
         assert (summary.left_out, summary.answers) == (1, 1)
         assert project.texts == ("one", "something else")

@@ -7,8 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,13 +17,13 @@ import pytest
 from helpers.browser import CHROMIUM, IN_A_BROWSER
 from helpers.labelling import TextsInOrder, news
 from warmstart.labelling.project import Project
-from warmstart.labelling.selection import Mixture
 from warmstart.labelling.session import LabelSession
 
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
 # where there is a browser, these tests are not skipped: what they lack is then an error
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
+from helpers.served_page import serving_app  # noqa: E402
 from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.labelling.app import make_label_app  # noqa: E402
 
@@ -39,16 +37,8 @@ HOSTILE = "</script><img src=x onerror=\"document.title='hacked'\"><b>bold</b> &
 @contextmanager
 def serving(session: TextsInOrder | LabelSession) -> Iterator[str]:
     """The address of a server that runs in a thread; it closes the session at its end."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        settings = uvicorn.Config(make_label_app(session, AccessRules()), log_level="error", timeout_graceful_shutdown=5)
-        running = uvicorn.Server(settings)
-        thread = threading.Thread(target=running.run, args=([listening],))
-        thread.start()
-        while not running.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        running.should_exit = True
-        thread.join()
+    with serving_app(make_label_app(session, AccessRules())) as address:
+        yield address
 
 
 class Person:
@@ -93,31 +83,33 @@ class Person:
         assert not self.problems
 
 
-def test_sixty_texts_are_labelled_by_keys_alone(browser: Any, tmp_path: Path) -> None:
-    """From the name on; each text shows once its predecessor is on disk, and the progress says how many."""
+def test_texts_are_labelled_by_keys_alone(browser: Any, tmp_path: Path) -> None:
+    """From the name on; each text shows once its predecessor is on disk; keys that are held or pressed twice label one text."""
     session = TextsInOrder(news(tmp_path / "news", TEXTS))
     with serving(session) as address, Person(browser, address, "Anna") as anna:
         assert anna.page.evaluate("document.activeElement.id") == "text"
-        for i in range(60):
+        for i in range(20):
             assert anna.text == TEXTS[i]
             anna.answer(str(i % 3 + 1))
             assert session.project.labelled()[i] == i % 3 + 1
-        assert anna.page.locator("#said").inner_text() == "Saved as “science”."
-        anna.page.wait_for_selector("#progress-words:has-text('60 of 70 texts labelled')")
+        assert anna.page.locator("#said").inner_text() == "Saved as “politics”."
+        anna.page.wait_for_selector("#progress-words:has-text('20 of 70 texts labelled')")
         assert all(0 <= one.seconds < 3600 for one in session.project.answers())
-
-
-def test_a_key_that_is_pressed_twice_labels_one_text(browser: Any, tmp_path: Path) -> None:
-    """Keys do nothing until the answer is stored; a key that is held down does nothing either."""
-    session = TextsInOrder(news(tmp_path / "news", TEXTS))
-    with serving(session) as address, Person(browser, address, "Anna") as anna:
         down = "for (let i = 0; i < 5; i += 1) document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '2', bubbles: true}))"
         with anna.page.expect_response("**/api/answer"):
             anna.page.evaluate(down)
         anna.idle()
         anna.page.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '2', bubbles: true, repeat: true}))")
         anna.answer("1")
-        assert session.project.labelled() == {0: 2, 1: 1}
+        labelled = session.project.labelled()
+        assert (len(labelled), labelled[20], labelled[21]) == (22, 2, 1)
+        anna.page.keyboard.press("?")
+        anna.page.uncheck("#keys-on")  # for people whose aids use them
+        anna.page.keyboard.press("Escape")
+        anna.page.keyboard.press("1")
+        anna.page.get_by_role("button", name="politics").focus()
+        anna.answer("Enter")
+        assert session.project.labelled() == labelled | {22: 2}
 
 
 def test_undo_skip_and_comment(browser: Any, tmp_path: Path) -> None:
@@ -153,59 +145,27 @@ def test_undo_skip_and_comment(browser: Any, tmp_path: Path) -> None:
 
 
 def test_two_people_never_get_the_same_new_text(browser: Any, tmp_path: Path) -> None:
-    """Except those for two people; where they disagree, a third look decides, and sees what both said."""
-    session = TextsInOrder(news(tmp_path / "news", TEXTS[:20]), twice=[0])
+    """Except those for two people; where they disagree, a third look decides, and sees as text what both said."""
+    project = news(tmp_path / "news", TEXTS[:20])
+    for name, value in (("<i>Cem</i>", 1), ("Dora", 2)):
+        project.answer(project.draw(text=19, person=name, queue="new").id, name, value, 1)
+    session = TextsInOrder(project, twice=[0])
     with ExitStack() as stack:
         address = stack.enter_context(serving(session))
-        people = [stack.enter_context(Person(browser, address, name)) for name in ("Anna", "Ben")]
-        anna, ben = people
-        anna.answer("1")
-        ben.answer("2")
-        for _ in range(6):
-            for person in people:
-                person.answer("3")
-        texts = [one.text for one in session.project.draws() if one.queue == "new"]
+        anna = stack.enter_context(Person(browser, address, "Anna"))
+        shown = [line for line in anna.page.locator("#notice").inner_text().split("\n") if line]
+        assert shown == ["People gave different labels to this text. Which is right?", "<i>Cem</i>: sport", "Dora: politics"]
+        anna.answer("2")
+        ben = stack.enter_context(Person(browser, address, "Ben"))
+        for person, key in ((anna, "1"), (ben, "2"), *(((anna, "3"), (ben, "3")) * 6)):
+            person.answer(key)
+        texts = [one.text for one in session.project.draws() if one.queue == "new" and one.person in ("Anna", "Ben")]
         assert len(texts) == len({*texts})
-        (decided,) = [one for one in session.project.draws() if one.queue == "disagreement"]
-        assert decided.text == 0
-        assert session.project.labelled()[0] == 3
+        decided = [one.text for one in session.project.draws() if one.queue == "disagreement"]
+        assert decided == [19, 0]
+        assert (session.project.labelled()[19], session.project.labelled()[0]) == (2, 3)
         anna.page.wait_for_selector("#people-rows tr:nth-child(2)")
         assert "alpha 0.81" in anna.page.locator("#agreement").inner_text()
-
-
-def test_a_disagreement_shows_what_others_said(browser: Any, tmp_path: Path) -> None:
-    """As text, with their names, and asks which is right."""
-    project = news(tmp_path / "news", TEXTS[:5])
-    for name, value in (("<i>Cem</i>", 1), ("Dora", 2)):
-        project.answer(project.draw(text=0, person=name, queue="new").id, name, value, 1)
-    with serving(TextsInOrder(project)) as address, Person(browser, address, "Anna") as anna:
-        shown = anna.page.locator("#notice").inner_text().split("\n")
-        lines = [line for line in shown if line]
-        assert lines == ["People gave different labels to this text. Which is right?", "<i>Cem</i>: sport", "Dora: politics"]
-
-
-def test_a_session_learns_while_people_label(browser: Any, tmp_path: Path) -> None:
-    """With the model in the background: its version and the accuracy appear; no prediction reaches the page."""
-    words = ("the striker scored a goal in the match", "the minister lost the vote on the law", "the telescope saw a distant star")
-    texts = [f"{words[i % 3]} {i}" for i in range(150)]
-    session = LabelSession.open(news(tmp_path / "news", texts), Mixture(1.0, 0.0, 0.0), None, 0.5)
-    with ExitStack() as stack:
-        address = stack.enter_context(serving(session))
-        people = [stack.enter_context(Person(browser, address, name)) for name in ("Anna", "Ben")]
-        for _ in range(20):
-            for person in people:
-                key = next(str(i + 1) for i in range(3) if person.text.startswith(words[i]))
-                with person.page.expect_response("**/api/answer") as response:
-                    person.page.keyboard.press(key)
-                item = response.value.json()["item"]
-                assert {*item} <= {"draw", "text_id", "text", "queue", "others", "answered", "comment"}
-                person.idle()
-        people[0].page.wait_for_selector("#model:has-text('Model ')")
-        people[0].page.wait_for_selector("#accuracy:not(:empty)")
-        assert people[0].page.locator("#people-rows tr").count() == 2
-        new = [one.text for one in session.project.draws() if one.queue == "new"]
-        assert len(new) == len({*new})
-    assert len(new) >= 25
 
 
 def start(folder: Path, port: int) -> subprocess.Popen[str]:
@@ -341,22 +301,9 @@ def test_many_labels_are_found_by_their_names(browser: Any, tmp_path: Path) -> N
         assert session.project.labelled() == {0: 58, 1: 10}
 
 
-def test_single_keys_can_be_switched_off(browser: Any, tmp_path: Path) -> None:
-    """For people whose aids use them; the buttons still work."""
-    session = TextsInOrder(news(tmp_path / "news", TEXTS))
-    with serving(session) as address, Person(browser, address, "Anna") as anna:
-        anna.page.keyboard.press("?")
-        anna.page.uncheck("#keys-on")
-        anna.page.keyboard.press("Escape")
-        anna.page.keyboard.press("1")
-        anna.page.get_by_role("button", name="politics").focus()
-        anna.answer("Enter")
-        assert session.project.labelled() == {0: 2}
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000])
-@pytest.mark.parametrize("kind", ["classification", "tagging"])
+@pytest.mark.parametrize(
+    ("kind", "width", "scheme"), [("classification", 390, "dark"), ("tagging", 390, "light"), ("classification", 1000, "light")]
+)
 def test_everyone_can_use_it(kind: str, width: int, scheme: str, browser: Any, tmp_path: Path) -> None:
     """axe finds no serious violation on the page or in its dialogs; nothing is wider than the screen; parts have names."""
     axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
@@ -373,12 +320,9 @@ def test_everyone_can_use_it(kind: str, width: int, scheme: str, browser: Any, t
         page.wait_for_selector("#outlook:not([hidden])")
         page.click("#outlook-table summary")
         assert page.locator("#outlook-table tbody tr").count() == 3
-        for role, name in (
-            ("region", "Text to label"),
-            ("group", "Labels"),
-            ("img", "100 more labels would bring about 2 points."),
-        ):
-            assert page.get_by_role(role, name=name, exact=True).count() == 1
+        outlook = "100 more labels would bring about 2 points."
+        for role, name in (("region", "Text to label"), ("group", "Labels"), ("img", outlook)):
+            assert page.get_by_role(role, name=name, exact=True).count() == 1, name
         for dialog in (None, "keys", "names"):
             if dialog:
                 page.click(f"#{dialog}-open")
@@ -386,5 +330,4 @@ def test_everyone_can_use_it(kind: str, width: int, scheme: str, browser: Any, t
             found = axe.run(page).response["violations"]
             assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            page.screenshot(path=tmp_path / f"{kind}-{scheme}-{width}-{dialog}.png", full_page=True)
             page.keyboard.press("Escape")

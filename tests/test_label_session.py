@@ -60,6 +60,7 @@ def label(session: LabelSession, person: str, count: int) -> list[int]:
         session.learner.wait()
         item = session.next(person)
         assert item is not None
+        assert not {*item} & {"predicted", "confidence", "probabilities"}, "no prediction reaches the page"
         session.answer(person, item["draw"], truth(item), 2.0)
         texts.append(item["text_id"])
     session.learner.wait()
@@ -67,25 +68,26 @@ def label(session: LabelSession, person: str, count: int) -> list[int]:
 
 
 def test_a_session_goes_on_where_it_was(tmp_path: Path) -> None:
-    """After a restart: the same open text, no text twice, the same accuracy, later versions of the model."""
-    session = open_session(begin(tmp_path / "project"), target=0.9)
-    seen = label(session, "Ada", 60)
+    """After a restart: the same open text, no text twice, the same accuracy, later versions of the model; until the pool ends."""
+    session = open_session(begin(tmp_path / "project", 45), target=0.9)
+    seen = label(session, "Ada", 30)
     item, status = session.next("Ada"), session.status()
     session.close()
     session = open_session(Project.open(tmp_path / "project"), target=0.9)
     session.learner.wait()
     assert session.next("Ada") == item
     again = session.status()
-    assert again["accuracy"] == status["accuracy"]
+    assert again["accuracy"] == status["accuracy"] is not None
     assert again["model"]["version"] > status["model"]["version"]
-    seen += label(session, "Ada", 30)
-    assert len(set(seen)) == 90
+    assert sorted([*seen, *label(session, "Ada", 15)]) == [*range(45)]
+    assert session.next("Ada") is None
     session.close()
 
 
 PROVEN = "Proven: models since text 51 label at least 85% of the rest of the pool correctly."
 
 
+@pytest.mark.proofs
 def test_an_easy_pool_is_learned_and_the_target_proven(session: LabelSession) -> None:
     """Two topics that one dimension tells apart: at the end at least 85% is proven."""
     assert session.status()["accuracy"] is None
@@ -115,17 +117,11 @@ def test_skipped_texts_count_as_wrong(session: LabelSession) -> None:
     assert session.status()["skipped"] == 20
 
 
-def test_two_people_never_get_the_same_new_text(session: LabelSession) -> None:
-    texts = [session.next(person)["text_id"] for person in ("Ada", "Bob")]  # type: ignore[index]
-    assert len(set(texts)) == 2
-    assert [session.next(person)["text_id"] for person in ("Ada", "Bob")] == texts  # type: ignore[index]
-
-
 def test_a_text_left_open_is_given_to_the_next_person(session: LabelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a quarter of an hour; until then the accuracy waits for it, for only answers that are quick would count otherwise."""
-    label(session, "Ada", 30)
+    label(session, "Ada", 20)
     left = session.next("Ada")
-    label(session, "Bob", 10)
+    label(session, "Bob", 5)
     known, _ = session.outcomes()
     assert known is not None
     counted = len(known.right)
@@ -143,15 +139,17 @@ def test_a_text_left_open_is_given_to_the_next_person(session: LabelSession, mon
     session.answer("Bob", item["draw"], truth(item), 1.0)
     known, _ = session.outcomes()
     assert known is not None
-    assert len(known.right) == counted + 11
+    assert len(known.right) == counted + 6
 
 
 def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -> None:
+    """Only to the person who answered; two people never get the same new text."""
     (text,) = label(session, "Ada", 1)
     item = session.undo("Ada")
     assert item is not None
     assert (item["text_id"], item["answered"]) == (text, truth(item))
     assert session.next("Ada")["draw"] == item["draw"]  # type: ignore[index]
+    assert session.next("Bob")["text_id"] != text  # type: ignore[index]
     assert session.status()["labelled"] == 0
     assert session.undo("Bob") is None
     assert session.undo("Ada", item["draw"])["draw"] == item["draw"]  # type: ignore[index]
@@ -160,20 +158,17 @@ def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -
 
 def test_second_answers_give_agreement_and_disagreements_are_decided(tmp_path: Path) -> None:
     """Two people answer the same texts; where they differ, somebody decides, and sees what both said."""
-    session = open_session(begin(tmp_path / "project", 60), Mixture(doubtful=0.0, overlap=0.5))
+    session = open_session(begin(tmp_path / "project", 40), Mixture(doubtful=0.0, overlap=0.5))
     session.join("Bob")
-    queues = set()
-    for number in range(120):
-        person = ("Ada", "Bob")[number % 2]
-        session.learner.wait()
-        item = session.next(person)
-        if item is None:
-            break
+    queues, number = set(), 0
+    while (item := session.next(person := ("Ada", "Bob")[number % 2])) is not None:
+        number += 1
         queues.add(item["queue"])
         if item["queue"] == "disagreement":
             assert {one["person"] for one in item["others"]} == {"Ada", "Bob"}
         wrong = item["queue"] == "overlap" and item["text_id"] % 5 == 0
         session.answer(person, item["draw"], 3 - truth(item) if wrong else truth(item), 1.0)
+        session.learner.wait()
     assert queues == {"new", "overlap", "disagreement"}
     status = session.status()
     assert 0 < status["agreement"]["alpha"] < 1
@@ -182,25 +177,24 @@ def test_second_answers_give_agreement_and_disagreements_are_decided(tmp_path: P
     session.close()
 
 
+@pytest.mark.proofs
 def test_likely_wrong_labels_are_shown_once_more(tmp_path: Path) -> None:
-    """Of 5 planted errors among 150 labels the model doubts at least 4, and each is shown once."""
-    session = open_session(begin(tmp_path / "project"), Mixture(doubtful=1.0, overlap=0.0))
+    """Of 5 planted errors among 100 labels the model doubts at least 4, and each is shown once."""
+    session = open_session(begin(tmp_path / "project", 120), Mixture(doubtful=1.0, overlap=0.0))
     planted, again = set(), list[int]()
-    while len(session.project.labelled()) < 150:
+    while (number := len(session.project.labelled())) < 100:
         session.learner.wait()
         item = session.next("Ada")
         assert item is not None
+        wrong = item["queue"] != "doubtful" and number % 20 == 10
+        session.answer("Ada", item["draw"], 3 - truth(item) if wrong else truth(item), 1.0)
+        planted |= {item["text_id"]} if wrong else set()
         if item["queue"] == "doubtful":
             assert len(item["others"]) == 1
             again.append(item["text_id"])
-            session.answer("Ada", item["draw"], truth(item), 1.0)
-        else:
-            number = len(session.project.labelled())
-            wrong = number % 30 == 10
-            planted |= {item["text_id"]} if wrong else set()
-            session.answer("Ada", item["draw"], 3 - truth(item) if wrong else truth(item), 1.0)
     session.learner.wait()
     assert len(again) == len(set(again))
+    assert len(planted) == 5
     assert len(planted & ({*again} | {*session.learner.doubtful})) >= 4
     session.close()
 
@@ -233,29 +227,16 @@ def test_words_are_tagged_without_a_model(tmp_path: Path) -> None:
     session.close()
 
 
-def test_a_pool_ends(tmp_path: Path) -> None:
-    session = open_session(begin(tmp_path / "project", 12))
-    assert sorted(label(session, "Ada", 12)) == [*range(12)]
-    assert session.next("Ada") is None
-    assert session.status()["labelled"] == 12
-    session.close()
-
-
-@pytest.mark.parametrize(
-    ("shares", "words"),
-    [
+def test_mixtures_that_cannot_be_are_refused() -> None:
+    """Shares that are not named are none, or the default."""
+    for shares, words in (
         ({"random": 0.05, "uncertain": 0.95}, "at least 10% of the texts must be drawn at random"),
         ({"uncertain": 1.0}, "'random' has 0%"),
         ({"rendom": 1.0}, "did you mean 'random'"),
         ({"random": 2.0}, "between 0 and 1"),
-    ],
-)
-def test_mixtures_that_cannot_be_are_refused(shares: dict[str, float], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        Mixture.of(shares)
-
-
-def test_shares_that_are_not_named_are_none_or_the_default() -> None:
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Mixture.of(shares)
     assert Mixture.of({"random": 1, "diverse": 1}) == Mixture(0.5, 0.0, 0.5)
     assert Mixture.of({"overlap": 0.5}) == Mixture(overlap=0.5)
 

@@ -83,24 +83,13 @@ def tuned_accuracy(parts: list[ProbeData]) -> float:
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize("kind", ["separable", "noisy", "few items", "badly scaled"])
-def test_a_linear_probe_is_as_accurate_as_tuned_logistic_regression(kind: str) -> None:
+def test_a_linear_probe_is_as_accurate_as_tuned_logistic_regression() -> None:
     """Within 0.5 points of scikit-learn, over 4 draws of 4,000 test items; unconverged probes were up to 4.4 points below."""
-    for seed in range(4):
-        parts = simulated(kind, seed)
-        assert accuracy_of(parts, int(parts[0].labels.max()) + 1) == pytest.approx(tuned_accuracy(parts), abs=0.005)
-
-
-def test_representations_that_tell_nothing_stay_at_chance() -> None:
-    """A probe of the telling one is nearly right."""
-    states, labels = made_up(2000)
-    train, validation, test = standardize(states[:, :1200], [states[:, 1200:1500], states[:, 1500:]])
-    parts = [
-        ProbeData(x, y.expand(3, -1))
-        for x, y in zip((train, validation, test), (labels[:1200], labels[1200:1500], labels[1500:]), strict=True)
-    ]
-    accuracy = correct_predictions(fit_probes(parts[0], parts[1], torch.eye(3), (3, None), seed=0), parts[2]).mean(axis=1)
-    assert accuracy[1] > 0.85 > 0.42 > max(accuracy[0], accuracy[2])
+    for kind in ("separable", "noisy", "few items", "badly scaled"):
+        for seed in range(4):
+            parts = simulated(kind, seed)
+            ours = accuracy_of(parts, int(parts[0].labels.max()) + 1)
+            assert ours == pytest.approx(tuned_accuracy(parts), abs=0.005), (kind, seed)
 
 
 def test_a_linear_probe_minimizes_its_loss() -> None:
@@ -151,19 +140,6 @@ def test_a_mix_is_fitted_to_convergence() -> None:
     assert min(gain(strength) for strength in PROBE_STRENGTHS) < 1e-3
 
 
-@given(st.integers(0, 1000), st.integers(2, 5))
-@settings(max_examples=10, deadline=None)
-def test_the_order_of_classes_and_representations_changes_nothing(seed: int, classes: int) -> None:
-    """A probe, a mix and their code lengths follow a permutation of the classes and of the representations."""
-    states, labels = (one.double() if one.is_floating_point() else one for one in made_up(240, classes=classes, seed=seed))
-    classes_to, layers_to = (torch.from_numpy(rng(seed, name).permutation(n)) for name, n in (("c", classes), ("r", 3)))
-    loss = [
-        fit_linear_probe((x[:, :120], y[:120]), (x[:, 120:180], y[120:180]), classes).losses(x[:, 180:], y[180:])
-        for x, y in ((states, labels), (states[layers_to], classes_to[labels]))
-    ]
-    torch.testing.assert_close(loss[0], loss[1], atol=0.02, rtol=0.02)
-
-
 def test_a_hidden_layer_learns_what_is_not_linearly_separable() -> None:
     """Labels by the product of signs: a linear probe is at chance, an MLP is nearly perfect."""
     x = rng(0, "xor").normal(size=(1, 2000, 2))
@@ -178,33 +154,21 @@ def test_a_hidden_layer_learns_what_is_not_linearly_separable() -> None:
     assert mlp > 0.9
 
 
-def test_a_mix_learns_which_layer_tells_the_label() -> None:
-    """The telling representation gets the largest weight; one that a probe may not read has weight 0."""
-    states, labels = made_up(900)
-    items = ProbeData(states, labels.expand(2, -1))
-    fitted = fit_probes(
-        items.take(np.arange(600)), items.take(np.arange(600, 900)), torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]]), (3, None), 0
-    )
-    weights = (fitted.mix + fitted.allowed).softmax(dim=-1).detach()
-    assert int(weights[0].argmax()) == 1
-    assert float(weights[1, 1]) == 0.0
-    accuracy = correct_predictions(fitted, items).mean(axis=1)
-    assert accuracy[0] > 0.85 > 0.5 > accuracy[1]
-
-
 def test_a_mix_is_better_than_each_layer_if_two_tell_half() -> None:
-    """Two layers of three tell one of two bits each: their mix knows both, and leaves the noise out."""
+    """Two layers of three tell one of two bits each: their mix knows both and leaves out noise, and what it may not read."""
     draw = rng(0, "halves")
     labels = draw.integers(0, 4, 1500)
     states = draw.normal(size=(3, 1500, 8))
     states[1, :, 0] += 4 * (labels // 2)
     states[2, :, 1] += 4 * (labels % 2)
-    items = ProbeData(torch.from_numpy(states).float(), torch.from_numpy(labels).expand(4, -1))
-    inputs = torch.cat([torch.eye(3), torch.ones(1, 3)])
+    items = ProbeData(torch.from_numpy(states).float(), torch.from_numpy(labels).expand(5, -1))
+    inputs = torch.cat([torch.eye(3), torch.ones(1, 3), torch.tensor([[1.0, 0.0, 1.0]])])
     fitted = fit_probes(items.take(np.arange(600)), items.take(np.arange(600, 900)), inputs, (4, None), 0)
     accuracy = correct_predictions(fitted, items.take(np.arange(900, 1500))).mean(axis=1)
-    assert max(accuracy[:3]) < 0.6 < 0.85 < accuracy[3]
-    assert float(fitted.mix[3].detach().softmax(dim=0)[0]) < 0.1
+    assert max(*accuracy[:3], accuracy[4]) < 0.6 < 0.85 < accuracy[3]
+    weights = (fitted.mix + fitted.allowed).softmax(dim=-1).detach()
+    assert float(weights[3, 0]) < 0.1
+    assert float(weights[4, 1]) == 0.0
 
 
 @given(st.integers(0, 5), st.integers(2, 4))
@@ -249,20 +213,6 @@ def test_the_online_code_is_short_only_if_something_is_learned() -> None:
     assert 0.9 < compression[2] < 1.05
 
 
-def test_probes_of_one_fit_are_coded_as_if_alone() -> None:
-    """The code of a probe does not depend on what is fitted beside it, so code lengths of layers add up."""
-    states, labels = made_up(300)
-    train, validation = (ProbeData(states[:, a:b], labels[a:b].expand(3, -1)) for a, b in ((0, 200), (200, 300)))
-    together = online_compression(train, validation, torch.eye(3), 3, seed=0)
-    alone = [
-        online_compression(
-            *(ProbeData(part.states[i : i + 1], part.labels[:1]) for part in (train, validation)), torch.ones(1, 1), 3, 0
-        )
-        for i in range(3)
-    ]
-    np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-5)
-
-
 def test_frequencies_alone_give_the_code_of_krichevsky_and_trofimov() -> None:
     """Labels of 85, 5, 5 and 5%: the closed form is the sequential product, near the limit 2.36 (a trained probe gave 1.46)."""
     labels = rng(0, "uneven").permutation(np.repeat(np.arange(4), [1700, 100, 100, 100]))
@@ -283,25 +233,6 @@ def test_the_frequency_code_keeps_its_bounds(counts: list[int], random: random.R
     bits = frequency_code_bits(np.array(counts))
     assert entropy < bits <= entropy + (len(counts) - 1) / 2 * math.log2(n) + math.log2(len(counts)) + 1e-6
     assert frequency_code_bits(np.array(shuffled)) == pytest.approx(bits)
-
-
-def test_labels_are_counted_one_after_the_other() -> None:
-    """The code of labels is that of the first, then of each next given those before: its lengths add up along a text."""
-    counts = np.zeros(3)
-    steps = list[float]()
-    for label in (0, 2, 2, 1, 0):
-        before = frequency_code_bits(counts)
-        counts[label] += 1
-        steps.append(frequency_code_bits(counts) - before)
-    assert steps == pytest.approx([-math.log2(p) for p in (1 / 3, 0.5 / 2.5, 1.5 / 3.5, 0.5 / 4.5, 1.5 / 5.5)])
-
-
-def test_a_probe_of_blank_states_predicts_as_krichevsky_and_trofimov() -> None:
-    """(n_c + 1/2) / (n + C/2), for a class without items too."""
-    labels = torch.tensor([0] * 7 + [1] * 2)
-    fitted = fit_linear_probe((torch.zeros(1, 9, 4), labels), (torch.zeros(1, 9, 4), labels), 3)
-    expected = -torch.log(torch.tensor([7.5, 2.5, 0.5]) / 10.5)
-    torch.testing.assert_close(fitted.losses(torch.zeros(1, 3, 4), torch.arange(3)), expected, atol=0.01, rtol=0)
 
 
 def test_labels_of_which_the_states_tell_nothing_take_no_more_than_their_frequencies() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from warmstart.data.task import Split
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
-from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.inspection.activations import layer_names, text_states
@@ -45,7 +44,6 @@ httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve',
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
 from helpers.served import asked, asked_until_ready, client_of, cups_task, one_of_each, served  # noqa: E402
-from warmstart.serve import replies  # noqa: E402
 from warmstart.serve.app import Server, make_app  # noqa: E402
 from warmstart.serve.corpus import Corpus  # noqa: E402
 from warmstart.serve.guard import AccessRules  # noqa: E402
@@ -307,27 +305,6 @@ def test_what_followed_in_a_corpus_stands_beside_what_is_probable(tmp_path: Path
     labels = save(replace(models["labels"]), tmp_path / "labels")  # type: ignore[arg-type, type-var]
     with pytest.raises(ConfigError, match="--corpus is for models that generate text, but none of labels does"):
         open_models([str(labels)], corpus=corpus)
-
-
-def test_a_token_costs_one_look_at_the_corpus(models: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The context is looked up once, and the vocabulary is sorted once, for each token that is written."""
-    causal, looked, ordered = models["causal"], list[int](), list[int]()
-    counts = NgramCounts(causal.tokenizer, SENTENCES)
-
-    def longest(ids: Sequence[int], look: Any = counts.longest) -> Any:
-        looked.append(len(ids))
-        return look(ids)
-
-    def order(*given: Any, most: Any = replies.most_probable) -> Any:
-        ordered.append(1)
-        return most(*given)
-
-    monkeypatch.setattr(counts, "longest", longest)
-    monkeypatch.setattr(replies, "most_probable", order)
-    model, told = replace(ServedModel.of(causal, "causal"), counts=counts), list[dict[str, Any]]()
-    replies.write_on(model, "She holds", GenerateConfig(max_new_tokens=5, seed=3), 4, told.append)
-    assert len(looked) == len(ordered) == len(told)
-    assert all(one["corpus"]["count"] for one in told)
 
 
 def test_a_map_has_the_words_of_the_text(server: Server, models: dict[str, Any]) -> None:

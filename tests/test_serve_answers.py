@@ -28,7 +28,7 @@ pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
 from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
 from warmstart.serve.app import STREAMS, Server, make_app
-from warmstart.serve.computing import BusyError, Computer, Turns
+from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.evidence import calibration_of
 from warmstart.serve.forms import EVENTS
 from warmstart.serve.guard import AccessRules, Guard
@@ -373,27 +373,6 @@ def test_the_fault_of_one_request_is_not_that_of_others() -> None:
         futures[2].result(10)
     computer.stop()
     assert 7 not in seen
-
-
-def test_turns_are_given_in_order() -> None:
-    """Who offers the lock goes behind those who wait."""
-    turns, order, started = Turns(), list[str](), threading.Event()
-
-    def other(name: str) -> None:
-        with turns:
-            order.append(name)
-
-    threads = [threading.Thread(target=other, args=(name,)) for name in "bc"]
-    with turns:
-        for number, thread in enumerate(threads, 1):
-            thread.start()
-            while len(turns._waiting) < number:
-                started.wait(0.001)
-        turns.offer()
-        order.append("a")
-    for thread in threads:
-        thread.join()
-    assert order == ["b", "c", "a"]
 
 
 def test_more_texts_at_once_than_may_be_generated_is_429(server: Server) -> None:

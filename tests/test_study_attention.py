@@ -14,8 +14,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from helpers.bundles import classifier
@@ -79,50 +77,24 @@ def by_hand(
     return sums
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_figures_are_those_of_a_plain_loop(name: str, tokenizer: Tokenizer) -> None:
+def test_figures_are_those_of_a_plain_loop(tokenizer: Tokenizer) -> None:
     """For every variant of attention: passages in padded batches against one passage at a time and loops."""
-    bundle = bundle_of(tokenizer, **MODELS[name])
-    config, causal = bundle.model.backbone.config, bundle.model.causal
-    attention, encoded = measure_attention(bundle, TEXTS), encode(tokenizer, TEXTS, 64)
-    specials = tokenizer.specials.all()
+    encoded, specials = encode(tokenizer, TEXTS, 64), tokenizer.specials.all()
     marks = {i for i in range(tokenizer.vocab_size) if is_punctuation(tokenizer.token(i))} - specials
-    for place, row in enumerate(encoded.rows):
-        with torch.inference_mode():
-            weights = bundle.model.backbone(torch.from_numpy(row)[None], causal=causal, need_weights=True).attention_weights
-        for layer, found in enumerate(weights):
-            window = config.window if config.is_local(layer) else None
-            for head in range(config.heads):
-                of_head = found[0, head].numpy()
-                wanted = np.array(by_hand(of_head, row.tolist(), marks, specials, causal=causal, window=window))
-                np.testing.assert_allclose(attention.sums[place, layer, head], wanted[:, 0], atol=1e-4)
-                np.testing.assert_allclose(attention.uniform_sums[place, layer], wanted[:, 1], atol=1e-4)
-                np.testing.assert_array_equal(attention.counts[place, layer], wanted[:, 2])
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_batches_change_nothing(causal: bool, tokenizer: Tokenizer) -> None:
-    """Several passages with a mask give what each gives alone."""
-    bundle = bundle_of(tokenizer, causal=causal)
-    together = measure_attention(bundle, TEXTS)
-    for place, text in enumerate(TEXTS):
-        alone = measure_attention(bundle, [text])
-        for name in ("sums", "uniform_sums", "counts"):
-            np.testing.assert_allclose(getattr(together, name)[place], getattr(alone, name)[0], atol=1e-4)
-
-
-@given(st.lists(st.integers(0, 5), min_size=3, max_size=9), st.booleans())
-@settings(deadline=None)
-def test_uniform_attention_has_no_difference(ids: list[int], causal: bool) -> None:
-    """For any row, causal or not, with padding after it: every measure is that of uniform attention."""
-    row = torch.tensor([[*ids, 9, 9]])
-    mask = torch.tensor([[True] * len(ids) + [False] * 2])
-    seen = mask[:, None] & mask[:, :, None]
-    seen = seen.tril() if causal else seen
-    weights = seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
-    marks, specials = torch.tensor([1, 2]), torch.tensor([0])
-    found = attention_sums(Batch(row, attention_mask=mask), [weights[:, None].float()], [seen], marks, specials)[0, 0].numpy()
-    np.testing.assert_allclose(found[0], found[1], atol=1e-5)
+    for name, switches in MODELS.items():
+        bundle = bundle_of(tokenizer, **switches)
+        config, causal = bundle.model.backbone.config, bundle.model.causal
+        attention = measure_attention(bundle, TEXTS)
+        for place, row in enumerate(encoded.rows):
+            with torch.inference_mode():
+                weights = bundle.model.backbone(torch.from_numpy(row)[None], causal=causal, need_weights=True).attention_weights
+            for layer, found in enumerate(weights):
+                window = config.window if config.is_local(layer) else None
+                for head in range(config.heads):
+                    wanted = np.array(by_hand(found[0, head].numpy(), row.tolist(), marks, specials, causal=causal, window=window))
+                    np.testing.assert_allclose(attention.sums[place, layer, head], wanted[:, 0], atol=1e-4, err_msg=name)
+                    np.testing.assert_allclose(attention.uniform_sums[place, layer], wanted[:, 1], atol=1e-4, err_msg=name)
+                    np.testing.assert_array_equal(attention.counts[place, layer], wanted[:, 2], err_msg=name)
 
 
 def test_a_head_that_attends_to_the_previous_token_is_found(tokenizer: Tokenizer) -> None:
@@ -147,16 +119,20 @@ def test_a_head_that_attends_to_the_previous_token_is_found(tokenizer: Tokenizer
     assert any("1 of 1 heads attends to the previous token: 1.1 (1.00)" in sentence for sentence in attention_findings(heads))
 
 
-def test_uncertainty_is_that_of_passages() -> None:
-    """Heads that are uniform but for noise: few intervals exclude zero, and Holm's correction finds no head."""
-    draw = np.random.default_rng(0)
-    counts = draw.integers(5, 30, (60, 1, len(MEASURES))).astype(float)
+def noise_of(passages: np.ndarray, heads: int, error: object, draw: np.random.Generator) -> HeadAttention:
+    """Heads that are uniform but for noise, over passages with so many tokens."""
+    counts = np.broadcast_to(passages, (60, 1, len(MEASURES))).astype(float)
     uniform = 0.2 * counts
-    sums = uniform[:, :, None] + np.sqrt(counts)[:, :, None] * draw.normal(0, 0.1, (60, 1, 40, len(MEASURES)))
-    attention = HeadAttention(sums, uniform, counts)
+    return HeadAttention(uniform[:, :, None] + error * draw.normal(0, 0.1, (60, 1, heads, len(MEASURES))), uniform, counts)  # type: ignore[operator]
+
+
+def test_uncertainty_is_that_of_passages() -> None:
+    """Of noise: few intervals exclude zero, over few passages too, tests agree with them, and Holm's correction finds no head."""
+    draw = np.random.default_rng(0)
+    tokens = draw.integers(5, 30, (60, 1, len(MEASURES)))
+    attention = noise_of(tokens, 40, np.sqrt(tokens)[:, :, None], draw)
     low, high = attention.interval(0)
-    missed = np.mean((low > 0) | (high < 0))
-    assert 0.01 < missed < 0.12
+    assert 0.01 < np.mean((low > 0) | (high < 0)) < 0.12
     assert np.mean(attention.p_values() < 0.05) == pytest.approx(0.05, abs=0.04)
     heads = check_heads(attention, 0.2, 0)
     first, _, *others = attention_findings(heads)
@@ -166,60 +142,33 @@ def test_uncertainty_is_that_of_passages() -> None:
     assert len(sizes) == len(RELATIONS)
     assert all(0.2 < size < 0.3 for size in sizes)
     assert np.isnan(heads.p[:, :, : len(MEASURES) - len(RELATIONS)]).all(), "only relations are tested"
-
-
-@pytest.mark.parametrize("holding", [0, 1])
-def test_what_fewer_than_two_passages_contain_is_not_tested(holding: int, tokenizer: Tokenizer) -> None:
-    """With random weights: punctuation in one passage of many, or in none, makes no difference significant."""
-    bundle = bundle_of(tokenizer, heads=4, width=32)
-    attention = measure_attention(
-        bundle, ["She holds the cat, the dog" if place < holding else "the dog and the cat" for place in range(20)]
-    )
-    (low, high), p, mark = attention.interval(0), attention.p_values(), MEASURES.index("punctuation")
-    assert (attention.passages[:, mark] == holding).all()
-    for figure in (low, high, p):
-        assert np.isnan(figure[:, :, mark]).all()
-        assert not np.isnan(figure[:, :, MEASURES.index("itself")]).any()
-    heads = check_heads(attention, 0.01, 0)
-    assert heads.above_threshold("punctuation") == []
-    assert sum("punctuation cannot be tested, as only one passage" in sentence for sentence in attention_findings(heads)) == holding
-    rows = [row for row in relation_rows(heads) if row[0] == "punctuation"]
-    assert [(row[4].split()[-1], row[5]) for row in rows] == [("(-)", "-")] * holding
-
-
-def test_intervals_over_few_passages_are_wide_enough() -> None:
-    """With noise alone, about 95% of the intervals over three of 60 passages contain zero, and the tests agree with them."""
-    draw = np.random.default_rng(0)
-    counts = np.zeros((60, 1, len(MEASURES)))
-    counts[:3] = 10.0
-    uniform = 0.2 * counts
-    sums = uniform[:, :, None] + counts[:, :, None] * draw.normal(0, 0.1, (60, 1, 200, len(MEASURES)))
-    attention = HeadAttention(sums, uniform, counts)
-    low, high = attention.interval(0)
+    three = 10 * (np.arange(60) < 3)[:, None, None]
+    few = noise_of(three, 200, three[:, :, None], np.random.default_rng(0))
+    low, high = few.interval(0)
     assert np.mean((low > 0) | (high < 0)) == pytest.approx(0.05, abs=0.02)
-    np.testing.assert_array_equal((low > 0) | (high < 0), attention.p_values() < 0.05)
+    np.testing.assert_array_equal((low > 0) | (high < 0), few.p_values() < 0.05)
 
 
-def test_special_tokens_are_not_the_same_token(tokenizer: Tokenizer) -> None:
-    """If one id begins and ends a text, the two do not count as the same token; a word that occurs twice does."""
-    places = [MEASURES.index(name) for name in ("same", "last")]
-    texts = ["She holds the cat", "I rub the cat, the dog"]
-    attention, encoded = measure_attention(bundle_of(tokenizer, causal=False), texts), encode(tokenizer, texts, 64)
-    assert encoded.rows[0][0] == encoded.rows[0][-1]
-    assert attention.counts[0][:, places[0]].tolist() == [0, 0]
-    assert attention.counts[1][:, places[0]].tolist() != [0, 0]
-    assert (attention.counts[0][:, places[1]] > 0).all()
-
-
-def test_a_chart_shows_a_missing_interval_as_a_dash() -> None:
-    """A missing interval is not one from 0 to 0."""
-    row = {"layer": 1, "head": 1, "measure": "same", "value": 0.5, "uniform": 0.2, "difference": 0.3, "low": np.nan, "high": np.nan}
-    drawn = differences_chart([row, {**row, "head": 2, "low": 0.1, "high": 0.25}]).to_dict()["data"]["values"]
-    assert [(one["low"], one["high"]) for one in drawn] == [("-", "-"), ("0.100", "0.250")]
+def test_what_fewer_than_two_passages_contain_is_not_tested(tokenizer: Tokenizer) -> None:
+    """With random weights: punctuation in one passage of many, or in none, makes no difference significant."""
+    bundle, mark = bundle_of(tokenizer, heads=4, width=32), MEASURES.index("punctuation")
+    for holding in (0, 1):
+        texts = ["She holds the cat, the dog" if place < holding else "the dog and the cat" for place in range(20)]
+        attention = measure_attention(bundle, texts)
+        assert (attention.passages[:, mark] == holding).all()
+        for figure in (*attention.interval(0), attention.p_values()):
+            assert np.isnan(figure[:, :, mark]).all()
+            assert not np.isnan(figure[:, :, MEASURES.index("itself")]).any()
+        heads = check_heads(attention, 0.01, 0)
+        assert heads.above_threshold("punctuation") == []
+        said = [one for one in attention_findings(heads) if "punctuation cannot be tested, as only one passage" in one]
+        assert len(said) == holding
+        rows = [row for row in relation_rows(heads) if row[0] == "punctuation"]
+        assert [(row[4].split()[-1], row[5]) for row in rows] == [("(-)", "-")] * holding
 
 
 def test_pictures_hold_the_weights() -> None:
-    """The PNG of a head is its weights' square roots, pooled by the largest; the close-up keeps the strongest weights."""
+    """The PNG of a head is its weights' roots, pooled by the largest; the close-up keeps the strongest; a chart, missing ones."""
     weights = np.random.default_rng(0).dirichlet(np.full(300, 0.1), 300).astype(np.float32)
     data = base64.b64decode(_picture(weights).removeprefix("data:image/png;base64,"))
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -232,6 +181,9 @@ def test_pictures_hold_the_weights() -> None:
     numbers = [[int(one) for one in column.split()] for column in kept.values()]
     assert sorted(numbers[2]) == np.round(1000 * np.sort(weights.ravel())[-50:]).astype(int).tolist()
     assert all(round(1000 * float(weights[q, k])) == w for q, k, w in zip(*numbers, strict=True))
+    row = {"layer": 1, "head": 1, "measure": "same", "value": 0.5, "uniform": 0.2, "difference": 0.3, "low": np.nan, "high": np.nan}
+    drawn = differences_chart([row, {**row, "head": 2, "low": 0.1, "high": 0.25}]).to_dict()["data"]["values"]
+    assert [(one["low"], one["high"]) for one in drawn] == [("-", "-"), ("0.100", "0.250")]
 
 
 def test_long_texts_stay_within_a_page() -> None:

@@ -12,7 +12,7 @@ from warmstart.cli import main
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report.page import Report, Section, write_report
-from warmstart.report.study_links import StudyLink, add_link, insert_links, read_links
+from warmstart.report.study_links import StudyLink, add_link, read_links
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 EVIL = "<!-- /studies --></section><script>alert(1)</script>"
@@ -41,11 +41,6 @@ def test_a_newer_link_replaces_the_older_one_and_links_survive_a_new_page(tmp_pa
     before = page.read_text()
     assert write_report(PAGE, tmp_path).read_text() == before
     assert [link.title for link in read_links(tmp_path)] == ["Pairs", "Probes"]
-
-
-def test_a_page_of_an_older_version_stays_as_it_is() -> None:
-    """It has no place for links."""
-    assert insert_links("<html></html>", [StudyLink("x", (), "y")]) == "<html></html>"
 
 
 @pytest.mark.usefixtures("no_second_process")

@@ -11,11 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-import warmstart as ws
 from helpers.models import SENTENCES
 from helpers.simulation import answers, seed_effects
 from warmstart.cli import main
-from warmstart.commands import COMMANDS
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, documents_of
@@ -102,28 +100,24 @@ def test_every_group_of_pairs_counts_alike() -> None:
     assert objectives_overview(found).header == ("", "95% interval over", "causal", "masked")
 
 
-@pytest.mark.journeys
-@pytest.mark.parametrize("seeds", [3, 5])
-def test_few_studies_of_equal_objectives_claim_a_difference(seeds: int) -> None:
-    """Two or four objectives, 200 pairs in groups of 10 to 50: at most 5% of 400 studies, within Monte-Carlo error."""
-    sizes, chance = [50, 50, 40, 20, 20, 10, 10], np.random.default_rng(seeds)
+@pytest.mark.proofs
+def test_few_studies_of_equal_objectives_claim_a_difference() -> None:
+    """Two or four objectives, 3 or 5 seeds, 200 pairs in groups: at most 5% of 400 studies, within Monte-Carlo error."""
+    sizes, chances = [50, 50, 40, 20, 20, 10, 10], {seeds: np.random.default_rng(seeds) for seeds in (3, 5)}
     bounds = np.cumsum(sizes)[:-1]
-    for count in (2, 4):
-        claims, held = [], []
+    for seeds, count in ((3, 2), (3, 4), (5, 2), (5, 4)):
+        chance, claims, held = chances[seeds], list[bool](), list[bool]()
         for _ in range(400):
             right = answers(chance, seed_effects(chance, (count, seeds), 0.02), sum(sizes)).astype(float)
             models = [[replace(model(-1.0), pairs=[PairGroup("", "", one) for one in np.split(row, bounds)]) for row in rows]
                       for rows in right]  # fmt: skip
-            ranked = sorted(
-                pair_accuracies([ObjectiveMeasures(str(i), one, []) for i, one in enumerate(models)]),
-                key=lambda one: -one.interval.mean,
-            )
-            compared = compare_pairs([*combinations(ranked, 2)])
+            found = pair_accuracies([ObjectiveMeasures(str(i), one, []) for i, one in enumerate(models)])
+            compared = compare_pairs([*combinations(sorted(found, key=lambda one: -one.interval.mean), 2)])
             claims.append(any(one.significant for one in compared))
             held.append(compared[0].difference.low <= 0 <= compared[0].difference.high)
         print(f"{seeds} seeds, {count} objectives: claims {np.mean(claims):.3f}, coverage of the lead {np.mean(held):.3f}")
-        assert np.mean(claims) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 400)
-        assert np.mean(held) >= 0.94
+        assert np.mean(claims) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 400), (seeds, count)
+        assert np.mean(held) >= 0.94, (seeds, count)
 
 
 def test_a_finding_names_what_most_heads_attend_to() -> None:
@@ -167,30 +161,24 @@ def test_passages_are_those_that_no_model_is_trained_on(text: Path) -> None:
     assert len(passages) < len(held_out_passages(everything, sources))
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--objectives", "causal", "masked", "causal"], "at least two different --objectives"),
-        (["--depth", "0"], "at least one block"),
-        (["--equal", "time", "--minutes", "1"], "name --tokens"),
-    ],
-)
 def test_settings_that_cannot_be_compared_are_refused_before_training(
-    words: list[str], why: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And nothing is written."""
-    assert main(["study", "objectives", str(text), "--out", str(tmp_path / "out"), *words]) == 2
-    assert why in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "out").exists()
-
-
-def test_pairs_that_do_not_fit_are_refused_before_training(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not after all models are trained."""
+    """And nothing is written; nor is anything trained if pairs do not fit."""
     (tmp_path / "pairs.csv").write_text(f"good,bad\n{'She holds the cat. ' * 40},She hold.\n")
-    words = ["--max-length", "16", "--tokenizer.vocab-size", "320", "--pairs", str(tmp_path / "pairs.csv")]
-    assert main(["study", "objectives", str(text), "--out", str(tmp_path / "out"), *words]) == 2
-    assert "must fit into 16 tokens" in " ".join(capsys.readouterr().err.split())
+    for words, why in (
+        ("--objectives causal masked causal", "at least two different --objectives"),
+        ("--depth 0", "at least one block"),
+        ("--equal time --minutes 1", "name --tokens"),
+        (f"--max-length 16 --tokenizer.vocab-size 320 --pairs {tmp_path / 'pairs.csv'}", "must fit into 16 tokens"),
+    ):
+        assert main(["study", "objectives", str(text), "--out", str(tmp_path / "out"), *words.split()]) == 2, words
+        assert why in " ".join(capsys.readouterr().err.split())
+        assert "--pairs" in words or not (tmp_path / "out").exists(), words
     assert not (tmp_path / "out" / "models").exists()
+
+
+SIZE = "--width 16 --heads 2 --depth 1 --feedforward 16 --max-length 32 --tokenizer.vocab-size 320 --passages 5"
 
 
 @pytest.mark.journeys
@@ -202,30 +190,10 @@ def test_the_command_trains_measures_and_continues(
         f"{split}\t{label}\t{label.lower()} {SENTENCES[i % 4]}" for split in ("tr", "va", "te") for i in range(15) for label in "AB"
     ]
     (tmp_path / "first_word.txt").write_text("\n".join(rows))
-    pl.DataFrame({"good": ["She holds the cat.", "He can rub."], "bad": ["She hold the cat.", "He can rubs."]}).write_csv(
-        tmp_path / "pairs.csv"
-    )
+    (tmp_path / "pairs.csv").write_text("good,bad\nShe holds the cat.,She hold the cat.\nHe can rub.,He can rubs.\n")
     out = tmp_path / "out"
-    size = [
-        "--width",
-        "16",
-        "--heads",
-        "2",
-        "--depth",
-        "1",
-        "--feedforward",
-        "16",
-        "--max-length",
-        "32",
-        "--tokenizer.vocab-size",
-        "320",
-        "--steps",
-        "2",
-        "--seeds",
-        "2",
-    ]
-    data = ["--tasks", str(tmp_path / "first_word.txt"), "--pairs", str(tmp_path / "pairs.csv"), "--passages", "5"]
-    words = ["study", "objectives", str(text), "--out", str(out), "--objectives", "causal", "masked", *size, *data]
+    data = ["--tasks", str(tmp_path / "first_word.txt"), "--pairs", str(tmp_path / "pairs.csv"), "--steps", "2", "--seeds", "2"]
+    words = ["study", "objectives", str(text), "--out", str(out), "--objectives", "causal", "masked", *data, *SIZE.split()]
     assert main(words) == 0
     assert "Minimal pairs: " in capsys.readouterr().err
     assert sorted(place.name for place in (out / "models").iterdir()) == ["causal-0", "causal-1", "masked-0", "masked-1"]
@@ -243,18 +211,15 @@ def test_with_equal_time_an_objective_reads_as_many_tokens_as_its_speed_allows(
     text: Path, tmp_path: Path, no_second_process: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first reads the tokens of the budget, and speeds are measured once: a study that goes on keeps its budgets."""
-    speeds = {"causal": 1000.0, "masked": 500.0}
-    calls = []
+    calls = list[object]()
 
     def measured(settings: dict[str, PretrainConfig], *rest: object) -> dict[str, float]:
-        calls.append([*settings])
-        return speeds
+        calls.append(settings)
+        return {"causal": 1000.0, "masked": 500.0}
 
     monkeypatch.setattr("warmstart.studies.objectives.command.measure_speeds", measured)
-    shape = {"width": "16", "heads": "2", "depth": "1", "feedforward": "16", "max-length": "32", "tokenizer.vocab-size": "320"}
-    size = [word for name, value in {**shape, "seeds": "1", "passages": "5"}.items() for word in (f"--{name}", value)]
-    words = ["study", "objectives", str(text), "--out", str(tmp_path / "out"), "--objectives", "causal", "masked", *size]
-    words += ["--equal", "time", "--tokens", "2560"]
+    words = ["study", "objectives", str(text), "--out", str(tmp_path / "out"), "--objectives", "causal", "masked", *SIZE.split()]
+    words += ["--seeds", "1", "--equal", "time", "--tokens", "2560"]
     assert main(words) == 0
     table = pl.read_csv(tmp_path / "out" / "models.csv")
     assert table["tokens"][0] == pytest.approx(2 * table["tokens"][1], rel=0.15)
@@ -262,10 +227,3 @@ def test_with_equal_time_an_objective_reads_as_many_tokens_as_its_speed_allows(
     assert main(words) == 0
     assert len(calls) == 1
     assert "Each objective had the processor time that causal took for " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", [name.removeprefix("study ") for name in COMMANDS if name.startswith("study ")])
-def test_every_study_is_part_of_the_python_interface(name: str) -> None:
-    """As a function with its settings."""
-    assert callable(getattr(ws, f"study_{name}"))
-    assert hasattr(ws, f"Study{name.capitalize()}Config")

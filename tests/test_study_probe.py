@@ -27,10 +27,10 @@ from warmstart.seeding import rng
 from warmstart.studies.probe import measure
 from warmstart.studies.probe.command import distinct_names
 from warmstart.studies.probe.measure import TaskProbes, probe_models
-from warmstart.studies.probe.page import accuracy_points, baselines_of
 from warmstart.studies.probe.result import coverage_findings, probe_finding
 from warmstart.tokenizer.tokenizer import Tokenizer
 
+COPIES = 2
 WORDS = [tuple(sentence.split()) for sentence in SENTENCES]
 
 
@@ -39,8 +39,8 @@ def bundle_of(tokenizer: Tokenizer, *, causal: bool = False) -> Bundle:
 
 
 def first_word_task() -> ProbingTask:
-    """Whether a word is the first of its sentence, in ten copies of each sentence."""
-    part = ProbingSplit(tuple(WORDS * 10), tuple(np.array([0] + [1] * (len(text) - 1)) for text in WORDS * 10))
+    """Whether a word is the first of its sentence, in copies of each sentence."""
+    part = ProbingSplit(tuple(WORDS * COPIES), tuple(np.array([0] + [1] * (len(text) - 1)) for text in WORDS * COPIES))
     return ProbingTask("first", ("yes", "no"), part, part, part, words=True)
 
 
@@ -66,18 +66,26 @@ def test_a_bag_holds_the_tokens_over_which_layers_are_averaged(tokenizer: Tokeni
 
 def test_every_layer_of_a_model_is_probed(tokenizer: Tokenizer) -> None:
     """Bag, embedding, blocks, mix; a model that tells the first word is found to do so; the seed decides the controls alone."""
-    texts = tuple(tuple(f"{first} {' '.join(rest)}".split()) for first in ("cat", "dog") for rest in WORDS for _ in range(10))
+    texts = tuple(tuple(f"{first} {' '.join(rest)}".split()) for first in ("cat", "dog") for rest in WORDS for _ in range(COPIES))
     part = ProbingSplit(texts, tuple(np.array([int(text[0] == "dog")]) for text in texts))
     task = ProbingTask("first word", ("cat", "dog"), part, part, part)
     bundle = bundle_of(tokenizer)
     scores = probe_layers(bundle, task, "linear", [0, 1], with_compression=True)
     assert [one.layer for one in scores] == [BAG, "embedding", "1", "2", "mix"]
-    assert {(one.correct.shape, len(one.compression)) for one in scores} == {((2, 80), 2)}
+    assert {(one.correct.shape, len(one.compression)) for one in scores} == {((2, 8 * COPIES), 2)}
     assert scores[1].accuracy.value > 0.9
     again = probe_layers(bundle, task, "linear", [0, 1])
     assert (again[2].correct == scores[2].correct).all()
     assert (scores[2].correct[0] == scores[2].correct[1]).all()
     assert scores[2].compression[0] != scores[2].compression[1]
+
+
+def test_scores_of_several_models_count_alike() -> None:
+    """Their fits are pooled, and validation is their mean."""
+    first = ProbeScores("1", np.ones((2, 5)), np.zeros((2, 5)), np.arange(5), (0.5, 0.5), (1.0,))
+    both = pool_scores([first, replace(first, correct=np.zeros((2, 5)), validations=(0.7, 0.7), compression=(2.0,))])
+    assert (both.correct.shape, both.accuracy.value, both.compression) == ((4, 5), 0.5, (1.0, 2.0))
+    assert both.validation == pytest.approx(0.6)
 
 
 def test_a_model_reads_a_task_once_for_linear_probes_and_mlps(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,16 +106,6 @@ def test_a_model_reads_a_task_once_for_linear_probes_and_mlps(tokenizer: Tokeniz
         np.testing.assert_array_equal(probes.linear[score.layer].correct, score.correct)
 
 
-def test_scores_of_several_models_count_alike() -> None:
-    """Their fits are pooled, and validation is their mean."""
-    first = ProbeScores("1", np.ones((2, 5)), np.zeros((2, 5)), np.arange(5), (0.5, 0.5), (1.0,))
-    both = pool_scores([first, replace(first, correct=np.zeros((2, 5)), validations=(0.7, 0.7), compression=(2.0,))])
-    assert both.correct.shape == (4, 5)
-    assert both.accuracy.value == 0.5
-    assert both.validation == pytest.approx(0.6)
-    assert both.compression == (1.0, 2.0)
-
-
 def test_words_that_do_not_fit_are_reported(tokenizer: Tokenizer) -> None:
     """With their number; the majority baseline is that of the words that fit; models with different items are named."""
     probes = []
@@ -116,12 +114,12 @@ def test_words_that_do_not_fit_are_reported(tokenizer: Tokenizer) -> None:
         scores = probe_layers(bundle, first_word_task(), "linear", [0])
         probes.append(TaskProbes(first_word_task(), name, {one.layer: one for one in scores}, {}, {}))
     long, short = (one.items for one in probes)
-    words = 10 * sum(map(len, WORDS))
+    words = COPIES * sum(map(len, WORDS))
     left = len(probes[1].best.sentences)
     assert (long.dropped, long.total, short.dropped) == (0, 3 * words, 3 * (words - left))
     assert 0 < left < words
-    assert long.majority == pytest.approx(1 - 40 / words)
-    assert short.majority == pytest.approx(max(40 / left, 1 - 40 / left))
+    assert long.majority == pytest.approx(1 - 4 * COPIES / words)
+    assert short.majority == pytest.approx(max(4 * COPIES / left, 1 - 4 * COPIES / left))
     first, second = coverage_findings(probes)
     assert first == f"First: {short.dropped} of {3 * words:,} words do not fit into short and are left out."
     assert f"different test items, as not all words fit (long: {words}, short: {left})" in second
@@ -167,19 +165,6 @@ def test_every_fit_on_random_weights_draws_new_weights(tokenizer: Tokenizer, mon
     assert "for this draw alone) against one draw of random weights" in probe_finding(made_up("a", draws=1))
 
 
-def test_baselines_are_named_after_models_if_they_differ() -> None:
-    """One for all models with the same value."""
-    probes = [made_up("a"), made_up("b", bag=0.6)]
-    assert baselines_of(probes, "chance", lambda one: one.items.majority) == [("first", "chance", 0.5)]
-    named = baselines_of(probes, BAG, lambda one: one.linear[BAG].accuracy.value)
-    assert [(name, round(value, 6)) for _, name, value in named] == [(f"{BAG}, a", 0.5), (f"{BAG}, b", 0.6)]
-    assert {point[1] for point in accuracy_points(probes, "first")} == {"a", "b", "random weights"}
-    other = made_up("c", items=50)
-    assert {point[1] for point in accuracy_points([*probes, other], "first")} == {
-        "a", "b", "c", "random weights, a and b", "random weights, c",
-    }  # fmt: skip
-
-
 def test_models_and_tasks_have_distinct_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,7 +178,7 @@ def test_models_and_tasks_have_distinct_names(
     assert "must have its own name" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.proofs
+@pytest.mark.journeys
 def test_the_command_writes_a_page(
     tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,14 +32,6 @@ def test_a_result_is_plain_json() -> None:
     assert plain["tables"]["scores"] == [{"name": "a", "score": 0.5}, {"name": "b", "score": None}]
 
 
-def test_a_notebook_shows_findings_and_summary() -> None:
-    """Everything is escaped."""
-    shown = RESULT._repr_html_()
-    assert "<h3>A &lt;study&gt;</h3>" in shown
-    assert "It is fast &amp; small." in shown
-    assert ">&lt;b&gt;</td>" in shown
-
-
 def test_findings_are_whole_sentences() -> None:
     """A result without findings, or with one that has no full stop, is a mistake of the study."""
     with pytest.raises(AssertionError, match="at least one finding"):

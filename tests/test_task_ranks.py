@@ -24,6 +24,8 @@ def test_few_tasks_prove_nothing() -> None:
     found = rank_over_tasks([[0.9, 0.8]] * 3)
     assert found.p == pytest.approx(0.25, abs=0.02)
     assert found.p_pairs[0, 1] == pytest.approx(found.p)
+    assert found.detectable == np.inf
+    assert rank_over_tasks(np.random.default_rng(0).normal(size=(6, 4))).detectable < 3
 
 
 def test_many_tasks_agree_with_friedman_and_nemenyi() -> None:
@@ -37,8 +39,7 @@ def test_many_tasks_agree_with_friedman_and_nemenyi() -> None:
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize("tasks", [3, 6, 12])
-@pytest.mark.parametrize("methods", [3, 8])
+@pytest.mark.parametrize(("tasks", "methods"), [(3, 8), (6, 3), (12, 8)])
 def test_equal_methods_are_seldom_called_different(tasks: int, methods: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 5% of tables with any false claim, for the test of all methods and for the pairs, with tied scores too."""
     monkeypatch.setattr(task_ranks, "PERMUTATIONS", 400)
@@ -53,7 +54,7 @@ def test_equal_methods_are_seldom_called_different(tasks: int, methods: int, mon
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize(("tasks", "methods"), [(6, 3), (6, 4), (12, 4), (12, 8), (20, 8)])
+@pytest.mark.parametrize(("tasks", "methods"), [(6, 3), (12, 4), (20, 8)])
 def test_the_detectable_difference_of_ranks_is_detected(tasks: int, methods: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two methods whose mean ranks truly differ by that are told apart in at least 80% of tables, give or take Monte-Carlo error.
 
@@ -73,12 +74,6 @@ def test_the_detectable_difference_of_ranks_is_detected(tasks: int, methods: int
     found = np.mean([one.p_pairs[0, 1] < 0.05 for one in tables])
     print(f"{methods} methods, {tasks} tasks: a difference of {detectable:.2f} mean ranks is found in {found:.3f}")
     assert found >= 0.8 - 2 * np.sqrt(0.8 * 0.2 / 150)
-
-
-def test_so_few_tasks_that_nothing_is_detected() -> None:
-    """Two methods on three tasks: even three wins of three are not significant."""
-    assert rank_over_tasks([[0.9, 0.8]] * 3).detectable == np.inf
-    assert rank_over_tasks(np.random.default_rng(0).normal(size=(6, 4))).detectable < 3
 
 
 def test_a_better_method_is_found() -> None:

@@ -36,16 +36,6 @@ def bundle(tokenizer: Tokenizer) -> Bundle:
     return Bundle(model, tokenizer, history=(PretrainRecord(generates=True),))
 
 
-def likelihoods(bundle: Bundle, prompt: str) -> np.ndarray:
-    """(V,) the model's probabilities after a prompt, special tokens but [EOS] left out."""
-    specials = bundle.tokenizer.specials
-    ids = [specials.eos, *bundle.tokenizer.encode([prompt])[0]]
-    with torch.no_grad():
-        logits = bundle.model(torch.tensor([ids]))[0, -1]
-    logits[sorted(specials.all() - {specials.eos})] = -torch.inf
-    return logits.double().softmax(dim=-1).numpy()
-
-
 def test_a_trace_has_the_text_of_generate(bundle: Bundle) -> None:
     """The same text; candidates are sorted by descending probability; a single prompt gives a single trace."""
     config = GenerateConfig(max_new_tokens=8, seed=2)
@@ -61,14 +51,18 @@ def test_a_trace_has_the_text_of_generate(bundle: Bundle) -> None:
 
 
 def test_candidates_are_the_models_own(bundle: Bundle) -> None:
-    """The candidates and the entropy of the first step equal those computed from the logits of the prompt."""
-    shares = likelihoods(bundle, "She holds")
-    (one,) = trace(bundle, ["She holds"], GenerateConfig(max_new_tokens=1, greedy=True), k=6)
+    """Candidates and entropy of the first step are those of the logits of the prompt; special tokens but [EOS] are left out."""
+    specials = bundle.tokenizer.specials
+    with torch.no_grad():
+        logits = bundle.model(torch.tensor([[specials.eos, *bundle.tokenizer.encode(["She holds"])[0]]]))[0, -1]
+    logits[sorted(specials.all() - {specials.eos})] = -torch.inf
+    shares = logits.double().softmax(dim=-1).numpy()
+    (step,) = trace(bundle, ["She holds"], GenerateConfig(max_new_tokens=1, greedy=True), k=6)[0].steps
     best = np.argsort(-shares, kind="stable")[:6]
-    assert [share for _, share in one.steps[0].candidates] == pytest.approx(shares[best].tolist(), abs=1e-5)
-    assert one.steps[0].token == one.steps[0].candidates[0][0]
-    assert one.steps[0].entropy == pytest.approx(entropy(shares), abs=1e-4)
-    assert one.steps[0].sampling_probability == 1
+    assert [share for _, share in step.candidates] == pytest.approx(shares[best].tolist(), abs=1e-5)
+    assert step.token == step.candidates[0][0]
+    assert step.entropy == pytest.approx(entropy(shares), abs=1e-4)
+    assert step.sampling_probability == 1
 
 
 def test_counts_by_hand(tokenizer: Tokenizer) -> None:

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,11 +66,10 @@ def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
 
 
 @contextmanager
-def serving(server: Server, rules: AccessRules = AccessRules()) -> Iterator[str]:  # noqa: B008
-    """The address of a server that runs in a thread."""
+def serving_app(app: Any) -> Iterator[str]:
+    """The address of an application that a thread serves."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        settings = uvicorn.Config(make_app(server, rules), log_level="error", timeout_graceful_shutdown=5)
-        running = uvicorn.Server(settings)
+        running = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5))
         thread = threading.Thread(target=running.run, args=([listening],))
         thread.start()
         while not running.started:
@@ -78,6 +77,11 @@ def serving(server: Server, rules: AccessRules = AccessRules()) -> Iterator[str]
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         running.should_exit = True
         thread.join()
+
+
+def serving(server: Server, rules: AccessRules = AccessRules()) -> AbstractContextManager[str]:  # noqa: B008
+    """The address of a server that runs in a thread."""
+    return serving_app(make_app(server, rules))
 
 
 @contextmanager
