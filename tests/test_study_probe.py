@@ -64,6 +64,7 @@ def test_a_bag_holds_the_tokens_over_which_layers_are_averaged(tokenizer: Tokeni
             assert (split.dropped, split.total) == (0 if length == 64 else 4, 4)
 
 
+@pytest.mark.proofs
 def test_every_layer_of_a_model_is_probed(tokenizer: Tokenizer) -> None:
     """Bag, embedding, blocks, mix; a model that tells the first word is found to do so; the seed decides the controls alone."""
     texts = tuple(tuple(f"{first} {' '.join(rest)}".split()) for first in ("cat", "dog") for rest in WORDS for _ in range(COPIES))
@@ -88,6 +89,7 @@ def test_scores_of_several_models_count_alike() -> None:
     assert both.validation == pytest.approx(0.6)
 
 
+@pytest.mark.proofs
 def test_a_model_reads_a_task_once_for_linear_probes_and_mlps(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the three splits; the scores are those of probes that read it themselves."""
     bundle, calls = bundle_of(tokenizer), list[ProbingSplit]()
@@ -106,6 +108,7 @@ def test_a_model_reads_a_task_once_for_linear_probes_and_mlps(tokenizer: Tokeniz
         np.testing.assert_array_equal(probes.linear[score.layer].correct, score.correct)
 
 
+@pytest.mark.proofs
 def test_words_that_do_not_fit_are_reported(tokenizer: Tokenizer) -> None:
     """With their number; the majority baseline is that of the words that fit; models with different items are named."""
     probes = []
