@@ -152,7 +152,7 @@ RACE = (
     "race FOLDER/task --backbones FOLDER/lm --schemes full --learning-rates 0.005 --no-scratch --seeds 1 --steps 6 --batch 8 --jobs"
 )
 COMMANDS: dict[str, tuple[str, int]] = {
-    "pretrain": ("", 16), "recipe": ("", 6), "adapt": (ADAPT, 11), "race": (f"{RACE} 1", 8), "race of two jobs": (f"{RACE} 2", 3),
+    "pretrain": ("", 16), "recipe": ("", 6), "adapt": (ADAPT, 11), "race": (f"{RACE} 1", 8), "race of two jobs": (f"{RACE} 2", 2),
 }  # fmt: skip
 """name -> words, if it reads a task, and the number of its faults"""
 
