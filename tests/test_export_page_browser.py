@@ -277,12 +277,12 @@ def _same_ids(page: Any, tokenizer: Tokenizer, texts: list[str]) -> None:
 
 
 @pytest.mark.data
-def test_ten_thousand_texts_get_the_ids_of_python(page: Any, data_folder: Path) -> None:
-    """Paragraphs and tweets, with vocabularies that were trained on other text."""
+@pytest.mark.parametrize("kind", list(TRAINERS))
+def test_ten_thousand_texts_get_the_ids_of_python(kind: str, page: Any, data_folder: Path) -> None:
+    """Paragraphs and tweets, with a vocabulary that was trained on other text."""
     texts = real_texts(data_folder)
-    for kind in TRAINERS:
-        config = TokenizerConfig(type=kind, vocab_size=4000, sentinels=2)  # type: ignore[arg-type]
-        _same_ids(page, train_tokenizer(texts[10_000:12_000], config), texts[:10_000])
+    made = train_tokenizer(texts[10_000:12_000], TokenizerConfig(type=kind, vocab_size=4000, sentinels=2))  # type: ignore[arg-type]
+    _same_ids(page, made, texts[:10_000])
 
 
 def real_texts(folder: Path) -> list[str]:
