@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
-from helpers.bundles import classifier, finetune_config, language_bundle, make_task
-from helpers.models import make_backbone
+from helpers.bundles import bundle_with, classifier, finetune_config, language_bundle, make_task
+from helpers.training import KilledError, killed_at
 from warmstart.adapters.insertion import remove_adapters
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import label_budget
@@ -25,7 +24,7 @@ from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
-from warmstart.finetuning.finetune import fine_tune
+from warmstart.finetuning.finetune import FineTuneResult, fine_tune
 from warmstart.finetuning.interpolation import interpolate
 from warmstart.finetuning.language_loss import (
     LanguageTask,
@@ -38,7 +37,7 @@ from warmstart.finetuning.schemes.l2_sp import L2SPPenalty
 from warmstart.finetuning.task_loss import class_weights
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.model.model import Model, fresh_head
+from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import loop
@@ -47,6 +46,7 @@ from warmstart.training.loop import TrainingJob, train
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import IGNORE, Batch
 
+LANGUAGE_HEADS = (LMHeadConfig(), LMHeadConfig(tied=False, bias=True))
 TEXTS = ["She holds the cat.", "He rubs the river, and I hold it too!", "Where?", "They rub the dogs: the cats, too."]
 
 
@@ -54,26 +54,28 @@ def batches_of(tokenizer: Tokenizer, size: tuple[int, int] = (4, 1)) -> Callable
     return labelled_batches(encode(tokenizer, TEXTS, 32), np.array([0, 0, 1, 0]), size, 0, 0, causal=False)
 
 
-@pytest.mark.parametrize("names", ["probe", "scalar-mix"])
-@pytest.mark.parametrize("pooling", ["mean", "last", "appended"])
-def test_cached_features_change_no_result(names: str, pooling: str, tokenizer: Tokenizer) -> None:
+def dropping(tokenizer: Tokenizer, rate: float, **head: object) -> Model:
+    """A classifier with dropout."""
+    return bundle_with(tokenizer, ClassificationHeadConfig.build({"classes": 2, **head}), dropout=rate).model
+
+
+def tuned(tokenizer: Tokenizer, model: Model, config: FineTuneConfig) -> FineTuneResult:
+    """After a run on the sentences about cats."""
+    return fine_tune(model, EncodedTask.of(make_task(), model, tokenizer), config, 0)
+
+
+def test_cached_features_change_no_result(tokenizer: Tokenizer) -> None:
     """With or without the cache: the same weights and probabilities, though backbone and head have dropout."""
-    results = []
-    for cache_features in (True, False):
-        backbone = make_backbone(vocab_size=tokenizer.vocab_size, dropout=0.3)
-        model = Model(
-            backbone, fresh_head(ClassificationHeadConfig(classes=2, pooling=pooling, dropout=0.2), backbone, 0), causal=False
-        )
-        results.append(
-            fine_tune(
-                model, EncodedTask.of(make_task(), model, tokenizer), finetune_config(names, cache_features=cache_features), seed=0
-            )
-        )
-    cached, computed = (run.model.weights() for run in results)
-    for name in cached:
-        torch.testing.assert_close(cached[name], computed[name], atol=1e-4, rtol=1e-3)
-    np.testing.assert_allclose(results[0].test_predictions, results[1].test_predictions, atol=1e-4)
-    assert results[0].training.tokens == results[1].training.tokens
+    for names, pooling in (("probe", "mean"), ("scalar-mix", "last"), ("probe", "appended")):
+        results = []
+        for cache_features in (True, False):
+            model = dropping(tokenizer, 0.3, pooling=pooling, dropout=0.2)
+            results.append(tuned(tokenizer, model, finetune_config(names, cache_features=cache_features)))
+        cached, computed = (run.model.weights() for run in results)
+        for name in cached:
+            torch.testing.assert_close(cached[name], computed[name], atol=1e-4, rtol=1e-3)
+        np.testing.assert_allclose(results[0].test_predictions, results[1].test_predictions, atol=1e-4)
+        assert results[0].training.tokens == results[1].training.tokens
 
 
 def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -113,17 +115,16 @@ def test_features_belong_to_one_backbone(tokenizer: Tokenizer) -> None:
     assert features.texts_computed == 3 * len(TEXTS)
 
 
-@pytest.mark.parametrize("names", ["probe", "scalar-mix", "lora", "gradual"])
-def test_a_wholly_frozen_backbone_has_no_dropout(names: str, tokenizer: Tokenizer) -> None:
+def test_a_wholly_frozen_backbone_has_no_dropout(tokenizer: Tokenizer) -> None:
     """In training, two forward passes of one batch agree if and only if nothing in the backbone trains."""
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size, dropout=0.5)
-    model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
-    groups = apply_scheme(model, make_scheme(names))
-    Optimizer(groups, TrainConfig()).unfreeze(0.0)  # gradual unfreezing begins with the head alone
-    model.train()
-    ids = torch.tensor([[5, 9, 2]])
-    assert torch.equal(model(ids), model(ids)) == (names != "lora")
-    assert model.head.training
+    for names in ("probe", "scalar-mix", "lora", "gradual"):
+        model = dropping(tokenizer, 0.5)
+        groups = apply_scheme(model, make_scheme(names))
+        Optimizer(groups, TrainConfig()).unfreeze(0.0)  # gradual unfreezing begins with the head alone
+        model.train()
+        ids = torch.tensor([[5, 9, 2]])
+        assert torch.equal(model(ids), model(ids)) == (names != "lora"), names
+        assert model.head.training
 
 
 def test_no_gradient_is_computed_below_what_trains(tokenizer: Tokenizer) -> None:
@@ -135,16 +136,16 @@ def test_no_gradient_is_computed_below_what_trains(tokenizer: Tokenizer) -> None
     assert [layer.requires_grad for layer in states.hidden_states] == [False, False, True]
 
 
-@pytest.mark.parametrize("names", ["probe", "scalar-mix", "lora", "pfeiffer", "bitfit"])
-def test_only_what_trains_has_optimiser_state(names: str, tokenizer: Tokenizer) -> None:
+def test_only_what_trains_has_optimiser_state(tokenizer: Tokenizer) -> None:
     """Frozen parameters take no further memory: no gradient, no moments."""
-    model = classifier(tokenizer)
-    optimizer = Optimizer(apply_scheme(model, make_scheme(names)), TrainConfig())
-    model.loss(batches_of(tokenizer)(0)[0]).backward()
-    optimizer.step(1.0)
-    trains = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    assert {name.split("|")[0] for name in optimizer.state_tensors()} == trains == set(optimizer.names.values())
-    assert len(trains) < len(list(model.parameters()))
+    for names in ("probe", "scalar-mix", "lora", "pfeiffer", "bitfit"):
+        model = classifier(tokenizer)
+        optimizer = Optimizer(apply_scheme(model, make_scheme(names)), TrainConfig())
+        model.loss(batches_of(tokenizer)(0)[0]).backward()
+        optimizer.step(1.0)
+        trains = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        assert {name.split("|")[0] for name in optimizer.state_tensors()} == trains == set(optimizer.names.values()), names
+        assert len(trains) < len(list(model.parameters()))
 
 
 def test_muon_trains_no_adapters(tokenizer: Tokenizer) -> None:
@@ -155,35 +156,25 @@ def test_muon_trains_no_adapters(tokenizer: Tokenizer) -> None:
     assert [type(part).__name__ for part in whole.optimizers] == ["AdamW", "Muon"]
 
 
-@pytest.mark.parametrize("names", ["gradual+discriminative", "lp-ft+l2-sp", "lora+scalar-mix", "houlsby+bitfit"])
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize(
+    ("names", "optimizer"),
+    [("gradual+discriminative", "muon"), ("lp-ft+l2-sp", "adamw"), ("lora+scalar-mix", "muon"), ("houlsby+bitfit", "adamw")],
+)
 def test_a_resumed_scheme_ends_with_the_same_bits(names: str, optimizer: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Killed in the middle and resumed, frozen groups, adapters and penalties continue as if the run had never stopped."""
-    config = TrainConfig(optimizer=optimizer, checkpoint_every=1)
-    source = batches_of(tokenizer, (2, 2))
+    config, source = TrainConfig(optimizer=optimizer, checkpoint_every=2), batches_of(tokenizer, (2, 2))
 
-    class KilledError(Exception):
-        pass
+    def run(stop: int | None, folder: Path | None) -> dict[str, torch.Tensor]:
+        model, scheme = dropping(tokenizer, 0.2), make_scheme(names)
+        penalty, groups = scheme.penalty(model) if scheme.penalty else None, apply_scheme(model, scheme)
+        batches = killed_at(stop, source)
+        train(model, TrainingJob(batches, 8, 0, groups=groups, penalty=penalty, progress_bar=False), config, folder)
+        return dict(model.weights())
 
-    def run(stop: int | None, folder: Path | None) -> Model:
-        backbone = make_backbone(vocab_size=tokenizer.vocab_size, dropout=0.2)
-        model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
-        scheme = make_scheme(names)
-        penalty = scheme.penalty(model) if scheme.penalty else None
-
-        def batches(step: int) -> list[Batch]:
-            if step == stop:
-                raise KilledError
-            return source(step)
-
-        groups = apply_scheme(model, scheme)
-        train(model, TrainingJob(batches, 12, 0, groups=groups, penalty=penalty, progress_bar=False), config, folder)
-        return model
-
-    whole = run(None, None).weights()
+    whole = run(None, None)
     with pytest.raises(KilledError):
-        run(7, tmp_path)
-    resumed = run(None, tmp_path).weights()
+        run(5, tmp_path)
+    resumed = run(None, tmp_path)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
@@ -205,43 +196,25 @@ def test_the_l2_sp_penalty_is_the_papers_formula(tokenizer: Tokenizer) -> None:
             torch.testing.assert_close(parameter.grad, expected.detach())
 
 
-def test_a_stronger_penalty_keeps_closer_to_the_pretrained_weights(tokenizer: Tokenizer) -> None:
-    """And AdamW's own weight decay, towards zero, is off."""
-    moved = []
-    for l2_sp_strength in (0.0, 1.0, 100.0):
-        model = classifier(tokenizer)
-        before = copy.deepcopy(model.backbone.state_dict())
-        fine_tune(
-            model,
-            EncodedTask.of(make_task(), model, tokenizer),
-            finetune_config("l2-sp", options={"l2_sp_strength": l2_sp_strength}),
-            0,
-        )
-        moved.append(sum(float((tensor - before[name]).square().sum()) for name, tensor in model.backbone.state_dict().items()))
-    assert moved[0] > moved[1] > moved[2]
-    encoded = EncodedTask.of(make_task(), model, tokenizer)
-    assert finetune.run_length(encoded, finetune_config("l2-sp").train, make_scheme("l2-sp"))[1].weight_decay == 0
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("head", [LMHeadConfig(), LMHeadConfig(tied=False, bias=True)], ids=["tied", "free"])
-def test_the_language_loss_falls_and_its_head_is_dropped(objective: str, head: LMHeadConfig, tokenizer: Tokenizer) -> None:
+def test_the_language_loss_falls_and_its_head_is_dropped(tokenizer: Tokenizer) -> None:
     """Under every objective the language-model loss of the texts falls too; the adapted model has no language head."""
-    language = LanguageTask.of(language_bundle(tokenizer, objective, head))
-    assert language is not None
-    losses = {}
-    for names in ("full", "lm-loss"):
-        model = classifier(tokenizer)
-        model.causal = OBJECTIVES[objective].causal
-        encoded = EncodedTask.of(make_task(), model, tokenizer)
-        fine_tune(model, encoded, finetune_config(names, options={"lm_weight": 1.0}), 0, language=language)
-        assert not any("language" in name for name in model.state_dict())
-        language.attach(model)
-        draw = np.random.default_rng(0)
-        batch = language.batch(encoded.train.rows, draw, 32, causal=model.causal)
-        with torch.no_grad():
-            losses[names] = float(language_batch_loss(model.eval(), batch))
-    assert losses["lm-loss"] < losses["full"]
+    for number, objective in enumerate(OBJECTIVES):
+        language = LanguageTask.of(language_bundle(tokenizer, objective, LANGUAGE_HEADS[number % 2]))
+        assert language is not None
+        losses = {}
+        for names in ("full", "lm-loss"):
+            model = classifier(tokenizer)
+            model.causal = OBJECTIVES[objective].causal
+            encoded = EncodedTask.of(make_task(), model, tokenizer)
+            config = finetune_config(names, options={"lm_weight": 1.0})
+            config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 4})})
+            fine_tune(model, encoded, config, 0, language=language)
+            assert not any("language" in name for name in model.state_dict())
+            language.attach(model)
+            batch = language.batch(encoded.train.rows, np.random.default_rng(0), 32, causal=model.causal)
+            with torch.no_grad():
+                losses[names] = float(language_batch_loss(model.eval(), batch))
+        assert losses["lm-loss"] < losses["full"], objective
 
 
 def test_the_language_loss_is_equation_5(tokenizer: Tokenizer) -> None:
@@ -267,15 +240,6 @@ def test_the_language_loss_is_equation_5(tokenizer: Tokenizer) -> None:
     torch.testing.assert_close(gradients[0], model.backbone.embedding.weight.grad, atol=1e-5, rtol=1e-4)
 
 
-def test_the_language_loss_needs_a_language_model(tokenizer: Tokenizer) -> None:
-    """An adapted model has lost its language head; the message says what to do."""
-    model = classifier(tokenizer)
-    with pytest.raises(
-        ModelError, match="lm-loss and dapt need a pretrained language head.*start from a pretrained language model"
-    ):
-        fine_tune(model, EncodedTask.of(make_task(), model, tokenizer), finetune_config("lm-loss"), 0)
-
-
 def test_class_weights_agree_with_scikit_learn() -> None:
     """Texts / (classes x texts of the class)."""
     labels = np.array([0, 0, 0, 1, 2, 2])
@@ -284,47 +248,35 @@ def test_class_weights_agree_with_scikit_learn() -> None:
     assert class_weights([0, 0], 2).tolist() == [0.5, 0.0]
 
 
-@pytest.mark.parametrize("names", ["full", "probe"])
-def test_weights_and_smoothing_reach_the_loss(names: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_and_smoothing_reach_the_loss(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of the first batch is torch's own with the same weights and smoothing, with and without cached features."""
     seen = []
-    keep = loop.train
 
     def watch(model: Model, job: TrainingJob, config: TrainConfig, folder: None) -> object:
         batch = job.batches(0)[0]
         seen.append((float(job.loss(batch).detach()), model.eval()(batch.ids, batch.attention_mask).detach(), batch))
-        return keep(model, job, config)
+        return loop.train(model, job, config)
 
     monkeypatch.setattr(finetune, "train", watch)
     task = make_task()
     skewed = task.with_train(task.train.take(np.array([0, 1, 2, 4])))
-    model = classifier(tokenizer)
-    encoded = EncodedTask.of(skewed, model, tokenizer)
-    fine_tune(model, encoded, finetune_config(names, class_weights="balanced", label_smoothing=0.2), 0)
-    loss, logits, batch = seen[0]
-    labels = batch.targets if names == "full" else torch.from_numpy(skewed.train.labels)[batch.targets]
-    expected = torch.nn.functional.cross_entropy(
-        logits, labels, class_weights(skewed.train.labels, 2), label_smoothing=0.2, reduction="sum"
-    )
-    assert loss == pytest.approx(float(expected), rel=1e-4)
+    for names in ("full", "probe"):
+        model = classifier(tokenizer)
+        config = finetune_config(names, class_weights="balanced", label_smoothing=0.2)
+        fine_tune(model, EncodedTask.of(skewed, model, tokenizer), config, 0)
+        loss, logits, batch = seen.pop(0)
+        labels = batch.targets if names == "full" else torch.from_numpy(skewed.train.labels)[batch.targets]
+        weights = class_weights(skewed.train.labels, 2)
+        expected = torch.nn.functional.cross_entropy(logits, labels, weights, label_smoothing=0.2, reduction="sum")
+        assert loss == pytest.approx(float(expected), rel=1e-4), names
 
 
 def test_patience_stops_a_run_that_no_longer_improves(tokenizer: Tokenizer) -> None:
-    """With a learning rate too small to change anything, the run ends after the first evaluation and the patience."""
-    model = classifier(tokenizer)
-    tiny = TrainConfig(learning_rate=1e-9, epochs=10, batch=4)
-    done = fine_tune(model, EncodedTask.of(make_task(), model, tokenizer), FineTuneConfig(patience=2, train=tiny), 0)
-    assert len(done.curve) == 3
-    assert done.training.steps == 9
-
-
-def test_patience_waits_until_nothing_is_frozen(tokenizer: Tokenizer) -> None:
-    """Under gradual unfreezing with two blocks, the first three quarters of the run do not count."""
-    model = classifier(tokenizer)
+    """With a rate too small to change anything: after an evaluation and the patience, but not before all is unfrozen."""
     tiny = TrainConfig(learning_rate=1e-9, epochs=20, batch=4)
-    done = fine_tune(
-        model, EncodedTask.of(make_task(), model, tokenizer), FineTuneConfig(scheme="gradual", patience=2, train=tiny), 0
-    )
+    done = tuned(tokenizer, classifier(tokenizer), FineTuneConfig(patience=2, train=tiny))
+    assert (len(done.curve), done.training.steps) == (3, 9)
+    done = tuned(tokenizer, classifier(tokenizer), FineTuneConfig(scheme="gradual", patience=2, train=tiny))
     assert 16 <= len(done.curve) <= 17
 
 
@@ -332,7 +284,7 @@ def test_interpolation_lies_between_the_weights(tokenizer: Tokenizer) -> None:
     """0 is the pretrained backbone, 1 the adapted model, one half their mean; both models stay the same."""
     before = language_bundle(tokenizer).model
     after = classifier(tokenizer)
-    fine_tune(after, EncodedTask.of(make_task(), after, tokenizer), finetune_config("full"), 0)
+    tuned(tokenizer, after, finetune_config("full"))
     old, new = before.backbone.embedding.weight.detach().clone(), after.backbone.embedding.weight.detach().clone()
     for fraction, expected in [(0, old), (1, new), (0.5, (old + new) / 2)]:
         made = interpolate(before, after, fraction)

@@ -58,18 +58,15 @@ def _no_store_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
 
 
-@pytest.mark.parametrize("name", TRACKERS)
-def test_a_tracker_shows_every_number_once(name: str, tmp_path: Path, fakes: Fakes) -> None:
+def test_a_tracker_shows_every_number_once(tmp_path: Path, fakes: Fakes) -> None:
     """By step; a resumed run, which repeats a step after a kill, goes on in the same place."""
-    with Mirror((name,), tmp_path, {"train.batch": 4}).opened() as observe:
-        assert observe is not None
-        for row in ROWS:
-            observe(row)
-    with Mirror((name,), tmp_path, {"train.batch": 4}).opened() as observe:
-        assert observe is not None
-        for row in [*ROWS[1:], {"step": 3, "loss": 2.0}]:
-            observe(row)
-    assert seen(name, tmp_path, fakes) == {"loss": [(1, 3.0), (2, 2.5), (3, 2.0)], "held_out/loss": [(2, 2.75)]}
+    for name in TRACKERS:
+        (folder := tmp_path / name).mkdir()
+        for rows in (ROWS, [*ROWS[1:], {"step": 3, "loss": 2.0}]):
+            with Mirror((name,), folder, {"train.batch": 4}).opened() as observe:
+                for row in rows:
+                    observe(row)
+        assert seen(name, folder, fakes) == {"loss": [(1, 3.0), (2, 2.5), (3, 2.0)], "held_out/loss": [(2, 2.75)]}, name
 
 
 def test_a_run_is_mirrored(text: Path, tmp_path: Path, fakes: Fakes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.bundles import finetune_config, language_bundle
-from helpers.models import make_backbone
+from helpers.bundles import bundle_with, finetune_config, language_bundle
 from warmstart.data.audit import audit
 from warmstart.data.batches import labelled_batches, sorted_batches
 from warmstart.data.encode import encode
@@ -34,7 +33,6 @@ from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, save
-from warmstart.model.model import Model, fresh_head
 from warmstart.tasks.predict import predict, predictions_and_cut, raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -47,14 +45,13 @@ window_settings = st.builds(
 )
 
 
-def reader(tokenizer: Tokenizer, windows: str, pooling: str = "mean", classes: int = 3) -> Bundle:
+def reader(tokenizer: Tokenizer, windows: str, pooling: str = "mean", limit: int = 0) -> Bundle:
     """A classifier of texts, of which a window holds 30 tokens; its weights for windows are not equal."""
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=32)
-    head = fresh_head(ClassificationHeadConfig(classes=classes, windows=windows, pooling=pooling), backbone, 0)  # type: ignore[arg-type]
+    config = ClassificationHeadConfig(classes=3, windows=windows, pooling=pooling, max_windows=limit)
+    bundle = bundle_with(tokenizer, config)
     if windows == "attention":
-        torch.nn.init.normal_(head.window_query, generator=torch.Generator().manual_seed(1))  # type: ignore[arg-type]
-    model = Model(backbone, head, causal=False).eval()
-    return Bundle(model, tokenizer, tuple("abc"[:classes]))
+        torch.nn.init.normal_(bundle.model.head.window_query, generator=torch.Generator().manual_seed(1))
+    return bundle
 
 
 def long_task() -> Task:
@@ -68,9 +65,6 @@ def long_task() -> Task:
     )
     split = Split(texts, np.array(["cat." not in text for text in texts], dtype=np.int64))
     return Task("long", ("cat", "other"), split, split, split, "accuracy")
-
-
-# ---------------------------------------------------------------------------------------------------- where windows are
 
 
 @settings(deadline=None)
@@ -125,21 +119,19 @@ def test_encoded_windows_hold_the_text(tokenizer: Tokenizer, lengths: list[int],
         assert [joined[at] for at in range(len(text) - 2)] == text[1:-1].tolist()
 
 
-@pytest.mark.parametrize("pair", [(LONG, SHORT), (SHORT, LONG), (LONG, LONG)])
-def test_every_token_of_a_pair_is_in_some_window(tokenizer: Tokenizer, pair: tuple[str, str]) -> None:
+def test_every_token_of_a_pair_is_in_some_window(tokenizer: Tokenizer) -> None:
     """Each window of the first text is read with each of the second; what fits without windows is the first row."""
-    encoded = encode(tokenizer, [pair], 32, windows=WINDOWS, typed=True)
-    assert not encoded.cut.any()
-    assert encoded.second_starts is not None
-    for text, side in zip(tokenizer.encode(list(pair)), (0, 1), strict=True):
-        parts = [
-            row[1 : start - 1] if side == 0 else row[start:-1]
-            for row, start in zip(encoded.rows, encoded.second_starts, strict=True)
-        ]
-        assert {*text} <= {int(one) for part in parts for one in part}
-        assert any(part.tolist() == text[: len(part)] for part in parts)
-        assert any(part.tolist() == text[len(text) - len(part) :] for part in parts)
-    assert encoded.rows[0].tolist() == encode(tokenizer, [pair], 32).rows[0].tolist()
+    for pair in ((LONG, SHORT), (SHORT, LONG), (LONG, LONG)):
+        encoded = encode(tokenizer, [pair], 32, windows=WINDOWS, typed=True)
+        assert not encoded.cut.any()
+        assert encoded.second_starts is not None
+        rows = [*zip(encoded.rows, encoded.second_starts, strict=True)]
+        for text, side in zip(tokenizer.encode(list(pair)), (0, 1), strict=True):
+            parts = [row[1 : start - 1] if side == 0 else row[start:-1] for row, start in rows]
+            assert {*text} <= {int(one) for part in parts for one in part}
+            assert any(part.tolist() == text[: len(part)] for part in parts)
+            assert any(part.tolist() == text[len(text) - len(part) :] for part in parts)
+        assert encoded.rows[0].tolist() == encode(tokenizer, [pair], 32).rows[0].tolist()
 
 
 def test_a_batch_of_windows_is_bounded(tokenizer: Tokenizer) -> None:
@@ -147,13 +139,10 @@ def test_a_batch_of_windows_is_bounded(tokenizer: Tokenizer) -> None:
     texts = [SHORT, LONG, SHORT, LONG, LONG, SHORT, SHORT, LONG]
     encoded = encode(tokenizer, texts, 32, windows=WINDOWS)
     parts = labelled_batches(encoded, np.arange(8), (8, 1), 0, 0, causal=False)(0)
-    assert sorted(int(one) for part in parts for one in part.targets.tolist()) == list(range(8))  # type: ignore[union-attr]
+    assert sorted(int(one) for part in parts for one in part.targets.tolist()) == list(range(8))
     assert sum(part.count for part in parts) == 8
     assert all(len(part.ids) <= 8 or part.count == 1 for part in parts)
     assert sum(batch.ids.shape[0] for _, batch in sorted_batches(encoded, 64, 0, causal=False)) == len(encoded.rows)
-
-
-# ---------------------------------------------------------------------------------------------------- what a model makes of them
 
 
 def test_joining_by_literal_numbers() -> None:
@@ -166,15 +155,14 @@ def test_joining_by_literal_numbers() -> None:
     torch.testing.assert_close(weighed, torch.tensor([[3.0, 1.0], [7.0, 8.0]]))
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("windows", JOINED)
-def test_a_text_of_one_window_is_read_as_without(tokenizer: Tokenizer, windows: str, pooling: str) -> None:
+def test_a_text_of_one_window_is_read_as_without(tokenizer: Tokenizer) -> None:
     """Alone bit for bit; beside long texts up to the order of sums."""
-    plain, joined = reader(tokenizer, "none", pooling), reader(tokenizer, windows, pooling)
-    expected = raw_predictions(plain, [SHORT, "I"])
-    assert raw_predictions(joined, [SHORT, "I"]).tolist() == expected.tolist()
-    np.testing.assert_allclose(raw_predictions(joined, [SHORT, LONG, "I"])[[0, 2]], expected, atol=1e-6)
-    assert np.abs(raw_predictions(joined, [LONG]) - raw_predictions(plain, [LONG])).max() > 1e-6
+    for windows, pooling in zip(itertools.cycle(JOINED), POOLINGS, strict=False):
+        plain, joined = reader(tokenizer, "none", pooling), reader(tokenizer, windows, pooling)
+        expected = raw_predictions(plain, [SHORT, "I"])
+        assert raw_predictions(joined, [SHORT, "I"]).tolist() == expected.tolist()
+        np.testing.assert_allclose(raw_predictions(joined, [SHORT, LONG, "I"])[[0, 2]], expected, atol=1e-6)
+        assert np.abs(raw_predictions(joined, [LONG]) - raw_predictions(plain, [LONG])).max() > 1e-6
 
 
 @settings(deadline=None, max_examples=20)
@@ -191,18 +179,15 @@ def test_batch_mates_and_batches_change_nothing(tokenizer: Tokenizer, texts: lis
     np.testing.assert_allclose(logits.softmax(dim=-1).numpy(), alone, atol=1e-6)
 
 
-@pytest.mark.parametrize("windows", JOINED)
-def test_a_saved_model_joins_windows(tokenizer: Tokenizer, windows: str, tmp_path: Path) -> None:
-    """It predicts the same after loading; its self-test notices a head that joins differently."""
-    bundle = reader(tokenizer, windows)
-    loaded = load_bundle(save(bundle, tmp_path / windows), selftest=True)
-    assert loaded.model.head.config == bundle.model.head.config
-    assert raw_predictions(loaded, [LONG, SHORT]).tolist() == raw_predictions(bundle, [LONG, SHORT]).tolist()
-    assert f"joined by {windows}" in (tmp_path / windows / "README.md").read_text()
-
-
-def test_exports_refuse_windows(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Neither format could read the rest of a long text; nothing is written."""
+@pytest.mark.usefixtures("no_second_process")
+def test_a_saved_model_joins_windows(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """It predicts the same after loading, and its card says how; formats of others could not: they refuse it, and write nothing."""
+    for windows in JOINED:
+        bundle = reader(tokenizer, windows)
+        loaded = load_bundle(save(bundle, tmp_path / windows), selftest=True)
+        assert loaded.model.head.config == bundle.model.head.config
+        assert raw_predictions(loaded, [LONG, SHORT]).tolist() == raw_predictions(bundle, [LONG, SHORT]).tolist()
+        assert f"joined by {windows}" in (tmp_path / windows / "README.md").read_text()
     for write in (to_onnx, to_huggingface):
         with pytest.raises(ModelError, match=r"reads long texts in windows .*export a model that was adapted without --windows"):
             write(reader(tokenizer, "mean"), tmp_path / "out")
@@ -210,51 +195,40 @@ def test_exports_refuse_windows(tokenizer: Tokenizer, tmp_path: Path) -> None:
 
 
 def test_vectors_of_windows(tokenizer: Tokenizer) -> None:
-    """``embed`` takes windows of its own, or those of the bundle; attention would have to be learned."""
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=32)
-    heads = [fresh_head(EmbeddingHeadConfig(windows=windows), backbone, 0) for windows in ("none", "mean")]  # type: ignore[arg-type]
-    cut, whole = (Bundle(Model(backbone, head, causal=False).eval(), tokenizer) for head in heads)
+    """``embed`` takes windows of its own, or those of the bundle; so does the encoder for scikit-learn."""
+    cut, whole = (bundle_with(tokenizer, EmbeddingHeadConfig(windows=windows)) for windows in ("none", "mean"))
     torch.testing.assert_close(embed(cut, [LONG, SHORT], WINDOWS), embed(whole, [LONG, SHORT]))
     assert not torch.allclose(embed(cut, LONG), embed(whole, LONG))
     torch.testing.assert_close(embed(cut, SHORT), embed(whole, SHORT))
     with pytest.raises(ConfigError, match="windows of an embedding must be none, mean or max"):
         EmbeddingHeadConfig(windows="attention")
-
-
-def test_the_encoder_for_scikit_learn_reads_windows(tokenizer: Tokenizer) -> None:
-    """Its columns are the joined states of a text's windows; a short text has those that it has without."""
     bundle = reader(tokenizer, "none")
-    whole, cut = (TextEncoder(bundle, windows=windows).fit([]).transform([LONG, SHORT]) for windows in ("max", "none"))
-    np.testing.assert_allclose(whole[1], cut[1], atol=1e-6)
-    assert (whole[0] >= cut[0] - 1e-6).all()
-    assert whole[0].max() > cut[0].max()
+    most, least = (TextEncoder(bundle, windows=windows).fit([]).transform([LONG, SHORT]) for windows in ("max", "none"))
+    np.testing.assert_allclose(most[1], least[1], atol=1e-6)
+    assert (most[0] >= least[0] - 1e-6).all()
+    assert most[0].max() > least[0].max()
 
 
-# ---------------------------------------------------------------------------------------------------- training
+def test_a_model_learns_what_is_at_the_end_of_long_texts(tokenizer: Tokenizer) -> None:
+    """However windows are joined; a frozen backbone reads every window once, and its features change nothing."""
+    bundle, task = language_bundle(tokenizer), long_task()
 
+    def trained(scheme: str, epochs: int, features: FeatureCache, **changes: object) -> np.ndarray:
+        config = finetune_config(scheme, **changes)
+        config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": epochs})})
+        model = task_model(bundle, task, config, 0, scratch=False)
+        encoded = replace(EncodedTask.of(task, model, tokenizer), features=features)
+        found = fine_tune(model, encoded, config, 0, "", LanguageTask.of(bundle)).test_predictions
+        different = len({row.tobytes() for row in encoded.train.rows})
+        assert features.texts_computed == (different if config.cache_features and scheme != "full" else 0)
+        return found
 
-@pytest.mark.parametrize("scheme", ["full", "probe", "scalar-mix", "full+lm-loss", "contrast"])
-@pytest.mark.parametrize("windows", JOINED)
-def test_a_model_learns_what_is_at_the_end_of_long_texts(tokenizer: Tokenizer, windows: str, scheme: str) -> None:
-    """Every scheme trains and predicts with windows, and a frozen backbone reads every window once."""
-    bundle = language_bundle(tokenizer)
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=32)
-    bundle = replace(bundle, model=Model(backbone, fresh_head(bundle.model.head.config, backbone, 0), causal=False))
-    task, config = long_task(), finetune_config(scheme, windows=windows)
-    config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 30 if scheme == "full" else 3})})
-    model = task_model(bundle, task, config, 0, scratch=False)
-    encoded = EncodedTask.of(task, model, tokenizer)
-    assert encoded.train.windows is not None
-    done = fine_tune(model, encoded, config, 0, "", LanguageTask.of(bundle))
-    assert done.test_predictions.shape == (12, 2)
-    if scheme == "full":
-        assert (done.test_predictions.argmax(axis=1) == task.test.labels).all()
-    if scheme in ("probe", "scalar-mix"):
-        assert encoded.features.texts_computed == len({row.tobytes() for row in encoded.train.rows})
-        plain = config.model_copy(update={"cache_features": False})
-        again = task_model(bundle, task, plain, 0, scratch=False)
-        other = fine_tune(again, replace(encoded, features=FeatureCache()), plain, 0, "")
-        np.testing.assert_allclose(done.test_predictions, other.test_predictions, atol=2e-3)
+    for windows in JOINED:
+        found = trained("full", 30, FeatureCache(), windows=windows)
+        assert (found.argmax(axis=1) == task.test.labels).all(), windows
+    for scheme, windows in (("probe", "attention"), ("scalar-mix", "max")):
+        kept, computed = (trained(scheme, 3, FeatureCache(), windows=windows, cache_features=cache) for cache in (True, False))
+        np.testing.assert_allclose(kept, computed, atol=2e-3)
 
 
 def test_tasks_that_read_no_windows_refuse_them(tokenizer: Tokenizer) -> None:
@@ -264,9 +238,6 @@ def test_tasks_that_read_no_windows_refuse_them(tokenizer: Tokenizer) -> None:
         check_scheme(bundle, task, finetune_config("full", windows="mean"))
 
 
-# ---------------------------------------------------------------------------------------------------- what is said of cut texts
-
-
 def test_the_audit_loses_no_token_with_windows(tokenizer: Tokenizer) -> None:
     """The share of lost tokens is zero with windows, and above it without them, which names the way out; a limit is counted."""
     task = long_task()
@@ -274,7 +245,6 @@ def test_the_audit_loses_no_token_with_windows(tokenizer: Tokenizer) -> None:
     def found(windows: WindowSettings) -> tuple[float, str]:
         result = audit(task, tokenizer, 32, windows=windows)
         tokens = result.splits[0].tokens
-        assert tokens is not None
         assert tokens.lost is not None
         return tokens.lost, " ".join(one.sentence for one in result.findings() if "tokens" in one.sentence)
 
@@ -290,8 +260,8 @@ def test_the_audit_loses_no_token_with_windows(tokenizer: Tokenizer) -> None:
     assert "longer than 2 windows of 32 tokens" in sentence
 
 
-def test_predictions_say_what_was_cut(tokenizer: Tokenizer) -> None:
-    """How many texts, how many tokens, and what to do; nothing if nothing was cut."""
+def test_predictions_say_what_was_cut(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many texts and tokens, and what to do, nothing if nothing was cut; texts are tokenized once to predict and to say so."""
     cut = len(tokenizer.encode([LONG])[0]) - 30
     assert predictions_and_cut(reader(tokenizer, "none"), [LONG, SHORT])[1]() == (
         f"1 of 2 texts (50.0%) did not fit into the 32 tokens that the model reads: {cut} tokens were cut off. "
@@ -299,23 +269,10 @@ def test_predictions_say_what_was_cut(tokenizer: Tokenizer) -> None:
     )
     assert predictions_and_cut(reader(tokenizer, "none"), [SHORT])[1]() == ""
     assert predictions_and_cut(reader(tokenizer, "mean"), [LONG, SHORT])[1]() == ""
-
-
-def test_texts_are_tokenized_once(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To predict them and to say what was cut."""
     tokenize, texts = Tokenizer.encode, list[str]()
-
-    def counted(self: Tokenizer, read: Sequence[str]) -> list[list[int]]:
-        texts.extend(read)
-        return tokenize(self, read)
-
-    monkeypatch.setattr(Tokenizer, "encode", counted)
-    found = predict(reader(tokenizer, "none"), [LONG, SHORT])
-    assert "1 of 2 texts" in found.cut
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, read: (texts.extend(read), tokenize(self, read))[1])
+    assert "1 of 2 texts" in predict(reader(tokenizer, "none"), [LONG, SHORT]).cut
     assert sorted(texts) == sorted([LONG, SHORT])
-
-
-# ---------------------------------------------------------------------------------------------------- explanations
 
 
 @pytest.mark.parametrize("windows", JOINED)
@@ -339,8 +296,5 @@ def test_a_prediction_over_windows_is_explained(tokenizer: Tokenizer, windows: s
 
 def test_a_text_beyond_the_limit_is_not_explained(tokenizer: Tokenizer) -> None:
     """The message says how much too long it is."""
-    bundle = reader(tokenizer, "none")
-    head = fresh_head(ClassificationHeadConfig(classes=3, windows="mean", max_windows=2), bundle.model.backbone, 0)
-    limited = replace(bundle, model=Model(bundle.model.backbone, head, causal=False))
     with pytest.raises(ModelError, match="the text must fit into 2 windows of 32 tokens, but is"):
-        prepare_text(limited, LONG)
+        prepare_text(reader(tokenizer, "mean", limit=2), LONG)
