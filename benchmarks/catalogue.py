@@ -63,7 +63,7 @@ TABLES = (
     ),
     Table(
         "quickstart",
-        (BENCHMARKS, "README.md"),
+        (BENCHMARKS,),
         ("warmstart quickstart --threads 2 --out runs/tables/quickstart",),
         quickstart,
         minutes=6,
