@@ -23,16 +23,16 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("name", LINES)
-def test_a_file_of_another_library_becomes_a_task(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_library_becomes_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By ``warmstart init FILE``."""
-    assert f"warmstart init {name}" in PAGE
     monkeypatch.chdir(tmp_path)
-    Path(name).write_text("\n".join(LINES[name]) + "\n")
-    assert main(["init", name]) == 0
-    task = load_task("task.yaml")
-    assert (task.type, task.labels) == ("classification", ("order", "other"))
-    assert len(task.train) + len(task.test) == 12
+    for name, lines in LINES.items():
+        assert f"warmstart init {name}" in PAGE
+        Path(name).write_text("\n".join(lines) + "\n")
+        assert main(["init", name, "--force"]) == 0
+        task = load_task("task.yaml")
+        assert (task.type, task.labels) == ("classification", ("order", "other"))
+        assert len(task.train) + len(task.test) == 12
 
 
 def test_the_manifest_of_fasttext_reads_its_lines(tmp_path: Path) -> None:

@@ -51,17 +51,13 @@ def test_a_script_is_right_by_its_shell_and_calls_nothing(script: tuple[str, Pat
     assert not [line for line in lines if line.lstrip().startswith(("python", "warmstart")) or "(warmstart" in line or "`" in line]
 
 
-def test_commands_are_offered(script: tuple[str, Path], tmp_path: Path) -> None:
-    """The first words of all of them, the studies after ``study``, and the shells."""
+def test_commands_and_flags_are_offered(script: tuple[str, Path], tmp_path: Path) -> None:
+    """Commands, the studies after ``study``, and the shells; the flags that ``--help-all`` lists, of a switch what changes it."""
     assert {name.split()[0] for name in COMMANDS} <= offered(script, "", folder=tmp_path)
     studies = {name.split()[1] for name in COMMANDS if name.startswith("study ")}
     assert offered(script, "study", "", folder=tmp_path) == studies
     assert offered(script, "study", "p", folder=tmp_path) & studies == {"pairs", "probe"}
     assert offered(script, "--print-completion", "", folder=tmp_path) == {*SHELLS}
-
-
-def test_flags_are_those_of_the_command(script: tuple[str, Path], tmp_path: Path) -> None:
-    """What ``--help-all`` lists; of a switch what changes it."""
     for name in ("adapt", "study probe", "plan"):
         wanted = {flag.name for flag in all_flags(COMMANDS[name].load()[0]) if flag.name.startswith("--")}
         found = offered(script, *name.split(), "--", folder=tmp_path)

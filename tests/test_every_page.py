@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import UnionType
@@ -15,16 +16,25 @@ import pytest
 
 from helpers.every_result import Everything, every_result
 from helpers.pages import repeated
+from helpers.races import LADDER, race_result
+from helpers.tasks import cats
 from warmstart.commands import COMMANDS
+from warmstart.console import make_console
+from warmstart.data.audit import audit
+from warmstart.generation.trace import Step, Trace
 from warmstart.notebook import Shown
 from warmstart.report.headline import HEADLINE_WORDS
+from warmstart.report.result import StudyResult, Summary
+from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.tasks.predict import Predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
+HOSTILE = "<script>alert(1)</script>\x00"
 LARGEST = 400_000
 """characters of one output: a notebook keeps them all"""
 NOTHING_TO_SHOW = (Path, type(None))
 PLAIN = {"predict", "generate"}
-"""commands whose rows are for programs; ``ws.predict`` and ``ws.trace`` show theirs (tests/test_notebook.py)"""
+"""commands whose rows are for programs; ``ws.predict`` and ``ws.trace`` show theirs"""
 WITHOUT_CHARTS = {
     "audit", "cost", "curve --estimate", "doctor", "errors", "evaluate a text", "import", "init", "plan", "race --estimate",
     "runs --clean", "tokenize", "zero-shot",
@@ -37,6 +47,7 @@ def everything(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -
     return every_result(tmp_path_factory.mktemp("all"), tokenizer)
 
 
+@pytest.mark.journeys
 def test_nothing_is_said_twice_on_a_page(everything: Everything) -> None:
     """No sentence or caption of any report occurs twice, and every headline has fewer than 20 words."""
     assert {name for name, reports in everything.reports.items() if not reports} <= WITHOUT_CHARTS | {"evaluate", "runs --follow"}
@@ -46,32 +57,92 @@ def test_nothing_is_said_twice_on_a_page(everything: Everything) -> None:
             assert (name, repeated(report)) == (name, [])
 
 
-def test_a_notebook_shows_every_result(everything: Everything) -> None:
-    """As one fragment, with tables, and with the charts of its page where there are any."""
-    for name, result in everything.results.items():
-        shown = result._repr_html_()
-        fragment = Fragment()
-        fragment.feed(shown)
-        assert fragment.open == [], name
-        assert "table" in fragment.seen, name
-        assert ("img" in fragment.seen) == (name not in WITHOUT_CHARTS), name
-        assert len(shown) < LARGEST, name
-
-
 class Fragment(HTMLParser):
-    """The tags of a text, and those that are not closed."""
+    """The tags of a text, and those that are not closed in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
-        self.open, self.seen = list[str](), set[str]()
+        self.open, self.seen = list[str](), list[str]()
+        self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.seen.add(tag)
+        self.seen.append(tag)
         if tag not in ("img", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+
+def study() -> StudyResult:
+    """With a table."""
+    return StudyResult(HOSTILE, [f"It works: {HOSTILE}."], summary=Summary(("name", "score"), [(HOSTILE, "0.5")]))
+
+
+def task() -> object:
+    """With hostile names."""
+    found = cats()
+    return replace(found, name=HOSTILE, labels=(HOSTILE, *found.labels[1:]))
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "comparison": lambda: Comparison("accuracy", (MethodResult(HOSTILE, (0.8, 0.82)), MethodResult("TF-IDF", (0.7,)))),
+    "study": study,
+    "audit without findings": lambda: replace(audit(cats()), splits=(), leaks=(), near_leaks=(), conflicts=()),
+    "predictions": lambda: Predictions(
+        [{"label": HOSTILE, "probabilities": {HOSTILE: 0.9, "dog": 0.1}}, {"number": 3.14159}, {"tags": ["A", "B"]}]
+    ),
+    "trace": lambda: Trace(HOSTILE, " the\n", (Step(" the\n", 0.5, 1.0, 0.7, ((" the", 0.5), (HOSTILE, 0.1))),)),
+    "task": task,
+}
+
+
+def check_shown(name: str, shown: str) -> set[str]:
+    """One fragment with its own style: no script, nothing from elsewhere, nothing that a text could smuggle in; its tags."""
+    fragment = Fragment(shown)
+    assert (fragment.open, fragment.seen[0]) == ([], "div"), name
+    assert not {"script", "html", "body", "link", "iframe"} & {*fragment.seen}, name
+    assert not re.search(r'(src|href)="(?!data:|#)|@import|url\(', shown), name
+    assert shown.count('<img alt="') == shown.count("data:image/svg+xml;base64,"), name
+    assert "\x00" not in shown, name
+    assert len(shown) < LARGEST, name
+    return {*fragment.seen}
+
+
+def test_a_value_is_shown_as_a_fragment() -> None:
+    """With hostile names and texts; charts are pictures, whose captions are their texts."""
+    for name, make in MAKERS.items():
+        check_shown(name, make()._repr_html_())
+    assert "img" in check_shown("race", race_result(LADDER)._repr_html_())
+
+
+@pytest.mark.journeys
+def test_a_notebook_shows_every_result(everything: Everything) -> None:
+    """As a fragment, with tables, and with the charts of its page where there are any."""
+    for name, result in everything.results.items():
+        tags = check_shown(name, result._repr_html_())
+        assert ("table" in tags, "img" in tags) == (True, name not in WITHOUT_CHARTS), name
+
+
+def test_a_trace_is_a_table_of_likely_tokens() -> None:
+    """One row per generated token, with spaces and line ends shown."""
+    step = Step(" cat\n", 0.5, 1.0, 0.7, ((" cat\n", 0.5), (" dog", 0.25)))
+    shown = Trace("the", " cat\n", (step,))._repr_html_()
+    assert "the → cat" in shown
+    assert re.findall(r"<td[^>]*>(.*?)</td>", shown) == ["␣cat⏎", "50.0%", "␣cat⏎ 50.0%", "␣dog 25.0%"]
+
+
+def test_messages_of_a_notebook_are_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On standard output, without progress bars and colours; elsewhere on standard error."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    there = make_console()
+    monkeypatch.undo()
+    here = make_console()
+    there.print("found", style="bold")
+    here.print("seen")
+    assert capsys.readouterr() == ("found\n", "seen\n")
+    assert not there.is_terminal
+    assert not there.is_jupyter
 
 
 def returned_by(function: Any) -> Iterator[Any]:
@@ -80,6 +151,7 @@ def returned_by(function: Any) -> Iterator[Any]:
     yield from typing.get_args(found) if isinstance(found, UnionType) else [found]
 
 
+@pytest.mark.journeys
 def test_every_command_has_a_view(everything: Everything) -> None:
     """What the function of a command returns is shown in a notebook, unless there is nothing to show; an example of it is above."""
     examples = {type(result) for result in everything.results.values()}

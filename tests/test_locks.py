@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.holding import held_by_another
 from warmstart.cli import main
 from warmstart.config import Config
 from warmstart.errors import ConfigError, StorageError
@@ -18,38 +18,19 @@ from warmstart.locks import LOCK, discard_dead, hold, releasing_locks
 from warmstart.run import open_run
 from warmstart.studies.lab.command import StudyLabConfig
 
-HOLDER = """
-import sys
-from pathlib import Path
-from warmstart.locks import hold
-hold(Path(sys.argv[1]), "it")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that writes the folder."""
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / LOCK)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with held_by_another(tmp_path / LOCK) as process:
         yield process
-        process.kill()
 
 
-def test_a_second_process_is_refused(holder: subprocess.Popen[str], tmp_path: Path) -> None:
-    """It learns who holds the folder, and what to do."""
+def test_a_second_process_is_refused(holder: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It learns who holds the folder, and what to do; a command exits with code 2, and writes nothing there."""
     message = rf"the run is in use by process {holder.pid} on .+; wait until it has ended, or end it, and run the command again"
     with pytest.raises(StorageError, match=message):
         hold(tmp_path / LOCK, "the run")
-
-
-def test_a_command_in_a_folder_in_use_exits_with_2(
-    holder: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And writes nothing there."""
     assert main(["study", "lab", "--out", str(tmp_path)]) == 2
     assert f"is in use by process {holder.pid} on" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
@@ -57,14 +38,20 @@ def test_a_command_in_a_folder_in_use_exits_with_2(
 
 def test_the_lock_of_a_dead_process_is_taken_over(holder: subprocess.Popen[str], tmp_path: Path) -> None:
     """However it died."""
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
+    discard_dead(tmp_path / LOCK)
     assert (tmp_path / LOCK).exists()
+    holder.kill()
+    holder.wait()
     with releasing_locks():
         hold(tmp_path / LOCK, "the run")
         hold(tmp_path / LOCK, "the run")  # a process may lock what it holds
         assert f'"process": {os.getpid()}' in (tmp_path / LOCK).read_text()
     assert not (tmp_path / LOCK).exists()
+    with held_by_another(tmp_path / LOCK) as other:
+        other.kill()
+        other.wait()
+        discard_dead(tmp_path / LOCK)
+        assert not (tmp_path / LOCK).exists()
 
 
 def test_a_process_that_ends_leaves_no_lock(holder: subprocess.Popen[str], tmp_path: Path) -> None:
@@ -121,15 +108,3 @@ def test_an_opened_run_has_no_leftovers(tmp_path: Path) -> None:
     (tmp_path / f".bundle.writing-{dead.pid}").mkdir()
     open_run(str(tmp_path), config, resume=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "config.yaml"]
-
-
-def test_the_lock_of_a_killed_process_is_discarded_and_that_of_a_living_one_is_kept(
-    holder: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    """So that what a kill left behind does not stay for ever."""
-    discard_dead(tmp_path / LOCK)
-    assert (tmp_path / LOCK).exists()
-    holder.kill()
-    holder.wait()
-    discard_dead(tmp_path / LOCK)
-    assert not (tmp_path / LOCK).exists()

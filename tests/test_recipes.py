@@ -41,14 +41,14 @@ def test_every_recipe_runs_tiny(file: Path, data_folder: Path, tmp_path: Path, m
             assert (tmp_path / "run" / name / "report.html").exists()
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_length_is_sound(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_length_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every length of every recipe reads as settings without a single unknown key, before anything runs."""
     monkeypatch.setenv("WARMSTART_DATA", "/nowhere")
-    for length in [None, *read_yaml(file, {"out": "x"})["lengths"]]:
-        with pytest.raises(ConfigError, match="has no step 'nothing'"):
-            recipe(RecipeConfig(file=str(file), out=str(tmp_path), length=length, only=("nothing",)))
-        assert read_recipe(str(file), tmp_path, length)
+    for file in FILES:
+        for length in [None, *read_yaml(file, {"out": "x"})["lengths"]]:
+            with pytest.raises(ConfigError, match="has no step 'nothing'"):
+                recipe(RecipeConfig(file=str(file), out=str(tmp_path), length=length, only=("nothing",)))
+            assert read_recipe(str(file), tmp_path, length)
 
 
 @pytest.fixture
@@ -73,54 +73,37 @@ lengths:
 
 
 def test_a_done_step_is_not_run_again(small: Path, tmp_path: Path) -> None:
-    """The second run changes nothing and takes no time."""
+    """The second run changes nothing and takes no time; a length overrides what it names, and nothing else."""
     out = tmp_path / "run"
+    assert read_recipe(str(small), tmp_path, None)["lm"]["train"] == {"steps": 4, "batch": 2}
+    assert read_recipe(str(small), tmp_path, "short")["lm"]["train"] == {"steps": 2, "batch": 2}
     assert main(["recipe", str(small), "--out", str(out), "--length", "short"]) == 0
     weights = (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns
     assert main(["recipe", str(small), "--out", str(out), "--length", "short"]) == 0
     assert (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns == weights
 
 
-def test_a_length_overrides_what_it_names(small: Path, tmp_path: Path) -> None:
-    """And nothing else; ``${out}`` is the run's folder."""
-    assert read_recipe(str(small), tmp_path, None)["lm"]["train"] == {"steps": 4, "batch": 2}
-    assert read_recipe(str(small), tmp_path, "short")["lm"]["train"] == {"steps": 2, "batch": 2}
+CHANGES = [
+    ("command: pretrain", "out: x", "step 'lm' must name its command"),
+    ("command: pretrain", "command: pretain", "unknown command 'pretain'; did you mean 'pretrain'?"),
+    ("preset: tiny", "presets: tiny", "step 'lm': unknown key 'presets'"),
+    ("short: {lm:", "short: {ml:", "length 'short' names a step 'ml'; known: lm"),
+    ("command: pretrain", "command: pretrain\n    out: ${nowhere}", "uses ${nowhere}, but the environment variable"),
+]
+"""a part of the recipe, what stands there instead, and what is said"""
 
 
-WRONG = {
-    "length": (["--length", "shrt"], "has no length 'shrt'; did you mean 'short'?"),
-    "step": (["--only", "ml"], "has no step 'ml'; known: lm"),
-}
-
-
-@pytest.mark.parametrize(("flags", "message"), WRONG.values(), ids=WRONG)
-def test_wrong_flags(small: Path, tmp_path: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One message, exit code 2, nothing written."""
-    assert main(["recipe", str(small), "--out", str(tmp_path / "run"), *flags]) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
-CHANGES = {
-    "no command": ("command: pretrain", "out: x", "step 'lm' must name its command"),
-    "unknown command": ("command: pretrain", "command: pretain", "unknown command 'pretain'; did you mean 'pretrain'?"),
-    "unknown key": ("preset: tiny", "presets: tiny", "step 'lm': unknown key 'presets'"),
-    "strange step": ("short: {lm:", "short: {ml:", "length 'short' names a step 'ml'; known: lm"),
-    "unknown name": (
-        "command: pretrain",
-        "command: pretrain\n    out: ${nowhere}",
-        "uses ${nowhere}, but the environment variable",
-    ),
-}
-
-
-@pytest.mark.parametrize(("old", "new", "message"), CHANGES.values(), ids=CHANGES)
-def test_wrong_recipes(small: Path, tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A mistake in the file is found before the first step runs."""
-    small.write_text(small.read_text().replace(old, new))
-    assert main(["recipe", str(small), "--out", str(tmp_path / "run"), "--length", "short"]) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+def test_wrong_recipes_and_flags(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistake in the file or the flags is found before the first step runs: one message, exit code 2, nothing written."""
+    text, words = small.read_text(), ["recipe", str(small), "--out", str(tmp_path / "run")]
+    wrong = [(text.replace(old, new), ["--length", "short"], message) for old, new, message in CHANGES]
+    wrong.append((text, ["--length", "shrt"], "has no length 'shrt'; did you mean 'short'?"))
+    wrong.append((text, ["--only", "ml"], "has no step 'ml'; known: lm"))
+    for content, flags, message in wrong:
+        small.write_text(content)
+        assert main([*words, *flags]) == 2, message
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()
 
 
 def test_a_done_step_that_would_now_be_another_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

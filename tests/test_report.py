@@ -158,13 +158,16 @@ def test_every_section_has_an_anchor(written: Path) -> None:
     assert all(words in reader.text for words in ("Ours won.", "A second paragraph.", "seed: 0", "85.0%"))
 
 
-@pytest.mark.parametrize("name", CHARTS)
-def test_figures_are_svg(name: str, written: Path) -> None:
+def test_figures_are_svg(written: Path) -> None:
     """Each figure is a well-formed file beside the page, and the page shows the same picture before any script runs."""
-    picture = (written.parent / "figures" / f"{name}.svg").read_text(encoding="utf-8")
-    assert ET.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
-    assert "nan" not in picture.lower().replace("dominant", "")
-    assert base64.b64encode(picture.encode()).decode() in written.read_text(encoding="utf-8")
+    page = written.read_text(encoding="utf-8")
+    for name, chart in CHARTS.items():
+        picture = (written.parent / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        assert ET.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+        assert "nan" not in picture.lower().replace("dominant", ""), name
+        assert base64.b64encode(picture.encode()).decode() in page, name
+        text = json.dumps(chart().to_dict(), allow_nan=False)  # no chart holds nan, or a name from a counter
+        assert text == json.dumps(chart().to_dict(), allow_nan=False), name
 
 
 def test_same_report_same_bytes(written: Path, tmp_path: Path) -> None:
@@ -187,15 +190,11 @@ def test_only_the_report_is_replaced(tmp_path: Path) -> None:
     assert "Two." in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_disk_that_refuses(tmp_path: Path) -> None:
-    """If the folder cannot be written, the error says so."""
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    """The error says so; two figures of one name would overwrite each other."""
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"cannot write .*; free some space or choose another folder"):
         write_report(Report("One", "One.", (), ()), tmp_path / "file")
-
-
-def test_figures_have_names_of_their_own(tmp_path: Path) -> None:
-    """Two figures of one name would overwrite each other."""
     figure = Figure("same", "", CHARTS["lengths"]())
     with pytest.raises(AssertionError, match="a name of its own"):
         write_report(Report("One", "One.", (), (Section("A", items=(figure, figure)),)), tmp_path)
@@ -213,12 +212,12 @@ def test_columns_of_numbers_are_recognized() -> None:
     assert Table(("a",), []).numeric() == [False]
 
 
-@pytest.mark.parametrize("character", ["\x00", "\x07", "\x0b", "\x1b", "\ud800", "\uffff"])
-def test_forbidden_characters_leave_pictures_whole(character: str, tmp_path: Path) -> None:
+def test_forbidden_characters_leave_pictures_whole(tmp_path: Path) -> None:
     """Characters that XML or UTF-8 forbid, in a label or a command, break neither picture nor page nor process."""
-    chart = class_balance_chart([("train", f"a{character}b", 3), ("train", "c", 1)])
-    page = write_report(Report("One", character, (), (Section("A", items=(Figure("odd", "", chart),)),)), tmp_path)
-    assert "a\ufffdb" in "".join(ET.parse(tmp_path / "figures" / "odd.svg").getroot().itertext())
+    odd = "\x00\x07\x0b\x1b\ud800\uffff"
+    chart = class_balance_chart([("train", f"a{odd}b", 3), ("train", "c", 1)])
+    page = write_report(Report("One", odd, (), (Section("A", items=(Figure("odd", "", chart),)),)), tmp_path)
+    assert "a" + 6 * "\ufffd" + "b" in "".join(ET.parse(tmp_path / "figures" / "odd.svg").getroot().itertext())
     assert page.read_text(encoding="utf-8")
 
 
@@ -266,17 +265,11 @@ def test_a_missing_interval_is_null() -> None:
 
 
 @pytest.mark.parametrize("name", CATEGORIES)
-def test_names_that_javascript_knows_are_drawn_like_any_other(name: str) -> None:
-    """Their names are on an axis, in a legend or in a header."""
-    picture = svg(drawable(number_categories(CATEGORIES[name](JAVASCRIPT).to_dict())))
-    shown = list(ET.fromstring(picture).itertext())
-    assert [label for label in JAVASCRIPT if label not in shown] == []
-
-
-@pytest.mark.parametrize("name", CATEGORIES)
-def test_no_name_is_a_key_or_part_of_an_expression(name: str) -> None:
-    """Names of labels, methods and tasks occur only as values: in rows of data and in the lists that labels are looked up in."""
+def test_names_that_javascript_knows_are_names_like_any_other(name: str) -> None:
+    """They are drawn, and are values only: in rows of data and in the lists that labels are looked up in, never keys or code."""
     spec = number_categories(CATEGORIES[name](JAVASCRIPT).to_dict())
+    shown = list(ET.fromstring(svg(drawable(spec))).itertext())
+    assert [label for label in JAVASCRIPT if label not in shown] == []
 
     def check(node: Any) -> None:
         if isinstance(node, dict):
@@ -293,24 +286,12 @@ def test_no_name_is_a_key_or_part_of_an_expression(name: str) -> None:
                 check(part)
 
     check(spec)
-
-
-@pytest.mark.parametrize("name", CATEGORIES)
-def test_numbering_changes_nothing_that_is_seen(name: str) -> None:
-    """The picture is the one that the names themselves give, but for the descriptions for screen readers, which keep the names."""
     spec = CATEGORIES[name](["beta", "Zeta", "alpha", "", 'quo"te <b>']).to_dict()
-    plain, numbered = svg(spec), svg(number_categories(spec))
+    plain, numbered = svg(spec), svg(number_categories(spec))  # numbering changes what screen readers are told, and no picture
     hidden = r' aria-[a-z]+="[^"]*"| role="[^"]*"'
     assert re.sub(hidden, "", numbered) == re.sub(hidden, "", plain)
     assert re.search(r'aria-label="[^"]*: alpha', numbered)
     assert "_number" not in numbered
-
-
-@pytest.mark.parametrize("name", CHARTS)
-def test_charts_go_through_strict_json(name: str) -> None:
-    """No chart holds nan, which JSON cannot; none takes a name from a counter, which would differ from run to run."""
-    text = json.dumps(CHARTS[name]().to_dict(), allow_nan=False)
-    assert text == json.dumps(CHARTS[name]().to_dict(), allow_nan=False)
 
 
 def test_colours_stay_with_names() -> None:

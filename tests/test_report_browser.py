@@ -79,31 +79,29 @@ def opened(page: Any, address: str, width: int) -> None:
     page.wait_for_function(DRAWN)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_everyone_can_read_a_report(kind: str, scheme: str, page: Any, pages: dict[str, str]) -> None:
+def test_everyone_can_read_a_report(scheme: str, page: Any, pages: dict[str, str]) -> None:
     """On a phone and on a desk nothing is wider than the screen, axe finds no serious violation, and charts have its ground."""
     axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
-    for width in (PHONE, DESK):
+    for kind, width in ((kind, width) for kind in KINDS for width in (PHONE, DESK)):
         opened(page, pages[kind], width)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
         found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+        assert not [(kind, one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
         grounds = page.evaluate("[...document.querySelectorAll('.live svg.marks')].map((one) => one.style.backgroundColor)")
-        assert set(grounds) == {GROUNDS[scheme]}
+        assert set(grounds) == {GROUNDS[scheme]}, kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_first_screen_answers(kind: str, page: Any, pages: dict[str, str]) -> None:
+def test_the_first_screen_answers(page: Any, pages: dict[str, str]) -> None:
     """The result, its figures and the next step stand on the first screen; a fine-tuned model has a rival and a p-value there."""
-    opened(page, pages[kind], DESK)
-    bottom = "(one) => one.getBoundingClientRect().bottom"
-    parts = page.locator(".sentence, .tiles, .next").all()
-    assert len(parts) == 3
-    assert max(part.evaluate(bottom) for part in parts) < 700
-    if kind != "study":
-        shown = page.locator(".tiles").inner_text()
-        assert "transfer against" in shown
-        assert "p-value of that difference" in shown
+    for kind in KINDS:
+        opened(page, pages[kind], DESK)
+        parts = page.locator(".sentence, .tiles, .next").all()
+        assert len(parts) == 3, kind
+        assert max(part.evaluate("(one) => one.getBoundingClientRect().bottom") for part in parts) < 700, kind
+        if kind != "study":
+            shown = page.locator(".tiles").inner_text()
+            assert "transfer against" in shown
+            assert "p-value of that difference" in shown
 
 
 def test_the_first_table_of_a_race_is_whole(page: Any, pages: dict[str, str]) -> None:
@@ -121,16 +119,17 @@ def test_the_first_table_of_a_race_is_whole(page: Any, pages: dict[str, str]) ->
     assert all(len(set(column)) == 1 for column in zip(*ends, strict=True))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_report_is_printed_in_light_colours(kind: str, scheme: str, page: Any, pages: dict[str, str]) -> None:
+def test_a_report_is_printed_in_light_colours(scheme: str, page: Any, pages: dict[str, str]) -> None:
     """Nothing is wider than the paper; each chart is there once, from a dark page too, and never dark."""
-    opened(page, pages[kind], PAPER)
-    page.emulate_media(media="print")
-    assert page.evaluate("document.documentElement.scrollWidth") <= PAPER
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    for figure in page.locator(".drawing").all():
-        shown = [one.get_attribute("class").split()[0] for one in figure.locator("img, .live").all() if one.is_visible()]
-        assert shown == (["light"] if scheme == "dark" else ["live"])
+    for kind in KINDS:
+        page.emulate_media(media="screen")
+        opened(page, pages[kind], PAPER)
+        page.emulate_media(media="print")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PAPER, kind
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", kind
+        for figure in page.locator(".drawing").all():
+            shown = [one.get_attribute("class").split()[0] for one in figure.locator("img, .live").all() if one.is_visible()]
+            assert shown == (["light"] if scheme == "dark" else ["live"]), kind
 
 
 def test_a_chart_follows_the_colours_of_the_page(browser: Any, pages: dict[str, str]) -> None:

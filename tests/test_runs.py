@@ -84,14 +84,16 @@ def writer(runs: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_every_folder_has_its_state(runs: Path) -> None:
-    """Foreign and broken folders are listed as such; nothing is written."""
+def test_every_folder_has_its_state(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Foreign and broken folders are listed as such; nothing is written; ``--json`` has the figures of the table."""
     before = bytes_of(runs)
     found = {run.name: run.state for run in find_runs(runs)}
     expected = {"lm": "finished", "half": "stopped", "broken": "damaged", "notes": "foreign", "picture.png": "foreign"}
     assert found == expected
-    assert main(["runs", str(runs)]) == 0
+    assert main(["runs", str(runs), "--json"]) == 0
     assert bytes_of(runs) == before
+    values = {Path(run["run"]).name: run for run in json.loads(capsys.readouterr().out)["runs"]}
+    assert [values["lm"][key] for key in ("loss", "done", "planned", "holder")] == [2.5, 20, 40, None]
 
 
 def test_a_row_says_what_a_run_came_to(runs: Path) -> None:
@@ -142,15 +144,6 @@ def test_files_of_another_form_are_no_errors(runs: Path) -> None:
     RunsComparison(tuple(find_runs(runs))).results_table()
 
 
-def test_json_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything that the table shows, as numbers."""
-    assert main(["runs", str(runs), "--json"]) == 0
-    values = {Path(run["run"]).name: run for run in json.loads(capsys.readouterr().out)["runs"]}
-    assert values["lm"]["loss"] == 2.5
-    assert (values["lm"]["done"], values["lm"]["planned"]) == (20, 40)
-    assert values["lm"]["holder"] is None
-
-
 def test_a_comparison_shows_what_differs(runs: Path) -> None:
     """Settings that are equal are left out; results stand side by side."""
     result = list_runs(RunsConfig(folder=str(runs), compare=("lm", str(runs / "half"))))
@@ -174,25 +167,17 @@ def test_a_page_holds_the_loss_curves(runs: Path) -> None:
     assert "notes" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--compare", "lm", "hlf"], "hlf must be a run in .*did you mean 'half'"),
-        (["--yes"], "yes must come with clean"),
-        (["--clean", "--follow", "lm"], "one thing at a time, but follow and clean were given"),
-        (["--compare", "lm"], "--compare must name at least 2, but is lm"),
-    ],
-)
-def test_mistakes_are_explained(words: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_explained(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With exit code 2, and the nearest name."""
-    assert main(["runs", str(runs), *words]) == 2
-    assert re.search(message, capsys.readouterr().err)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what to do."""
-    assert main(["runs", str(tmp_path / "none")]) == 2
-    assert "must be a folder of runs, but there is none" in capsys.readouterr().err
+    for folder, words, message in (
+        ("", ["--compare", "lm", "hlf"], "hlf must be a run in .*did you mean 'half'"),
+        ("", ["--yes"], "yes must come with clean"),
+        ("", ["--clean", "--follow", "lm"], "one thing at a time, but follow and clean were given"),
+        ("", ["--compare", "lm"], "--compare must name at least 2, but is lm"),
+        ("none", [], "must be a folder of runs, but there is none"),
+    ):
+        assert main(["runs", str(runs / folder), *words]) == 2
+        assert re.search(message, capsys.readouterr().err)
 
 
 def test_cleaning_removes_only_when_told(runs: Path) -> None:

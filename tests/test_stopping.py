@@ -30,25 +30,20 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("words", "advice"), ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
 def test_a_stopped_command_advises_what_fits_it(
-    words: list[str],
-    advice: str,
-    number: int,
-    code: int,
-    word: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line and an exit code of its own for each signal."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my run").mkdir()
     read = cli.read_command
-    monkeypatch.setattr(cli, "read_command", lambda words: (lambda _: signal.raise_signal(number), read(words)[1]))
-    assert main(words) == code
-    assert capsys.readouterr().err == f"warmstart: {word}{advice}\n"
+    for number, code, word in ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")):
+        monkeypatch.setattr(
+            cli, "read_command", lambda words, number=number: (lambda _: signal.raise_signal(number), read(words)[1])
+        )
+        for words, advice in ENDS.values():
+            assert main(words) == code
+            assert capsys.readouterr().err == f"warmstart: {word}{advice}\n"
 
 
 def test_a_second_signal_stops_at_once() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from warmstart import storage
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_folder, atomic_write, inside, sealed, sha256, sweep, unsealed
+from warmstart.storage import atomic_folder, atomic_write, inside, sealed, sweep, unsealed
 
 DEAD = subprocess.Popen([sys.executable, "-c", ""])
 DEAD.wait()
@@ -81,11 +81,11 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", ".hidden", "a/../x", "a//b", "", None, 7, "a\\b"])
-def test_names_that_lead_elsewhere_are_refused(name: object, tmp_path: Path) -> None:
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
     """Only plain relative names are file names."""
-    with pytest.raises(ValueError, match="must be plain and relative, but is"):
-        inside(tmp_path, name)
+    for name in ("../x", "/x", ".hidden", "a/../x", "a//b", "", None, 7, "a\\b"):
+        with pytest.raises(ValueError, match="must be plain and relative, but is"):
+            inside(tmp_path, name)
 
 
 def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
@@ -99,11 +99,6 @@ def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
     (snapshot / "secret").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="must lie in .* but leads to"):
         inside(snapshot, "secret")
-
-
-def test_sha256_is_the_standard_hash() -> None:
-    """Of an empty file."""
-    assert sha256(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
@@ -180,16 +175,16 @@ def test_a_seal_finds_every_flipped_bit() -> None:
     assert unsealed(json.dumps(values), required=False) == values
 
 
-@pytest.mark.parametrize(("data", "message"), [
-    (b"", "Expecting value"),
-    (b"[]", "it must hold values by name, but holds list"),
-    (b"\xff", "can't decode byte"),
-    (b'{"a":' * 100_000, "it is nested too deeply"),
-])  # fmt: skip
-def test_what_is_no_sealed_json_is_a_value_error(data: bytes, message: str) -> None:
+def test_what_is_no_sealed_json_is_a_value_error() -> None:
     """Whatever stands in the file."""
-    with pytest.raises(ValueError, match=message):
-        unsealed(data, required=False)
+    for data, message in (
+        (b"", "Expecting value"),
+        (b"[]", "it must hold values by name, but holds list"),
+        (b"\xff", "can't decode byte"),
+        (b'{"a":' * 100_000, "it is nested too deeply"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            unsealed(data, required=False)
 
 
 def test_what_a_link_names_is_replaced_and_not_the_link(tmp_path: Path) -> None:

@@ -27,8 +27,7 @@ def _no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_autocast")
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-@pytest.mark.parametrize("batch", [packed_batch, ragged_batch])
+@pytest.mark.parametrize(("batch", "optimizer"), [(packed_batch, "adamw"), (ragged_batch, "muon")])
 def test_a_step_asks_the_device_nothing(batch: Any, optimizer: str) -> None:
     """Forward, backward, clipping and the optimiser's step, of full rows and of padded ones; an answer would raise here."""
     model = make_language_model(dropout=0.2).to(META)
