@@ -247,7 +247,6 @@ STORE = """
 import os, sys
 from pathlib import Path
 os.environ["RAYON_NUM_THREADS"] = sys.argv[4]  # read when the library encodes for the first time
-from helpers.refusals import refused
 from warmstart.data import token_store
 from warmstart.data.source import Source
 from warmstart.tokenizer.tokenizer import Tokenizer
