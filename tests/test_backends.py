@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,7 @@ from warmstart.commands.race.result import RaceResult
 from warmstart.errors import ConfigError, ModelError
 from warmstart.locks import releasing_locks
 from warmstart.sweep import backends
-from warmstart.sweep.backends import SlurmConfig, SlurmWorkers, spread_calls
+from warmstart.sweep.backends import SlurmConfig, SlurmJobs, spread_calls
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages")
@@ -127,7 +128,7 @@ def test_ray_changes_no_result(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.journeys
 @pytest.mark.filterwarnings("ignore")  # submitit leaves its local processes to the system
 def test_slurm_changes_no_result(place: Path) -> None:
-    """Each job is a worker; here jobs are processes of this machine, by submitit's own executor."""
+    """Each job runs its share; here jobs are processes of this machine, by submitit's own executor."""
     pytest.importorskip("submitit", reason="pip install 'warmstart[slurm]' to run this test")
     spread = scores(place, "spread", backend="slurm", jobs=2, slurm={"cluster": "local"})
     assert spread == scores(place, "alone")
@@ -146,17 +147,28 @@ class Job:
         return RuntimeError("no luck\nslurmstepd: out of memory")
 
 
-def test_jobs_that_end_too_early_are_named(tmp_path: Path) -> None:
-    """With the last line of what the first one said, and where the logs are."""
-    workers = SlurmWorkers([Job(), Job()], tmp_path)
-    assert workers.ended()
-    message = str(workers.failure(3))
-    assert message.startswith("all 2 jobs have ended, but 3 trials are left (slurmstepd: out of memory)")
-    assert str(tmp_path) in message
+def test_jobs_that_end_too_early_are_named_and_the_same_command_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the last line of what the first one said, and where the logs are; new jobs run what is left, each its share."""
+    pytest.importorskip("submitit", reason="pip install 'warmstart[slurm]' to run this test")
+    whole = False
+
+    def submit(work: Sequence[Callable[[], None]], threads: int, settings: SlurmConfig, folder: Path) -> SlurmJobs:
+        for run in work if whole else work[:1]:
+            run()
+        return SlurmJobs([Job() for _ in work], folder)
+
+    monkeypatch.setattr(SlurmJobs, "submit", submit)
+    message = r"all 2 jobs have ended, but \d+ trials are left \(slurmstepd: out of memory\); see their logs in .*/slurm;"
+    with pytest.raises(ModelError, match=message):
+        scores(place, "spread", backend="slurm", jobs=2)
+    done = {file.name for file in (place / "spread" / "trials").glob("*.json")}
+    whole = True
+    assert done
+    assert scores(place, "spread", backend="slurm", jobs=2) == scores(place, "alone")
 
 
 def test_a_place_without_slurm_is_named(tmp_path: Path) -> None:
     """There, no job can be submitted."""
     pytest.importorskip("submitit", reason="pip install 'warmstart[slurm]' to run this test")
     with pytest.raises(ConfigError, match="must be used where jobs can be submitted"):
-        SlurmWorkers.submit(Job, 1, 1, SlurmConfig(), tmp_path)
+        SlurmJobs.submit([Job], 1, SlurmConfig(), tmp_path)

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from helpers.holding import held_by_another
+from helpers.tasks import write_race_inputs
 from warmstart.cli import main
 from warmstart.config import Config
 from warmstart.errors import ConfigError, StorageError
 from warmstart.locks import LOCK, discard_dead, hold, releasing_locks
 from warmstart.run import open_run
 from warmstart.studies.lab.command import StudyLabConfig
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -26,14 +28,23 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_a_second_process_is_refused(holder: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It learns who holds the folder, and what to do; a command exits with code 2, and writes nothing there."""
+@pytest.mark.usefixtures("no_second_process")
+def test_a_second_process_is_refused(
+    holder: subprocess.Popen[str],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    tokenizer: Tokenizer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It learns who holds the folder, and what to do; a command, a race too, exits with code 2, and writes nothing there."""
     message = rf"the run is in use by process {holder.pid} on .+; wait until it has ended, or end it, and run the command again"
     with pytest.raises(StorageError, match=message):
         hold(tmp_path / LOCK, "the run")
-    assert main(["study", "lab", "--out", str(tmp_path)]) == 2
-    assert f"is in use by process {holder.pid} on" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+    inputs = write_race_inputs(tmp_path_factory.mktemp("inputs"), tokenizer)
+    for words in (["study", "lab"], ["race", str(inputs / "task"), "--backbones", str(inputs / "lm"), "--pool", "none"]):
+        assert main([*words, "--out", str(tmp_path)]) == 2, words
+        assert f"is in use by process {holder.pid} on" in capsys.readouterr().err, words
+        assert [path.name for path in tmp_path.iterdir()] == [LOCK], words
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(holder: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_chosen_learning_rate_does_not_flatter_the_score(seeds: int, common: f
     for _ in range(SEARCHES):
         fits = Fits(chance, common)
         monkeypatch.setattr(sweeps, "run_trials", fits.run)
-        sweep: Any = SimpleNamespace(config=config, methods=(METHOD,), context=None, estimate=None, helpers=None, folder=Path())
+        sweep: Any = SimpleNamespace(config=config, methods=(METHOD,), context=None, estimate=None, folder=Path())
         one = rank_method(METHOD, run_sweep(sweep, None)) or pytest.fail("every trial has a result")
         assert len(one.runs) == seeds
         scores = [run.score for run in one.runs]

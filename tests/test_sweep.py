@@ -29,6 +29,7 @@ from warmstart.data.test_ledger import read_run_id
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.locks import releasing_locks
 from warmstart.model.files import load_bundle
 from warmstart.sweep import execution, inputs
 from warmstart.sweep.execution import run_trial
@@ -313,6 +314,14 @@ def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:
     with pytest.raises(DataError, match="changed while trials were running; start again"):
         run_trial(trial, context)
     assert find_result(trial, context) is None
+
+
+def test_the_threads_of_a_trial_are_fixed_by_the_sweep(place: Path) -> None:
+    """They are recorded, and kept when the sweep goes on with other jobs; a number that is named counts."""
+    config = race_config(place, schemes=[], seeds=1, scratch=False)
+    for changes, threads in (({"threads": 3}, 3), ({"jobs": 4}, 3), ({"threads": 2}, 2)):
+        with releasing_locks():
+            assert open_sweep(config.model_copy(update=changes)).context.threads == threads, changes
 
 
 @pytest.mark.usefixtures("no_pages")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,10 +35,8 @@ from warmstart.run_state import BEGUN
 from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, names_a_folder, sealed, unsealed
 from warmstart.sweep.backends import known_backend
 
-WORKERS = ("jobs", "backend", "worker", "slurm")
+PLACES = ("jobs", "backend", "slurm")
 """settings that say where trials run, which changes no result"""
-LOOK_FOR_STEP = 1.0
-"""seconds between two looks of a worker at the steps that are done"""
 
 
 class RecipeConfig(Config):
@@ -56,8 +54,6 @@ class RecipeConfig(Config):
     """trials at once, in steps that are a race or a curve; default: as the recipe says"""
     backend: Advanced[Annotated[str, AfterValidator(known_backend)] | None] = None
     """where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
-    worker: Advanced[bool] = False
-    """help with the trials of these steps, which the same command without this flag leads"""
 
 
 class RecipeSpec(Config):
@@ -79,9 +75,6 @@ def recipe(config: RecipeConfig) -> Path:
         raise ConfigError(f"{config.file} has no step '{unknown[0]}'; {suggest(unknown[0], steps)}")
     plans = {name: _plan(name, values, folder, config.file) for name, values in steps.items()}  # all are checked before any runs
     plans = {name: (command, _spread_over(settings, config)) for name, (command, settings) in plans.items()}
-    if config.worker:
-        _work(plans, folder)
-        return folder
     folder.mkdir(parents=True, exist_ok=True)
     hold(folder / LOCK, str(folder))
     done = _read_done(folder)
@@ -94,7 +87,7 @@ def recipe(config: RecipeConfig) -> Path:
 def _run_step(name: str, step: tuple[str, Config], folder: Path, done: dict[str, dict[str, Any]], about: Mapping[str, Any]) -> None:
     """Run a step that is not done; ``done`` is what is known of all, and is written before and after it."""
     command, settings = step
-    made, known = made_of(command, settings, WORKERS), done.get(name, {})
+    made, known = made_of(command, settings, PLACES), done.get(name, {})
     if known and not known.get(BEGUN):
         _refuse_changes(name, known["made_of"], made, folder)
         return
@@ -115,38 +108,11 @@ def _run_step(name: str, step: tuple[str, Config], folder: Path, done: dict[str,
 
 
 def _spread_over(settings: Config, config: RecipeConfig) -> Config:
-    """The settings of a step; those of a sweep with what the recipe's own flags say of its workers."""
-    if "worker" not in type(settings).model_fields:
+    """The settings of a step; those of a sweep with what the recipe's own flags say of where they run."""
+    if "backend" not in type(settings).model_fields:
         return settings
-    given = {"jobs": config.jobs, "backend": config.backend, "worker": config.worker or None}
+    given = {"jobs": config.jobs, "backend": config.backend}
     return settings.model_copy(update={name: value for name, value in given.items() if value is not None})
-
-
-def _work(plans: Mapping[str, tuple[str, Config]], folder: Path) -> None:
-    """Help with every step that is a sweep and is not done, once the steps before it, whose results it may read, are."""
-    before = list[str]()
-    for name, (command, settings) in plans.items():
-        if getattr(settings, "worker", False) and not _is_done(name, folder):
-            _wait_for(before, folder)
-            console.rule(f"{name}: {command}, as a worker", align="left")
-            COMMANDS[command].load()[1](settings)
-        before.append(name)
-    _wait_for([name for name in before if not getattr(plans[name][1], "worker", False)], folder)
-
-
-def _wait_for(names: Sequence[str], folder: Path) -> None:
-    """Until these steps are done."""
-    for name in names:
-        if not _is_done(name, folder):
-            console.print(f"waiting for step '{name}' of {folder}, which the same command without --worker runs")
-        while not _is_done(name, folder):
-            time.sleep(LOOK_FOR_STEP)
-
-
-def _is_done(name: str, folder: Path) -> bool:
-    """Whether the record of a recipe says that a step has come to its end."""
-    known: dict[str, Any] = _read_done(folder).get(name) or {BEGUN: True}
-    return not known.get(BEGUN)
 
 
 def _has_result(command: str, settings: Config) -> bool:

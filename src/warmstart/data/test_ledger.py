@@ -40,7 +40,7 @@ from warmstart.storage import FORMAT, atomic_write, require_format, sealed, sha2
 SUFFIX = ".ledger.jsonl"
 RUN_ID = "run_id"
 """file with the id of a run"""
-NOT_SCORED = {"out", "jobs", "threads", "budget", "sealed", "worker", "backend", "slurm"}
+NOT_SCORED = {"out", "jobs", "threads", "budget", "sealed", "backend", "slurm"}
 """settings of a command that change no score"""
 
 

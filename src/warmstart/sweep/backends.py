@@ -1,7 +1,7 @@
 """Where trials run: in this process, in others of this machine by joblib, on a cluster of Dask or Ray, or in jobs of SLURM.
 
-A backend only decides where a function is called. Whose trial it is, and what becomes of it when a worker dies, is said by the
-claims (``claims.py``) in the folder, which all machines must see. Libraries of clusters are extras, imported when they are needed.
+A backend only decides where a function is called; its results are files of the folder, which all machines must see. Libraries of
+clusters are extras, imported when they are needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SlurmConfig(Config):
     account: str | None = None
     """account that is charged"""
     minutes: int = Field(240, gt=0)
-    """time limit of a job; a trial that it cuts short is run by the next worker"""
+    """time limit of a job; trials that it cuts short are run by the next command"""
     memory: int = Field(8, gt=0)
     """gigabytes of memory"""
     cluster: Literal["slurm", "local"] = "slurm"
@@ -139,23 +139,23 @@ def _on_ray(
 
 
 @dataclass(frozen=True)
-class SlurmWorkers:
-    """The jobs that work on a sweep."""
+class SlurmJobs:
+    """The jobs that work on trials."""
 
     jobs: Sequence[Any]
     folder: Path
     """of their logs"""
 
     @classmethod
-    def submit(cls, work: Callable[[], Any], count: int, threads: int, settings: SlurmConfig, folder: Path) -> SlurmWorkers:
-        """Submit ``count`` jobs that each do the ``work``."""
+    def submit(cls, work: Sequence[Callable[[], Any]], threads: int, settings: SlurmConfig, folder: Path) -> SlurmJobs:
+        """Submit a job for each piece of ``work``."""
         submitit = _library("submitit", "slurm")
         try:
             executor = submitit.AutoExecutor(folder=str(folder), cluster=settings.cluster)
             limits = {"timeout_min": settings.minutes, "cpus_per_task": threads, "name": "warmstart"}
             slurm = {"slurm_partition": settings.partition, "slurm_account": settings.account, "slurm_mem": f"{settings.memory}G"}
             executor.update_parameters(**limits, **{name: value for name, value in slurm.items() if value is not None})
-            return cls([executor.submit(work) for _ in range(count)], folder)
+            return cls([executor.submit(one) for one in work], folder)
         except (RuntimeError, OSError, submitit.core.utils.FailedJobError) as error:
             raise ConfigError(
                 f"--backend slurm must be used where jobs can be submitted, but SLURM refuses: {error}; see sinfo, and the "

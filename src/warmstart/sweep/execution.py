@@ -1,14 +1,16 @@
-"""How trials are run: independently of each other, here, or wherever a backend calls; and what other workers do."""
+"""How trials are run: independently of each other, here, or wherever a backend calls."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,8 +32,7 @@ from warmstart.stats.calibration import loss_gain
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
-from warmstart.sweep.backends import SLURM, SlurmWorkers, spread_calls
-from warmstart.sweep.claims import CLAIMS, Claims, LostClaimError, check_claim
+from warmstart.sweep.backends import SLURM, SlurmConfig, SlurmJobs, spread_calls
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.sweep.stack import combine, stackable_trials
@@ -40,7 +41,6 @@ from warmstart.sweep.store import (
     TrialPredictions,
     find_result,
     read_predictions,
-    result_file,
     save_result,
     scored_method,
     selection_settings,
@@ -53,111 +53,84 @@ from warmstart.training.peak_memory import track_peak_memory
 
 LEAST_TEXTS = 5
 """that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
-LOOK_FOR_OTHERS = 0.5
-"""seconds between two looks at what other workers have done"""
+LOOK_AT_JOBS = 0.5
+"""seconds between two looks at what jobs of SLURM have done"""
 _ONE_AT_A_TIME = threading.Lock()
 """torch's generator belongs to the process: of workers that are threads, one runs at a time"""
 
 
 def run_trials(
-    trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate, helpers: SlurmWorkers | None = None
+    trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate, slurm: SlurmConfig
 ) -> dict[Trial, TrialResult]:
-    """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took.
-
-    A trial that another worker has claimed is waited for, and taken over if that worker dies. With ``helpers`` all are theirs.
-    """
+    """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took."""
     results = {trial: found for trial in trials if (found := find_result(trial, context))}
     todo = [trial for trial in trials if trial not in results]
     if results:
         console.print(f"{len(results)} of {len(trials)} trials are done already")
-    if todo:
-        context.scoring.keep(Path(context.folder))
-    count, watch, pending = len(todo), Watch(context), todo
-    while pending:
-        ended = helpers is not None and helpers.ended()  # asked before we look for what they did last
-        for trial, result in _attempts(pending, watch, estimate.jobs):
+    if not todo:
+        return results
+    context.scoring.keep(Path(context.folder))
+    known = len(results)
+    with closing(_spread(todo, context, estimate.jobs, slurm)) as spread:
+        for trial, result in spread:
             if result is not None:
                 results[trial] = result
                 estimate.finish(trial, result)
-                done = count - len(pending) + sum(one in results for one in pending)
                 left = f"; {estimate.left}" if estimate.planned.total() > 0 else ""
-                console.print(f"{done} of {count}: {trial}: {_outcome(result)}{left}")
-        pending = watch.others([trial for trial in pending if trial not in results])
-        if pending and ended and helpers is not None:
-            raise helpers.failure(len(pending))
+                console.print(f"{len(results) - known} of {len(todo)}: {trial}: {_outcome(result)}{left}")
     return results
 
 
-class Watch:
-    """What one process knows of the trials that other workers run."""
-
-    def __init__(self, context: SweepContext) -> None:
-        self.context = context
-        self.claims = claims_of(context)
-        self.busy: set[Trial] = set()
-        """trials that somebody else had when we asked"""
-        self.shown: set[tuple[str, str]] = set()
-
-    def others(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Those that are left to wait for; one line for each worker that has come to another trial."""
-        left = [trial for trial in trials if trial in self.busy]
-        if left:
-            lines = self.claims.lines()
-            for line in lines:
-                if (line.worker, line.trial) not in self.shown:
-                    console.print(str(line))
-            self.shown = {(line.worker, line.trial) for line in lines}
-            time.sleep(LOOK_FOR_OTHERS)
-        return left
+def _spread(
+    todo: Sequence[Trial], context: SweepContext, jobs: int, slurm: SlurmConfig
+) -> Generator[tuple[Trial, TrialResult | None], None, None]:
+    """The trials with their results, as they come; None: the deadline has passed."""
+    if context.backend == SLURM:
+        yield from _in_jobs(todo, context, jobs, slurm)
+        return
+    calls = [(trial, context) for trial in todo]
+    for i, result in spread_calls(result_of, calls, context.backend, jobs=jobs, threads=context.threads):
+        yield todo[i], result
 
 
-def claims_of(context: SweepContext) -> Claims:
-    """The claims of a sweep's trials."""
-    return Claims(Path(context.folder).parent / CLAIMS)
+def _in_jobs(todo: Sequence[Trial], context: SweepContext, jobs: int, slurm: SlurmConfig) -> Iterator[tuple[Trial, TrialResult]]:
+    """Each job of SLURM runs every n-th trial; its results are found in the folder.
 
-
-def _attempts(trials: Sequence[Trial], watch: Watch, jobs: int) -> Iterator[tuple[Trial, TrialResult | None]]:
-    """The results that come: of trials that we run, and of those that others have run meanwhile."""
-    context = watch.context
-    todo = list[tuple[Trial, int]]()
-    watch.busy = set()
-    for trial in trials:
-        if found := find_result(trial, context, quiet=True):
-            yield trial, found
-        elif (after := watch.claims.takeable(result_file(trial, context).stem)) is None:
-            watch.busy.add(trial)
-        elif context.backend != SLURM:
-            todo.append((trial, after))
-        elif context.deadline is None or time.time() <= context.deadline:
-            watch.busy.add(trial)
-    for trial, attempt in _spread(todo, context, jobs):
-        if attempt.taken:
-            watch.busy.add(trial)
-        yield trial, attempt.result
-
-
-class Attempt(NamedTuple):
-    """What became of a trial that was to be run."""
-
-    result: TrialResult | None = None
-    """None: the deadline has passed, or it is another's"""
-    taken: bool = False
-    """another worker runs it"""
-
-
-def attempt_trial(trial: Trial, after: int, context: SweepContext) -> Attempt:
-    """Claim a trial, after the claim of this number, run it and keep its result, unless another worker has it or had it."""
-    if context.deadline is not None and time.time() > context.deadline:
-        return Attempt()
-    claims, key = claims_of(context), result_file(trial, context).stem
+    Raises ``ModelError`` if all jobs have ended and trials are left that the time allows. If this is stopped, so are the jobs.
+    """
+    logs, alone = Path(context.folder).parent / SLURM, context.model_copy(update={"jobs": 1})
+    shares = [todo[first::jobs] for first in range(min(jobs, len(todo)))]
+    console.print(f"submitting {len(shares)} jobs; their logs: {logs}")
+    work = SlurmJobs.submit([partial(run_share, share, alone) for share in shares], context.threads, slurm, logs)
     try:
-        with claims.claim(key, after, str(trial)) as ours:
-            if not ours:
-                return Attempt(taken=True)
-            return Attempt(find_result(trial, context, quiet=True) or run_trial(trial, context))
-    except LostClaimError:
-        console.print(f"{trial}: another worker has taken it over while this one did not answer; its result counts")
-        return Attempt(taken=True)
+        pending = list(todo)
+        while pending:
+            ended = work.ended()  # asked before we look for what they did last
+            found = {trial: result for trial in pending if (result := find_result(trial, context, quiet=True))}
+            yield from found.items()
+            pending = [trial for trial in pending if trial not in found]
+            if ended and pending:
+                if not _is_late(context):
+                    raise work.failure(len(pending))
+                return
+            time.sleep(LOOK_AT_JOBS if pending else 0)
+    finally:
+        work.cancel()
+
+
+def run_share(trials: Sequence[Trial], context: SweepContext) -> None:
+    """What one job does."""
+    for trial in trials:
+        result_of(trial, context)
+
+
+def result_of(trial: Trial, context: SweepContext) -> TrialResult | None:
+    """The result that the folder holds, as after a cluster called twice, or that of running the trial; None after the deadline."""
+    return find_result(trial, context, quiet=True) or run_trial(trial, context)
+
+
+def _is_late(context: SweepContext) -> bool:
+    return context.deadline is not None and time.time() > context.deadline
 
 
 def _outcome(result: TrialResult) -> str:
@@ -168,13 +141,6 @@ def _outcome(result: TrialResult) -> str:
     return f"{percent(result.score)} in {result.seconds:.1f} s{', collapsed' if result.collapsed else ''}"
 
 
-def _spread(todo: Sequence[tuple[Trial, int]], context: SweepContext, jobs: int) -> Iterator[tuple[Trial, Attempt]]:
-    """What becomes of (trial, number of its last claim), as it comes."""
-    calls = [(*one, context) for one in todo]
-    for i, attempt in spread_calls(attempt_trial, calls, context.backend, jobs=jobs, threads=context.threads):
-        yield todo[i][0], attempt
-
-
 def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
     """Run one trial and keep its result; None after the deadline. Any process that sees the files can run it.
 
@@ -182,7 +148,7 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
     not fit.
     """
     with _ONE_AT_A_TIME:
-        if context.deadline is not None and time.time() > context.deadline:
+        if _is_late(context):
             return None
         if context.threads:
             torch.set_num_threads(context.threads)
@@ -223,7 +189,6 @@ def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions
     """The result with what is common to all of this process, written."""
     sizes = tuple(map(len, trial_task(trial, context).splits().values())) if trial.resample else ()
     result = replace(result, threads=torch.get_num_threads(), jobs=context.jobs, split_sizes=sizes)
-    check_claim()
     save_result(trial, context, result, predictions)
     return result
 

@@ -26,7 +26,7 @@ from warmstart.data.test_ledger import ScoredMethod, ScoringRun, described_setti
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
-from warmstart.run_state import TRIALS
+from warmstart.run_state import SWEEP_FILE, TRIALS, sealed_values
 from warmstart.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
@@ -38,7 +38,7 @@ PREDICTIONS = "predictions"
 
 
 class SweepContext(Config):
-    """What all trials of one command share; small, and sent to every worker."""
+    """What all trials of one command share; small, and sent to wherever they run."""
 
     task: str
     """the task's manifest"""
@@ -61,9 +61,9 @@ class SweepContext(Config):
     drop_near_leaks: bool = False
     """without those that are nearly the same either"""
     threads: int = 0
-    """of each worker; 0: torch's default"""
+    """of each trial; 0: torch's default"""
     jobs: int = 1
-    """workers at once"""
+    """trials at once"""
     backend: str = PROCESSES
     """where trials run"""
     deadline: float | None = None
@@ -77,6 +77,17 @@ class SweepContext(Config):
     def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **leaks: bool) -> SweepContext:
         """The context of trials on ``task``, read from ``manifest``, in the run's folder; ``leaks`` says which were dropped."""
         return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **leaks)
+
+
+def write_sweep(folder: Path, threads: int, planned: int) -> None:
+    """Record the threads of each trial, so that the numbers are the same wherever it runs, and how many results there will be."""
+    atomic_write(folder / SWEEP_FILE, json.dumps(sealed({"threads": threads, "planned": planned}), indent=1).encode())
+
+
+def recorded_threads(folder: Path) -> int | None:
+    """The threads of each trial that the sweep in a folder has fixed; None if there is none."""
+    found = (sealed_values(folder / SWEEP_FILE) or {}).get("threads")
+    return found if isinstance(found, int) and found > 0 else None
 
 
 def find_result(trial: Trial, context: SweepContext, *, quiet: bool = False) -> TrialResult | None:

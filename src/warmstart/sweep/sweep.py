@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -43,14 +41,13 @@ from warmstart.model.model import swap_head
 from warmstart.registry import Choices
 from warmstart.run import open_run, save_settings
 from warmstart.run_state import TRIALS
-from warmstart.sweep.backends import PROCESSES, SLURM, SlurmConfig, SlurmWorkers, check_backend, known_backend
+from warmstart.sweep.backends import PROCESSES, SlurmConfig, check_backend, known_backend
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
-from warmstart.sweep.execution import claims_of, run_stack, run_trials
+from warmstart.sweep.execution import run_stack, run_trials
 from warmstart.sweep.inputs import prepared
 from warmstart.sweep.methods import (
     CONTINUED,
     OWN,
-    bundle_digest,
     learning_rates_for,
     list_methods,
     own_backbone,
@@ -59,9 +56,8 @@ from warmstart.sweep.methods import (
     with_own_pretraining,
 )
 from warmstart.sweep.ranking import Ranking, rank
-from warmstart.sweep.record import await_sweep, forget_other_sweep, recorded_threads, sweep_made_of, write_sweep
 from warmstart.sweep.stack import STACK, trials_of_seed
-from warmstart.sweep.store import SweepContext, find_result, result_file
+from warmstart.sweep.store import SweepContext, find_result, recorded_threads, result_file, write_sweep
 from warmstart.sweep.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
@@ -116,13 +112,11 @@ class SweepConfig(Config):
     jobs: Advanced[int] = Field(1, gt=0)
     """trials at once; each gets its share of the cores"""
     threads: Advanced[int | None] = Field(None, gt=0)
-    """threads of each trial, the same for all workers; default: those recorded in the folder, otherwise the share of the cores"""
+    """threads of each trial, the same wherever it runs; default: those recorded in the folder, otherwise the share of the cores"""
     backend: Advanced[Annotated[str, AfterValidator(known_backend)]] = PROCESSES
     """where trials run: processes (--jobs of this machine), dask://HOST:PORT, ray, ray://HOST:PORT, or slurm (--jobs jobs)"""
     slurm: Advanced[SlurmConfig] = SlurmConfig()
     """with --backend slurm: what each job asks for"""
-    worker: Advanced[bool] = False
-    """help a sweep that the same command without this flag leads, on this machine or on one that shares the folder"""
     scratch: Advanced[bool] = True
     """also train the same network from scratch"""
     drop_leaks: bool = False
@@ -165,8 +159,6 @@ class Sweep:
     estimate: SweepEstimate
     budget: LabelBudget
     """the labelled texts of the first seed, with the smallest number of labels"""
-    helpers: SlurmWorkers | None = None
-    """jobs that run all trials"""
 
     @property
     def choosing(self) -> int:
@@ -176,9 +168,6 @@ class Sweep:
     def finish(self) -> LedgerSummary:
         """All trials that the time allows have run: what the ledger now says of the test split."""
         self.context.scoring.finish([self.task])
-        if self.helpers is not None:
-            self.helpers.cancel()  # those that still wait in the queue have nothing to do
-        claims_of(self.context).clear(lambda key: (Path(self.context.folder) / f"{key}.json").is_file())
         return Ledger.of(self.task).read()
 
     def rank(self, runs: SweepRuns) -> Ranking:
@@ -194,11 +183,8 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
     started = time.time()
     check_backend(config.backend)
     task, methods = check_sweep(config)
-    made = sweep_made_of(config, _contents(config, task))
-    if config.worker:
-        await_sweep(Path(config.out), made)
     scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out) / TRIALS))
-    folder = Path(config.out) if config.worker else _open_folder(config, made)
+    folder = _open_folder(config)
     threads = _threads(config, recorded_threads(folder))
     context = _context(config, task, scoring).model_copy(update={"features": features, "threads": threads})
     context = context.model_copy(update={"jobs": config.jobs, "backend": config.backend})
@@ -210,54 +196,29 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
         backbones = tuple(str(own) if path == OWN_BACKBONE else path for path in config.backbones)
         completed = config.model_copy(update={"backbones": backbones})
         methods = [with_own_pretraining(method, own) for method in _methods(completed, task)]
-    estimate = _no_estimate(config, task) if config.worker else _estimate(config, task, methods, context)
+    estimate = _estimate(config, task, methods, context)
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    if config.worker:
-        console.print(f"worker: runs trials of {folder} with {threads} thread{'s' * (threads > 1)} each")
-        return Sweep(config, task, Audit(task.name, None, (), (), ()), tuple(methods), context, folder, estimate, budget)
     _print_pool_notes(config, task, methods)
     audited = _audit(task, completed)
     scoring.keep(folder / TRIALS)
-    write_sweep(folder, made, threads, _count_trials(config, methods))
-    helpers = _submitted(config, threads, features) if estimate.planned.total() else None
-    return Sweep(config, task, audited, tuple(methods), context, folder, estimate, budget, helpers)
+    write_sweep(folder, threads, _count_trials(config, methods))
+    return Sweep(config, task, audited, tuple(methods), context, folder, estimate, budget)
 
 
-def _submitted(config: SweepConfig, threads: int, features: str) -> SlurmWorkers | None:
-    """The jobs of SLURM that run the trials of this sweep; None with another backend."""
-    if config.backend != SLURM:
-        return None
-    worker = config.model_copy(update={"worker": True, "backend": PROCESSES, "jobs": 1})
-    logs = Path(config.out) / SLURM
-    console.print(f"submitting {config.jobs} jobs; their logs: {logs}")
-    return SlurmWorkers.submit(partial(run_as_worker, worker, features), config.jobs, threads, config.slurm, logs)
-
-
-def _open_folder(config: SweepConfig, made: Mapping[str, str]) -> Path:
-    """The folder of the run, which this process alone leads."""
+def _open_folder(config: SweepConfig) -> Path:
+    """The folder of the run, which no other process writes."""
     begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
     folder = open_run(config.out, config, resume=begun)
     save_settings(folder, config)
-    forget_other_sweep(folder, made)
     return folder
-
-
-def _contents(config: SweepConfig, task: Task) -> dict[str, str]:
-    """What the files that the settings name hold, by digest."""
-    given = [bundle_digest(path) for path in config.backbones if path != OWN_BACKBONE]
-    return {
-        "the texts of the task": task.digest,
-        "the texts of the pool": pool_digest(task, config.pool),
-        "the backbones": ", ".join(one[:16] for one in given),
-    }
 
 
 def _threads(config: SweepConfig, recorded: int | None) -> int:
     """The threads of each trial. With one job it is as many as torch uses; a sweep that has begun keeps its number."""
     share = torch.get_num_threads() if config.jobs == 1 else max(1, (os.cpu_count() or 1) // config.jobs)
-    return (recorded or share) if config.worker else (config.threads or recorded or share)
+    return config.threads or recorded or share
 
 
 def estimate_only(config: SweepConfig) -> SweepEstimate:
@@ -341,11 +302,6 @@ def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], contex
     return estimate
 
 
-def _no_estimate(config: SweepConfig, task: Task) -> SweepEstimate:
-    """That of a worker, which does not know what the others will have run."""
-    return SweepEstimate({}, Counter(), 0.0, config.jobs, task.name)
-
-
 def _planned(config: SweepConfig, methods: Sequence[Method], labels: int | None, context: SweepContext) -> list[Trial]:
     """The trials without a result, as far as they are known before the first one has run."""
     return [trial for trial in _all_trials(config, methods, labels) if not result_file(trial, context).is_file()]
@@ -403,35 +359,17 @@ def _context(config: SweepConfig, task: Task, scoring: ScoringRun) -> SweepConte
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     """Run the trials that have no result yet, seed after seed.
 
-    So all methods have the same number of seeds whenever the budget runs out. If it is stopped, so are the jobs that it
-    submitted.
+    So all methods have the same number of seeds whenever the budget runs out.
     """
-    try:
-        return _run_sweep(sweep, labels)
-    except BaseException:
-        if sweep.helpers is not None:
-            sweep.helpers.cancel()
-        raise
-
-
-def _run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
-    results = run_trials(trials, sweep.context, sweep.estimate, sweep.helpers)
+    results = run_trials(trials, sweep.context, sweep.estimate, sweep.config.slurm)
     alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
     rest = [_at_seed(trial, seed, found) for seed in seeds for trial, found in alive if _continues(trial, seed)]
-    results = results | run_trials(rest, sweep.context, sweep.estimate, sweep.helpers)
+    results = results | run_trials(rest, sweep.context, sweep.estimate, sweep.config.slurm)
     searched = all(trial in results for trial in trials if trial.chooses_rate)
     scored = [trial for trial in (*trials, *rest) if not trial.chooses_rate]
-    stacks = _stacks(sweep, scored, results) if searched and not sweep.config.worker else {}
+    stacks = _stacks(sweep, scored, results) if searched else {}
     return SweepRuns((*trials, *rest, *stacks), results | stacks)
-
-
-def run_as_worker(config: SweepConfig, features: str = "") -> None:
-    """Run trials of a sweep that another process leads, until none is left; ``features`` as in ``open_sweep``."""
-    sweep = open_sweep(config, features)
-    for labels in config.numbers_of_labels():
-        run_sweep(sweep, labels)
-    console.print(f"no trial of {sweep.folder} is left for this worker; the command without --worker writes the report")
 
 
 def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[Trial, TrialResult]:

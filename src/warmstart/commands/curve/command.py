@@ -21,7 +21,7 @@ from warmstart.storage import CURVE_FILE, atomic_write
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
 from warmstart.sweep.store import write_runs_table
-from warmstart.sweep.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_as_worker, run_sweep
+from warmstart.sweep.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_sweep
 
 
 def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:
@@ -52,16 +52,10 @@ class CurveConfig(SweepConfig):
         return super().selection_with(self.labels[0])
 
 
-def curve(config: CurveConfig) -> CurveResult | SweepEstimate | None:
-    """Run the trials that have no result yet, compare the methods at each size, write the report; the ``curve`` command.
-
-    A worker only runs trials, and returns None.
-    """
+def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
+    """Run the trials that have no result yet, compare the methods at each size, write the report; the ``curve`` command."""
     if config.estimate:
         return estimate_only(config)
-    if config.worker:
-        run_as_worker(config)
-        return None
     sweep = open_sweep(config)
     task = sweep.task
     runs = {}

@@ -43,7 +43,6 @@ from warmstart.sweep.sweep import (
     duration_seconds,
     estimate_only,
     open_sweep,
-    run_as_worker,
     run_sweep,
 )
 from warmstart.sweep.trial import Method, SweepRuns
@@ -85,16 +84,10 @@ class RaceConfig(SweepConfig):
         return self.resample
 
 
-def race(config: RaceConfig) -> RaceResult | TasksRaceResult | SweepEstimates | None:
-    """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command.
-
-    A worker only runs trials, and returns None.
-    """
+def race(config: RaceConfig) -> RaceResult | TasksRaceResult | SweepEstimates:
+    """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command."""
     if config.estimate:
         return SweepEstimates(estimate_only(_with_frozen(config, task)) for task in (config.task, *config.more_tasks))
-    if config.worker:
-        _work(config)
-        return None
     return _race_tasks(config) if config.more_tasks else race_task(config)
 
 
@@ -125,17 +118,6 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
     atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
     console.print(f"report: {write_tasks_page(result, config, folder)}")
     return result
-
-
-def _work(config: RaceConfig) -> None:
-    """Run trials of the race, or of the races one after another, as a worker."""
-    if not config.more_tasks:
-        run_as_worker(_with_frozen(config, config.task))
-        return
-    paths = (config.task, *config.more_tasks)
-    for path, task in zip(paths, load_named_tasks(paths), strict=True):
-        changes = {"more_tasks": (), "out": str(Path(config.out) / task.name)}
-        run_as_worker(_with_frozen(config, path).model_copy(update=changes), str(Path(config.out) / FEATURES))
 
 
 def _with_frozen(config: RaceConfig, task: str) -> RaceConfig:

@@ -34,7 +34,6 @@ from warmstart.locks import LOCK, hold, releasing_locks
 from warmstart.run_state import TRIALS, RunState, find_runs, folder_size, is_run, sealed_values
 from warmstart.stopping import Terminated
 from warmstart.storage import leftovers
-from warmstart.sweep.claims import CLAIMS, Claims
 
 LOOK_AGAIN = 0.5
 """seconds between two looks at a run that is followed"""
@@ -154,10 +153,9 @@ class _Lines:
         self.path = path
         self.rows = 0
         self.trials: set[str] | None = None
-        self.workers: set[tuple[str, str]] = set()
 
     def new(self, run: RunState) -> Iterator[str]:
-        """The new lines of the log, the trials that have been finished, and what each worker has begun."""
+        """The new lines of the log, and the trials that have been finished."""
         if len(run.log) < self.rows:  # a resumed run cuts off what follows its checkpoint
             self.rows = 0
         first = self.rows == 0
@@ -173,9 +171,6 @@ class _Lines:
             if values is not None:
                 yield trial_line(values, number, run.planned)
         self.trials = files
-        lines = Claims(self.path / CLAIMS).lines()
-        yield from (str(line) for line in lines if (line.worker, line.trial) not in self.workers)
-        self.workers = {(line.worker, line.trial) for line in lines}
 
 
 def _clean(folder: Path, runs: Sequence[RunState], config: RunsConfig) -> CleaningResult:
