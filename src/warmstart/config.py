@@ -163,7 +163,13 @@ def check_yaml_seal(text: str, where: str) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses aliases within themselves, and those that together repeat too much: a kilobyte can stand for terabytes."""
+    """Names stay as they are written: only true, false, null and decimal numbers are not text (YAML 1.2, core schema).
+
+    So ``yes``, ``12:30``, ``007``, ``1_000`` and dates are text, and a number that a setting takes as text keeps its digits.
+    Refuses aliases within themselves, and those that together repeat too much: a kilobyte can stand for terabytes.
+    """
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  # as yaml has it
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -184,6 +190,50 @@ class _Loader(yaml.SafeLoader):
         if anchor and not isinstance(event, yaml.AliasEvent):
             self.sizes[anchor] = self.values - before
         return node
+
+
+class _WrittenInt(int):
+    """A number that knows how it was written."""
+
+    written = ""
+
+    def __str__(self) -> str:
+        return self.written
+
+
+class _WrittenFloat(float):
+    """The same."""
+
+    written = ""
+
+    def __str__(self) -> str:
+        return self.written
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> _WrittenInt | _WrittenFloat:
+    made = (
+        _WrittenInt(node.value)
+        if node.tag.endswith("int")
+        else _WrittenFloat(node.value.replace(".inf", "inf").replace(".nan", "nan"))
+    )
+    made.written = node.value
+    return made
+
+
+for _tag, _first, _pattern in (
+    ("null", "~nN", r"~|null|Null|NULL|"),
+    ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
+    ("int", "-+0123456789", r"[-+]?(0|[1-9][0-9]*)"),
+    ("float", "-+.0123456789", r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan"),
+    ("merge", "<", r"<<"),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), [*_first, *([""] * (_tag == "null"))]
+    )
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+yaml.SafeDumper.add_representer(_WrittenInt, lambda dumper, number: dumper.represent_int(int(number)))
+yaml.SafeDumper.add_representer(_WrittenFloat, lambda dumper, number: dumper.represent_float(float(number)))
 
 
 def expand(text: str, where: str, names: Mapping[str, str]) -> str:

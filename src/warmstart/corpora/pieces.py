@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from warmstart.data.files import COMPRESSED
+from warmstart.data.files import is_compressed
 from warmstart.data.read import count_documents, count_span, source_files, source_format, source_root, span_ends
 from warmstart.data.source import Document, Source
 from warmstart.errors import DataError
@@ -70,7 +70,7 @@ def _parts(path: str, document: Document) -> Iterator[Part]:
         status = file.stat()
         name = file.name if file == root else file.relative_to(root).as_posix()
         ends = [status.st_size]
-        if source_format(source, file) == "text" and file.suffix not in COMPRESSED and document != "file":
+        if source_format(source, file) == "text" and not is_compressed(file) and document != "file":
             ends = span_ends(source, file, PIECE_BYTES)
         for start, end in zip([0, *ends], ends, strict=False):
             yield Part(str(file), name, status.st_size, status.st_mtime_ns, start, end if len(ends) > 1 else None)

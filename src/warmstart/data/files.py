@@ -5,21 +5,31 @@ Every reader of a user's files goes through here, so that each problem has one m
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
 import json
 import lzma
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
 from warmstart.errors import DataError, suggest
 
-COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+def _only_member(file: Path, mode: str = "rb") -> IO[bytes]:
+    """The only file in a zip archive, opened. Raises ``DataError`` if there are several."""
+    archive = zipfile.ZipFile(file)
+    return archive.open(_member(archive, file))
+
+
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zip": _only_member}
 """ending of a compressed file -> what opens it"""
 EXPANSION = 200
 """a compressed file may hold so many times its own bytes; text seldom holds more than ten times"""
@@ -38,7 +48,7 @@ def open_text(file: Path, encoding: str, span: tuple[int, int] | None = None) ->
     try:
         # Only "\n" ends a line: a stray carriage return must not shift labels against texts.
         with open_bytes(file) as whole, _part(whole, span) as binary:
-            codec = _codec(encoding)
+            codec = _codec(encoding) if span and span[0] else codec_of(whole, encoding)
             with io.TextIOWrapper(binary, codec if not (span and span[0]) else codec.removesuffix("-sig"), newline="\n") as text:
                 yield text
     except UnicodeError:
@@ -73,6 +83,24 @@ class _Span(io.RawIOBase):
         return len(data)
 
 
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""byte order marks -> the encoding; that of UTF-32 is looked for first, since it begins like another"""
+
+
+def codec_of(binary: IO[bytes], encoding: str) -> str:
+    """The codec of an opened file; a byte order mark of UTF-16 or UTF-32 says more than the default, UTF-8."""
+    codec = _codec(encoding)
+    if codec != "utf-8-sig":
+        return codec
+    start = binary.peek(4)[:4] if isinstance(binary, io.BufferedReader) else b""
+    return next((found for mark, found in _MARKS.items() if start.startswith(mark)), codec)
+
+
 def _codec(encoding: str) -> str:
     """Python's name for an encoding; UTF-8 becomes the variant that drops a byte order mark."""
     try:
@@ -83,22 +111,44 @@ def _codec(encoding: str) -> str:
     return "utf-8-sig" if name == "utf-8" else name
 
 
+def is_compressed(file: Path) -> bool:
+    """Whether a file's ending, in any case, is that of a compression."""
+    return file.suffix.lower() in COMPRESSED
+
+
 def without_compression(file: Path) -> Path:
-    """A file's name without the ending of its compression: ``"a.csv.gz"`` -> ``"a.csv"``."""
-    return file.with_suffix("") if file.suffix in COMPRESSED else file
+    """A file's name without the ending of its compression: ``"a.csv.gz"`` -> ``"a.csv"``; of a .zip file that of what it holds."""
+    if file.suffix.lower() == ".zip" and file.is_file():
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return file.with_name(Path(_member(archive, file).filename).name)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise DataError(f"{file} is damaged or incomplete ({error}); copy or download it again") from None
+    return file.with_suffix("") if is_compressed(file) else file
+
+
+def _member(archive: zipfile.ZipFile, file: Path) -> zipfile.ZipInfo:
+    """The only file of an archive, beside what macOS adds."""
+    held = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
+    if len(held) != 1:
+        raise DataError(f"{file} must hold one file, but holds {len(held)}; unpack it, and name the folder or a file")
+    return held[0]
 
 
 @contextmanager
 def open_bytes(file: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed if its name ends in .gz or .xz; ``DataError`` once it holds more than ``most_bytes``."""
+    """The bytes of a file, decompressed by its ending; ``DataError`` once it holds more than ``most_bytes``."""
     try:
-        if file.suffix not in COMPRESSED:
+        if not is_compressed(file):
             with open(file, "rb") as plain:
                 yield plain
         else:
-            with COMPRESSED[file.suffix](file, "rb") as binary, io.BufferedReader(_Bounded(binary, file), 1 << 18) as bounded:
+            with (
+                COMPRESSED[file.suffix.lower()](file, "rb") as binary,
+                io.BufferedReader(_Bounded(binary, file), 1 << 18) as bounded,
+            ):
                 yield cast("IO[bytes]", bounded)
-    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{file} is damaged or incomplete ({error}); copy or download it again") from None
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror or error}; check the path and its permissions") from None
@@ -146,15 +196,37 @@ def text_lines(texts: Iterable[str]) -> Iterator[str]:
 
 def _undecodable(file: Path, encoding: str) -> str:
     """The message for bytes that cannot be decoded, with the first such position, found by reading the file again."""
-    offset, position, codec = 0, "", _codec(encoding)
+    offset, position, seen, codec = 0, "", b"", _codec(encoding)
     lines_are_bytes = b"\0" not in "\n".encode(codec)  # in UTF-16 the byte of a line feed can be half of another character
     with open_bytes(file) as binary:
-        for number, line in enumerate(binary if lines_are_bytes else (), 1):
+        start = binary.read(_LOOKED_AT)
+        for number, line in enumerate(chain(start.splitlines(keepends=True), binary) if lines_are_bytes else (), 1):
             try:
                 line.decode(codec)
             except UnicodeError as error:  # of some encodings without a position in the line
-                start = getattr(error, "start", 0)
-                position = f" at line {number} (byte offset {offset + start}, value 0x{line[start]:02x})"
+                begin = getattr(error, "start", 0)
+                position, seen = f" at line {number} (byte offset {offset + begin}, value 0x{line[begin]:02x})", line
                 break
             offset += len(line)
-    return f"{file} must be text in {encoding}, but is not{position}; name its encoding, for instance 'encoding: latin-1'"
+    return f"{file} must be text in {encoding}, but is not{position}; {_likely(start, seen)}"
+
+
+_LOOKED_AT = 1 << 18
+"""bytes from which another encoding is guessed"""
+
+
+def _likely(start: bytes, line: bytes) -> str:
+    """What to do: the encoding in which the bytes read well, with the words by which a person can tell."""
+    import charset_normalizer
+
+    name = "utf-16" if b"\0" in start else ""
+    if not name:
+        found = charset_normalizer.from_bytes(start if line in start else start + line).best()
+        name = (found.encoding if found else "cp1252").replace("_", "-")
+    try:
+        shown = (line or start)[:400].decode("utf-16-le" if name == "utf-16" else name, errors="replace").strip()[:60]
+    except LookupError:
+        shown = ""
+    return (
+        f"it may be {name}, in which this reads {shown!r}: if that is right, say so with 'encoding: {name}', or --encoding {name}"
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from warmstart.data.files import COMPRESSED, open_text
+from warmstart.data.files import COMPRESSED, is_compressed, open_text
 from warmstart.data.source import Format, Source
 from warmstart.data.tables import read_table
 from warmstart.errors import DataError
@@ -66,7 +66,7 @@ def _read_file(file: Path) -> list[MinimalPair]:
 
 
 def _ending(file: Path) -> str:
-    return Path(file.stem).suffix if file.suffix in COMPRESSED else file.suffix
+    return Path(file.stem).suffix if is_compressed(file) else file.suffix
 
 
 def _pair(good: object, bad: object, group: object, field: object, where: str) -> MinimalPair:

@@ -5,7 +5,7 @@
     read_examples(source)    ->  texts and their labels, for a task
 
 - Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables, .docx and .pdf are read whole.
-- ``.gz`` and ``.xz`` files are decompressed; a byte order mark is dropped; lines may end in LF or CRLF.
+- ``.gz``, ``.xz``, ``.bz2`` and ``.zip`` files are decompressed; a byte order mark is dropped; lines may end in LF or CRLF.
 - A file that cannot be read as it should be is refused with its name, the position and what to do; no part of it is used.
 
 It does not split, shuffle or clean (``splits.py``, ``audit.py``), and it downloads nothing.
@@ -25,7 +25,7 @@ from typing import IO, TextIO
 import regex
 
 from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
-from warmstart.data.files import open_bytes, open_text, without_compression
+from warmstart.data.files import codec_of, open_bytes, open_text, without_compression
 from warmstart.data.pdf import pdf_text
 from warmstart.data.saved_dataset import dataset_files
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
@@ -44,8 +44,17 @@ PATTERN_SECONDS = 5
 
 UNREAD = {
     ".doc": "it is in Word's old format; save it as .docx",
-    ".xls": "a spreadsheet; save the sheet as .csv",
-    ".xlsx": "a spreadsheet; save the sheet as .csv",
+    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "a spreadsheet; save it as .xlsx or .csv"),
+    **dict.fromkeys(
+        (".zst", ".7z", ".rar", ".tar", ".tgz", ".br", ".lz4"),
+        "it is packed; unpack it first, or pack it as .gz, .xz, .bz2 or .zip",
+    ),
+    **dict.fromkeys(
+        (".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth", ".safetensors", ".h5", ".onnx", ".gguf"),
+        "it holds no text; name another file",
+    ),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".mp3", ".mp4", ".wav", ".exe"), "it holds no text; name another file"),
+    **dict.fromkeys((".pptx", ".ppt", ".epub"), "save it as .pdf or as plain text"),
     ".rtf": "save it as .docx or as plain text",
     ".odt": "save it as .docx or as plain text",
 }
@@ -85,6 +94,8 @@ def span_ends(source: Source, file: Path, size: int) -> list[int]:
     """
     whole, ends = file.stat().st_size, list[int]()
     with open_bytes(file) as binary:
+        if codec_of(binary, source.encoding) != "utf-8-sig":
+            return [whole]
         while (at := (ends[-1] if ends else 0) + size) < whole:
             binary.seek(at)
             end = _next_document(binary, source.document)

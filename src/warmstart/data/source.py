@@ -9,25 +9,32 @@ from pydantic import ConfigDict, Field, model_validator
 from warmstart.config import Config
 
 Document = Literal["paragraph", "sentence", "line", "file"]
-Format = Literal["text", "csv", "tsv", "ndjson", "parquet", "arrow", "sqlite", "docx", "pdf", "annotations", "pattern"]
+Format = Literal[
+    "text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite", "docx", "pdf", "annotations", "pattern"
+]
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
+    ".tab": "tsv",
+    ".json": "json",
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
     ".parquet": "parquet",
     ".arrow": "arrow",
+    ".feather": "arrow",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
     ".sqlite": "sqlite",
     ".sqlite3": "sqlite",
     ".db": "sqlite",
     ".docx": "docx",
     ".pdf": "pdf",
 }
-"""ending of a file, without .gz or .xz -> its format if ``format`` is auto; any other ending is text"""
+"""ending of a file, without .gz, .xz, .bz2 or .zip -> its format if ``format`` is auto; any other ending is text"""
 PROSE: tuple[Format, ...] = ("text", "docx", "pdf")
 """formats without columns: documents are cut out of running text"""
-BINARY: tuple[Format, ...] = ("parquet", "arrow", "sqlite", "docx", "pdf")
+BINARY: tuple[Format, ...] = ("parquet", "arrow", "xlsx", "sqlite", "docx", "pdf")
 """formats that say themselves how their characters are encoded"""
 
 
@@ -39,11 +46,15 @@ class Source(Config):
     path: str
     """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
     format: Literal["auto", Format] = "auto"
-    """auto: pattern if one is given, else by the ending (.csv, .tsv, .ndjson, .jsonl, .parquet, .arrow, .sqlite, .sqlite3, .db,
-    .docx, .pdf; any other is text). annotations: exports of Label Studio, doccano, Prodigy and spaCy in .json and .jsonl, which
-    auto recognises by how they begin"""
+    """auto: pattern if one is given, else by the ending (.csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .parquet, .arrow, .feather,
+    .sqlite, .sqlite3, .db, .docx, .pdf; any other is text). annotations: exports of Label Studio, doccano, Prodigy and spaCy in
+    .json and .jsonl, which auto recognises by how they begin"""
     encoding: str = "utf-8"
-    """encoding of the characters: utf-8, latin-1, cp1252, …"""
+    """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
+    delimiter: str | None = None
+    """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found, and a line sep=; names it"""
+    sheet: str | None = None
+    """the sheet of a spreadsheet; default: the only one that is not empty"""
     pattern: str | None = None
     r"""a regular expression for one line with the groups text and label, such as ^(?P<label>\S+) (?P<text>.*)$"""
     text: str = "text"

@@ -40,16 +40,18 @@ def grouped_split(labels: np.ndarray, groups: np.ndarray, fraction_or_count: flo
     """Like ``stratified_split``, but all examples of one of the ``groups`` (N,) are on one side.
 
     Groups are taken in random order; one is held out if that brings the counts of the classes nearer to their proportions (sum of
-    squares). So sizes are only about those asked for. Raises ``DataError`` if one side would be empty.
+    squares), and it would not be most of the held-out part. So sizes are only about those asked for. Raises ``DataError`` if one
+    side would be empty.
     """
     _, classes = np.unique(labels, return_inverse=True)
     names, owners = np.unique(groups, return_inverse=True)
     table = np.zeros((len(names), classes.max() + 1))
     np.add.at(table, (owners, classes), 1)
-    missing = table.sum(axis=0) * held_out_count(len(labels), fraction_or_count) / len(labels)
-    chosen = np.zeros(len(names), dtype=bool)
+    held_out = held_out_count(len(labels), fraction_or_count)
+    missing = table.sum(axis=0) * held_out / len(labels)
+    chosen, large = np.zeros(len(names), dtype=bool), table.sum(axis=1) > max(1, held_out / 2)
     for group in rng(seed, "held out", "groups").permutation(len(names)):
-        if ((missing - table[group]) ** 2).sum() < (missing**2).sum():
+        if not large[group] and ((missing - table[group]) ** 2).sum() < (missing**2).sum():
             chosen[group], missing = True, missing - table[group]
     if not chosen.any():  # all are large: the one that comes nearest
         chosen[((missing - table) ** 2).sum(axis=1).argmin()] = True

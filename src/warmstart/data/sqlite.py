@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.files import COMPRESSED, most_bytes, open_bytes
+from warmstart.data.files import is_compressed, most_bytes, open_bytes
 from warmstart.data.watched import READ_WITHIN_SECONDS
 from warmstart.errors import DataError, suggest
 
@@ -47,7 +47,7 @@ def read_sqlite(file: Path, table: str | None = None, query: str | None = None) 
 
 
 def _check_file(file: Path) -> None:
-    if file.suffix in COMPRESSED:
+    if is_compressed(file):
         raise DataError(f"a SQLite file is read where it lies, but {file} is compressed; decompress it")
     with open_bytes(file) as binary:
         if binary.read(len(_SIGNATURE)) != _SIGNATURE:

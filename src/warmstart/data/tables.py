@@ -1,4 +1,4 @@
-"""Tables of texts and labels: csv, tsv, ndjson, parquet and Arrow, read whole by polars, and SQLite."""
+"""Tables of texts and labels, read whole: csv and tsv (``delimited.py``), SQLite, and other formats by polars."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import polars as pl
 
+from warmstart.data.delimited import DELIMITERS, read_delimited
 from warmstart.data.files import most_bytes, open_bytes, open_text, too_large
 from warmstart.data.saved_dataset import with_names_of_labels
 from warmstart.data.source import Format, Source
+from warmstart.data.spreadsheet import read_json, read_xlsx
 from warmstart.data.sqlite import read_sqlite
 from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
 from warmstart.limits import free_memory
 
-MOST_COLUMNS = 10_000
-"""of a csv or tsv file; each costs time and memory, however short the file"""
 STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """with which an Arrow stream ends; without it rows may be missing"""
 _ARROW_FILE = b"ARROW1"
@@ -28,16 +28,17 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     """A whole table. Columns of csv and tsv are strings; those of other formats keep their types."""
     if form == "sqlite":
         return read_sqlite(file, source.sqlite_table, source.query)
-    if form in ("parquet", "arrow"):
+    if form in ("parquet", "arrow", "xlsx"):
         with open_bytes(file) as binary:
             data = binary.read()
     else:
-        with open_text(file, source.encoding) as text:
-            data = text.read().encode()
+        with open_text(file, source.encoding) as lines:
+            text = lines.read()
+        if form in DELIMITERS and text.strip("\x1a\0 \t\r\n"):
+            return read_delimited(text, file, form, delimiter_of(source), header=source.header)
+        data = text.encode() if form not in DELIMITERS else b""
     if not data.strip():
         raise DataError(f"{file} must hold a table, but is empty")
-    # In a tsv file quotes are ordinary characters: nearly every text has unpaired ones, and tabs need no quoting.
-    separator, quote = ("\t", None) if form == "tsv" else (",", '"')
     try:
         if form == "parquet":
             _check_expansion(data, file, "read_parquet")
@@ -46,15 +47,20 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
             return with_names_of_labels(_read_arrow(data, file), file.parent)
         if form == "ndjson":
             return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
-        if (columns := 1 + data[: data.find(b"\n")].count(separator.encode())) > MOST_COLUMNS:
-            raise DataError(f"{file} must have at most {MOST_COLUMNS:,} columns, but has {columns:,}; keep those that you need")
-        table = pl.read_csv(io.BytesIO(data), separator=separator, quote_char=quote, has_header=source.header, infer_schema=False)
+        return read_xlsx(data, file, source.sheet) if form == "xlsx" else read_json(data, file)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
-    if not source.header:
-        table.columns = [str(number) for number in range(1, table.width + 1)]
-    return table
+
+
+def delimiter_of(source: Source) -> str | None:
+    """The character that a source names, also as a word; None: it is found."""
+    if source.delimiter is None:
+        return None
+    character = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(source.delimiter, source.delimiter)
+    if len(character) != 1:
+        raise DataError(f"delimiter must be one character, or tab, but is {source.delimiter!r}")
+    return character
 
 
 def _read_arrow(data: bytes, file: Path) -> pl.DataFrame:

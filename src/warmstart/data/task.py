@@ -209,9 +209,10 @@ def resplit(task: Task, seed: int) -> Task:
 def independent_units(texts: Sequence[Any], groups: np.ndarray | None) -> np.ndarray:
     """(N,) int64 the unit of each text: copies and the texts of one of the ``groups`` (N,) are the same unit.
 
-    Copies count as the same by ``text_key``, as in the audit. Units are numbered in the order of their texts.
+    Copies count as the same by ``text_key``, as in the audit; blank texts are not copies. Units are numbered in the order of their
+    texts.
     """
-    plain = [*map(plain_text, texts)]
+    plain = [text if (text := plain_text(one)).strip() else f"\0{number}" for number, one in enumerate(texts)]
     _, order = np.unique(np.array(plain, dtype=object), return_inverse=True)
     _, same = np.unique(np.array([*map(text_key, plain)], dtype=object), return_inverse=True)
     first = np.full(int(same.max(initial=-1)) + 1, len(plain))

@@ -99,11 +99,15 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls: type[Self], folder: str | Path) -> Self:
-        """A fitted estimator from a bundle or the folder of a run, also one of ``warmstart adapt``; its labels are strings."""
+        """A fitted estimator from a bundle or the folder of a run, also one of ``warmstart adapt``; its labels are strings.
+
+        It has the settings that the model was trained with, but no ``backbone``: the model's weights have seen its labels, so a
+        cross-validation that began with them would test what they have learned. ``fit`` refuses until one is set.
+        """
         bundle = load_bundle(find_bundle(folder))
         if (name := task_type_for(bundle).name) != cls.task_type:
             raise ModelError(f"{cls.__name__} needs a {cls.task_type} model, but {folder} has a {name} model; load it with ws.load")
-        made = cls(str(folder))
+        made = cls(**_settings_of(bundle))
         made.bundle_, made.validation_scores_ = bundle, np.array([])
         if bundle.labels:
             made.classes_ = np.array(bundle.labels)
@@ -115,6 +119,11 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, examples: Split, labels: tuple[str, ...], unlabelled: Sequence[str] | None = None) -> None:
         """Fit: hold out validation texts if these choose, continue pretraining if requested, run every seed, keep the best."""
+        if self.backbone == "":
+            raise ConfigError(
+                f"{type(self).__name__} must be trained from a backbone, but has none (a loaded one has none, since its weights have "
+                'seen the labels); name the pretrained model: set_params(backbone="FOLDER")'
+            )
         origin, config, first = as_bundle(self.backbone), self._config(), self._first_seed()
         task = self._task(examples, labels, first)
         budgets = [label_budget(task, None, self.selection, seed) for seed in range(first, first + self.seeds)]
@@ -161,3 +170,15 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         } | given.pop("train", {})  # fmt: skip
         named = {"scheme": self.scheme, "pooling": self.pooling, "windows": self.windows, "train": train}
         return FineTuneConfig.build({**named, **given}, type(self).__name__)
+
+
+def _settings_of(bundle: Bundle) -> dict[str, Any]:
+    """What an estimator is made with, from the settings of the run that trained a model; defaults for any other model."""
+    record = next((one for one in reversed(bundle.history) if isinstance(one, AdaptRecord)), None)
+    if record is None or not record.settings:
+        return {}
+    config = FineTuneConfig.build(record.settings)
+    named = {name: getattr(config, name) for name in ("scheme", "pooling", "windows")}
+    return (
+        named | {name: getattr(config.train, name) for name in ("learning_rate", "epochs", "batch")} | {"random_state": record.seed}
+    )

@@ -6,6 +6,7 @@ expressed in this family, and is named in the error. The tensors pass through th
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from safetensors.torch import save as serialise
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ConfigError, ModelError
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.interop.convert import read_settings, to_tensors
@@ -28,10 +29,9 @@ from warmstart.interop.folder import POOLED, free_place, pooling_files, refuse_w
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
-from warmstart.model.model import swap_head
+from warmstart.model.model import Model, swap_head
 from warmstart.seeding import rng
 from warmstart.storage import atomic_folder
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
@@ -48,14 +48,14 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
     name = family_for(bundle)
     family, origin = FAMILIES[name], _origin(bundle, name)
     rows = _rows(bundle, origin)
-    tensors = to_tensors(family, bundle.model, prefixed=bundle.model.head.config.kind != "embedding", rows=rows)
+    tensors = to_tensors(family, calibrated_model(bundle), prefixed=bundle.model.head.config.kind != "embedding", rows=rows)
     settings = write_settings(family, name, bundle, origin) | {"vocab_size": rows}
     pooled = isinstance(bundle.model.head.config, EmbeddingHeadConfig)
     typed = bundle.model.backbone.config.token_types > 1
     files = {
         "config.json": json.dumps(settings, indent=2).encode(),
         "model.safetensors": serialise(tensors, {"format": "pt"}),
-        **_tokenizer_files(bundle.tokenizer, rows, framed=not family.causal, typed=typed, pooled=pooled),
+        **_tokenizer_files(bundle, rows, framed=not family.causal, typed=typed, pooled=pooled),
     }
     if isinstance(head := bundle.model.head.config, EmbeddingHeadConfig):
         files |= pooling_files(head, bundle.model.backbone.config)
@@ -64,6 +64,17 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
             (aside / file).parent.mkdir(exist_ok=True)
             (aside / file).write_bytes(data)
     return name
+
+
+def calibrated_model(bundle: Bundle) -> Model:
+    """The model whose own outputs are calibrated: its last layer is divided by the temperature, which others do not know."""
+    if bundle.calibration is None or not isinstance(bundle.model.head, ClassificationHead):
+        return bundle.model
+    model = copy.deepcopy(bundle.model)
+    with torch.no_grad():
+        for tensor in model.head.score.parameters():  # type: ignore[union-attr]
+            tensor /= bundle.calibration.temperature
+    return model
 
 
 def embedding_bundle(bundle: Bundle) -> Bundle:
@@ -81,11 +92,11 @@ def embedding_bundle(bundle: Bundle) -> Bundle:
 
 @torch.inference_mode()
 def output_difference(one: Bundle, other: Bundle) -> float:
-    """The largest difference of two bundles' outputs on a few rows of random tokens that both have."""
+    """The largest difference of a bundle's calibrated outputs to another's, on a few rows of random tokens that both have."""
     size = min(one.tokenizer.vocab_size, other.tokenizer.vocab_size)
     width = min(64, one.model.backbone.config.max_length)
     ids = torch.from_numpy(rng(0, "parity").integers(0, size, (4, width)))
-    first, second = (bundle.model(ids) for bundle in (one, other))
+    first, second = (model(ids) for model in (calibrated_model(one), other.model))
     shared = min(first.shape[-1], second.shape[-1])  # rows that were added at import are not written
     return float((first[..., :shared] - second[..., :shared]).abs().max())
 
@@ -185,11 +196,12 @@ def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:
     return before if len(added) > 1 and bool((added == added[0]).all()) else len(table)
 
 
-def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool, typed: bool, pooled: bool) -> dict[str, bytes]:
+def _tokenizer_files(bundle: Bundle, rows: int, *, framed: bool, typed: bool, pooled: bool) -> dict[str, bytes]:
     """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it frames texts as our pipeline does.
 
     With ``pooled`` it always does, since a state of each text is read, and has a token to pad with.
     """
+    tokenizer = bundle.tokenizer
     spec = json.loads(tokenizer.to_json())
     spec["added_tokens"] = [token for token in spec["added_tokens"] if token["id"] < rows]
     specials = tokenizer.specials
@@ -200,8 +212,9 @@ def _tokenizer_files(tokenizer: Tokenizer, rows: int, *, framed: bool, typed: bo
     names = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}
     if pooled:
         names.setdefault("pad_token", names["eos_token"])  # masked, so any token does
-    names["tokenizer_class"] = "PreTrainedTokenizerFast"
+    length = bundle.model.backbone.config.max_length  # without it nothing is cut, and a long text fails in the other program
+    described = names | {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": length}
     return {
         "tokenizer.json": json.dumps(spec, ensure_ascii=False).encode(),
-        "tokenizer_config.json": json.dumps(names, indent=2).encode(),
+        "tokenizer_config.json": json.dumps(described, indent=2).encode(),
     }

@@ -17,6 +17,7 @@ import polars as pl
 from warmstart.data.annotations import annotated_target
 from warmstart.data.conllu import is_conll
 from warmstart.data.files import open_bytes, without_compression
+from warmstart.data.label_cells import is_list, other_separator
 from warmstart.data.read import open_prose, source_format
 from warmstart.data.saved_dataset import dataset_files, dataset_splits
 from warmstart.data.source import BINARY, PROSE, Source
@@ -52,8 +53,6 @@ PAIRS = (
     *(("question1", "question2"), ("question", "sentence")),
 )
 """columns of the two texts of a pair"""
-SEPARATORS = ("|", ";", ",")
-"""what may stand between several labels in one cell"""
 FASTTEXT = r"^__label__(?P<label>\S+)\s+(?P<text>.*)$"
 """a line of fastText with one label"""
 _SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
@@ -250,13 +249,9 @@ def _guess_type(text: pl.Series, label: pl.Series) -> tuple[str, str | None]:
     if len(cells) and not numbers.is_null().any():
         whole = bool((numbers == numbers.round()).all())
         return ("classification" if whole and numbers.n_unique() <= _NUMBERS else "regression"), None
-    for separator in SEPARATORS:
-        parts = cells.str.split(separator)
-        several = float(str((parts.list.len() > 1).mean() or 0.0))
-        different = parts.explode(empty_as_null=True).str.strip_chars().n_unique()
-        if several >= 0.05 and different < cells.n_unique():
-            return "multilabel", separator
-    return "classification", None
+    texts = cells.to_list()
+    separator = other_separator(texts, "\0")
+    return ("multilabel" if separator or any(map(is_list, texts)) else "classification"), separator
 
 
 def _beside(place: Path, split: str) -> Path | None:

@@ -236,20 +236,23 @@ def read_sources(sources: Sequence[Source], folder: Path, type_name: str = "clas
     return [one for inputs, _ in parts for one in inputs], [one for _, targets in parts for one in targets]
 
 
+MISSING = ("", "nan", "none", "null", "<na>")
+"""what a cell holds that names no group"""
+
+
 def read_groups(sources: Sequence[Source], folder: Path, count: int, prefix: str = "") -> np.ndarray | None:
     """(N,) the group of each of ``count`` examples, as a string, or None if no source has groups.
 
-    A source without groups gives each example its own, whose name begins with ``prefix``. Raises ``DataError`` unless every
-    example has a row.
+    A source without groups, and a cell that names none, gives an example a group of its own, whose name begins with ``prefix``.
+    Raises ``DataError`` unless every example has a row.
     """
     if not any(source.group for source in sources):
         return None
     groups: list[str] = []
     for number, source in enumerate(sources):
-        rows = enumerate(islice(table_rows(_at(source, folder)), source.limit))
-        groups += [
-            f"{prefix}{number}:{row}" if source.group is None else string_of(values, source.group, "group") for row, values in rows
-        ]
+        for row, values in enumerate(islice(table_rows(_at(source, folder)), source.limit)):
+            named = "" if source.group is None else string_of(values, source.group, "group").strip()
+            groups.append(f"{prefix}{number}:{row}" if named.lower() in MISSING else named)
     if len(groups) != count:
         raise DataError(f"every example needs a row that names its group, but there are {len(groups)} rows for {count} examples")
     return np.array(groups)

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from warmstart.data.label_cells import names_in, other_separator
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
+from warmstart.errors import DataError
 from warmstart.heads.multilabel import MultilabelHeadConfig
 from warmstart.stats.resampling import resample_indices, resampled_macro_f1
 from warmstart.stats.scores import Scores
@@ -31,10 +33,20 @@ class MultilabelTask(TaskType):
     constant_rule: ClassVar = "always the labels that most texts have"
 
     def read_rows(self, source: Source) -> Examples:
-        """Texts or pairs, and a list of label names each: a list in the column, or names between ``source.separator``."""
+        """Texts or pairs, and a list of label names each, as ``data/label_cells.py`` reads a cell.
+
+        Raises ``DataError`` if no cell has the separator, which nobody named, but labels seem to stand between others.
+        """
         rows = list(table_rows(source, "labels"))
-        targets = [_names(value_of(row, source.label, "label"), source.separator) for row in rows]
-        return [text_or_pair(row, source) for row in rows], targets
+        cells = [value_of(row, source.label, "label") for row in rows]
+        other = None if "separator" in source.model_fields_set else other_separator(cells, source.separator)
+        if other is not None:
+            example = next(cell for cell in cells if isinstance(cell, str) and other in cell)
+            raise DataError(
+                f"labels of one text must stand between '{source.separator}' in {source.path}, but none do, and {example!r} looks like "
+                f"several; write 'separator: \"{other}\"' beside the path, or 'separator: \"{source.separator}\"' if it is one label"
+            )
+        return [text_or_pair(row, source) for row in rows], [names_in(cell, source.separator) for cell in cells]
 
     def label_names(self, targets: Sequence[Any], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
         """The names that occur, or those in the manifest."""
@@ -88,9 +100,3 @@ class MultilabelTask(TaskType):
         }
         draws = resample_indices(len(split), groups=split.units)
         return np.array([scores[task.metric](np.bincount(drawn, minlength=len(split))) for drawn in draws])
-
-
-def _names(value: Any, separator: str) -> tuple[str, ...]:
-    """``"a| b"`` or ``["a", "b"]`` -> ``("a", "b")``."""
-    parts = [] if value is None else value.split(separator) if isinstance(value, str) else list(value)
-    return tuple(name for part in parts if (name := str(part).strip()))

@@ -5,12 +5,13 @@ Letters: N inputs, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
+from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
 from warmstart.stack.fitted import FittedBaseline
@@ -75,11 +76,13 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
 
     A single string is one input, as it would be typed on a command line, and gives one dictionary.
 
-    Inputs are texts, or pairs of texts if the task is about pairs; ``(text, *alternatives)`` for multiple choice, tuples of words
-    for tagging, ``(question, passage)`` for spans. Dictionaries hold the ``top`` most probable labels. Other inputs, their number
-    and their order never change a prediction. A model that was trained by ``ws.answers`` answers questions. Raises ``ModelError``
+    Inputs are a list, a column of a table, an array or an iterator: of texts, or pairs of texts if the task is about pairs; of
+    ``(text, *alternatives)`` for multiple choice, tuples of words for tagging, ``(question, passage)`` for spans. Dictionaries hold
+    the ``top`` most probable labels. Other inputs, their number and their order never change a prediction. A model that was trained
+    by ``ws.answers`` answers questions. Raises ``DataError`` for an input that is missing or no text, and ``ModelError``
     for any other model without a task head.
     """
+    inputs = inputs if isinstance(inputs, str) else as_inputs(inputs)
     if isinstance(bundle, Bundle) and bundle.answers_record:
         questions = [inputs] if isinstance(inputs, str) else inputs
         answers = [{"answer": one.text, "confidence": round(one.confidence, 4)} for one in answer_questions(bundle, questions)]
@@ -89,6 +92,19 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     task_type, (values, cut) = task_type_for(bundle), predictions_and_cut(bundle, inputs)
     rows = task_type.describe(values, inputs, bundle.labels, top)
     return Predictions(rows, values if task_type.probabilistic else None, cut)
+
+
+def as_inputs(inputs: Iterable[Any]) -> list[Any]:
+    """Inputs as a list. Raises ``DataError`` for a whole table, and for an input that is missing or no text."""
+    if isinstance(inputs, Mapping | bytes) or hasattr(inputs, "columns"):
+        raise DataError(
+            f"inputs must be a list or one column of texts, but are a {type(inputs).__name__}; give its column of texts"
+        )
+    listed = list(inputs)
+    for number, one in enumerate(listed):
+        if isinstance(one, bytes) or not (isinstance(one, str) or hasattr(one, "__len__")):
+            raise DataError(f"input {number} must be a text, but is {one!r}; fill in what is missing, or leave it out")
+    return listed
 
 
 def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
