@@ -15,6 +15,7 @@ from tyro.conf import Positional, arg
 from warmstart.config import Advanced
 from warmstart.console import console
 from warmstart.data.files import open_text
+from warmstart.data.source import TableFlags
 from warmstart.errors import ConfigError
 from warmstart.limits import YAML_BYTES
 from warmstart.serve.access import AccessSettings, missing_extra
@@ -26,15 +27,13 @@ if TYPE_CHECKING:
     from warmstart.labelling.reading import PoolTexts
 
 
-class LabelConfig(AccessSettings):
+class LabelConfig(AccessSettings, TableFlags):
     """Label texts in the browser; run again with the same --out to go on."""
 
     pool: Positional[tuple[str, ...]] = ()
     """texts to label: files or globs with a text on each line, or tables (--column); not needed to go on"""
     column: Advanced[str] = "text"
     """the column of a table that holds the texts"""
-    sqlite_table: Advanced[str | None] = None
-    """the table or view of a SQLite file; default: the only one"""
     out: str
     """folder of the project"""
     labels: tuple[str, ...] = ()
@@ -113,7 +112,7 @@ def _project(config: LabelConfig) -> Project:
         manifest = config.task or (project.task if project and config.pool else None)
         task = load_task(manifest) if manifest else None
         rows = task_answers(task) if task and config.task else []
-        found = read_pool(config.pool, task, config.column, config.sqlite_table) if config.pool or not project else None
+        found = read_pool(config.pool, task, config.column, **config.reading) if config.pool or not project else None
         if found:
             console.print("".join(pool_sentences(found)), end="")
         if project is None:

@@ -121,8 +121,6 @@ def _inputs_of(bundle: Bundle | Stack, config: PredictConfig) -> list[Any]:
     given = [task_type.parse(text) for text in config.texts]
     if config.file is None:
         return given
-    source = Source(
-        path=config.file, text=config.column, sqlite_table=config.sqlite_table, second=config.second,
-        alternatives=config.alternatives, document="line",
-    )  # fmt: skip
+    columns = {"text": config.column, "second": config.second, "alternatives": config.alternatives}
+    source = Source.build({"path": config.file, "document": "line", **columns, **config.reading})
     return given + task_type.read_inputs(source)

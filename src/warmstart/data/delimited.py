@@ -1,8 +1,8 @@
 """Tables as text, with a delimiter between fields: csv, tsv and their relatives, in the dialect that reads them without loss.
 
-The delimiter is the first of the usual ones with which every row has as many fields as the first, and more than one; a line ``sep=;``,
-which Excel writes and reads, names it. Quotes are undone where a program has written them: always in csv; in tsv, where a text often
-has quotes of its own, if all of them stand where pandas, Excel or csv.writer would put them. Rows without content are none.
+The delimiter is the first of the usual ones with which every row has as many fields as the first, and more than one; a line
+``sep=;``, which Excel writes and reads, names it. Quotes are undone where a program has written them: always in csv; in tsv, where
+a text often has quotes of its own, if all of them stand where pandas, Excel or csv.writer would put them. Empty rows are none.
 
 A file without quotes is read by polars, any other by Python's csv, which says at which line it stops.
 """
@@ -93,10 +93,11 @@ def _quoted(field: str) -> str:
 
 
 def _read_plain(text: str, delimiter: str, *, header: bool) -> pl.DataFrame | None:
-    """The table by polars, which is fast; None if it finds other rows than lines."""
-    data = "\n".join(line for line in text.replace("\r\n", "\n").split("\n") if line.strip(f"{delimiter} \t\r")).encode()
-    if not data:
+    """The table by polars, which is fast; None if rows have different numbers of fields, which it would fill."""
+    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip(f"{delimiter} \t\r")]
+    if not lines or any(line.count(delimiter) != lines[0].count(delimiter) for line in lines):
         return None
+    data = "\n".join(lines).encode()
     try:
         table = pl.read_csv(io.BytesIO(data), separator=delimiter, quote_char=None, has_header=header, infer_schema=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config
 
 Document = Literal["paragraph", "sentence", "line", "file"]
 Format = Literal[
@@ -36,6 +36,26 @@ PROSE: tuple[Format, ...] = ("text", "docx", "pdf")
 """formats without columns: documents are cut out of running text"""
 BINARY: tuple[Format, ...] = ("parquet", "arrow", "xlsx", "sqlite", "docx", "pdf")
 """formats that say themselves how their characters are encoded"""
+
+
+class TableFlags(Config):
+    """How a command reads tables and text that are not as usual."""
+
+    encoding: Advanced[str] = "utf-8"
+    """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
+    delimiter: Advanced[str | None] = None
+    """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found"""
+    header: Advanced[bool] = True
+    """the first line of a csv or tsv file names the columns; otherwise columns are numbered 1, 2, …"""
+    sheet: Advanced[str | None] = None
+    """the sheet of a spreadsheet; default: the only one that is not empty"""
+    sqlite_table: Advanced[str | None] = None
+    """the table or view of a SQLite file; default: the only one"""
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """These settings, as those of a ``Source``."""
+        return {name: getattr(self, name) for name in TableFlags.model_fields}
 
 
 class Source(Config):

@@ -121,7 +121,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         """Fit: hold out validation texts if these choose, continue pretraining if requested, run every seed, keep the best."""
         if self.backbone == "":
             raise ConfigError(
-                f"{type(self).__name__} must be trained from a backbone, but has none (a loaded one has none, since its weights have "
+                f"{type(self).__name__} must be trained from a backbone, but has none (a loaded one has none: its weights have "
                 'seen the labels); name the pretrained model: set_params(backbone="FOLDER")'
             )
         origin, config, first = as_bundle(self.backbone), self._config(), self._first_seed()

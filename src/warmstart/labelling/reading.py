@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from warmstart.data.annotations import Annotation, annotated_texts
 from warmstart.data.pool import pool_unlike
@@ -31,14 +32,14 @@ class PoolTexts:
     """texts that are equal to a test or validation text of the task, or nearly the same"""
 
 
-def read_pool(paths: Sequence[str], task: Task | None = None, column: str = "text", table: str | None = None) -> PoolTexts:
+def read_pool(paths: Sequence[str], task: Task | None = None, column: str = "text", **reading: Any) -> PoolTexts:
     """The texts of files, without those like a test or validation text of the task; without files, the task's own pool.
 
-    In a table they are those of ``column``; ``table`` is that of a SQLite file. Blank texts are left out.
+    In a table they are those of ``column``; ``reading`` are settings of a ``Source``. Blank texts are left out.
 
     Raises ``DataError`` that names file and line of a text that is too long or not Unicode.
     """
-    given = [Source(path=path, document="line", text=column, sqlite_table=table) for path in paths]
+    given = [Source(path=path, document="line", text=column, **reading) for path in paths]
     sources = given or list(task.unlabelled if task else ())
     found = [text for source in sources for file in source_files(source) for text in _texts(source, file)]
     different = tuple(dict.fromkeys(found))

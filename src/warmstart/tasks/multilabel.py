@@ -43,8 +43,8 @@ class MultilabelTask(TaskType):
         if other is not None:
             example = next(cell for cell in cells if isinstance(cell, str) and other in cell)
             raise DataError(
-                f"labels of one text must stand between '{source.separator}' in {source.path}, but none do, and {example!r} looks like "
-                f"several; write 'separator: \"{other}\"' beside the path, or 'separator: \"{source.separator}\"' if it is one label"
+                f"labels of one text must stand between '{source.separator}' in {source.path}, but none do, and {example!r} looks "
+                f"like several; write 'separator: \"{other}\"' beside the path, or 'separator: \"|\"' if that is one label"
             )
         return [text_or_pair(row, source) for row in rows], [names_in(cell, source.separator) for cell in cells]
 

@@ -20,13 +20,13 @@ from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
-from warmstart.config import Advanced, Config, read_yaml, setting_paths
+from warmstart.config import Advanced, read_yaml, setting_paths
 from warmstart.console import console, print_metrics, print_table
 from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import source_files
-from warmstart.data.source import Document, Source
+from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.data.unbroken import unbroken_note
 from warmstart.device import pick_device
@@ -74,7 +74,7 @@ MOST_PASSES = 20
 """over the text, with --for and no budget: it is read until ``TOKENS_OF_ROWS`` or ``TOKENS_OF_CROPS`` are, but at least once"""
 
 
-class PretrainConfig(Config):
+class PretrainConfig(TableFlags):
     """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
 
     text: Positional[tuple[str, ...]] = ()
@@ -95,8 +95,6 @@ class PretrainConfig(Config):
     """words of the text to read at most: whole documents, drawn at random, the same for every seed; default: all"""
     column: Advanced[str] = "text"
     """the column of a table that holds the texts"""
-    sqlite_table: Advanced[str | None] = None
-    """the table or view of a SQLite file; default: the only one"""
     tracker: Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]] = ()
     """show the training log in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -186,7 +184,7 @@ class _Ready:
 
 
 def _source(config: PretrainConfig, path: str) -> Source:
-    return Source(path=path, document=config.document, text=config.column, sqlite_table=config.sqlite_table)
+    return Source(path=path, document=config.document, text=config.column, **config.reading)
 
 
 def _prepare(config: PretrainConfig) -> _Ready:

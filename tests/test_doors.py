@@ -1,0 +1,236 @@
+"""Files, labels and calls as people have them: the smallest inputs of real reports, with what each must give.
+
+Every row was read wrongly, or refused without a way out, by some version of this or a like program.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import zipfile
+from dataclasses import replace
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+
+from helpers.bundles import classifier
+from helpers.foreign import folder_of
+from helpers.models import make_language_model
+from warmstart.config import read_yaml
+from warmstart.data.label_cells import names_in
+from warmstart.data.read import read_documents, read_examples
+from warmstart.data.source import Source
+from warmstart.data.splits import grouped_split
+from warmstart.data.task import independent_units
+from warmstart.errors import ConfigError, DataError
+from warmstart.estimators import TextClassifier
+from warmstart.interop.convert import from_huggingface
+from warmstart.interop.export import to_huggingface
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.tasks.load import load_task, read_groups
+from warmstart.tasks.predict import predict
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+TWO = [("hello, you", "a"), ("x", "b")]
+INCH = [('5" pipe', "a"), ('6" tube', "b")]
+LINES = [("my box is late\nplease help", "ship"), ("x", "y")]
+TABLES: list[tuple[str, bytes, list[tuple[str, str]]]] = [
+    ("excel_de.csv", b"text;label\nhello, you;a\nx;b\n", TWO),
+    ("pipe.csv", b"text|label\nhello, you|a\nx|b\n", TWO),
+    ("tabs.csv", b"text\tlabel\nhello, you\ta\nx\tb\n", TWO),
+    ("sep.csv", b"sep=;\r\ntext;label\r\nhello, you;a\r\nx;b\r\n", TWO),
+    ("inch.csv", b'text,label\n5" pipe,a\n6" tube,b\n', INCH),
+    ("inch_written.csv", b'text,label\n"5"" pipe",a\n"6"" tube",b\n', INCH),
+    ("blank_end.csv", b'text,label\n"hello, you",a\nx,b\n\n \n,\n', TWO),
+    ("crlf_end.csv", b'text,label\r\n"hello, you",a\r\nx,b\r\n\r\n\r\n', TWO),
+    ("ctrl_z.csv", b'text,label\n"hello, you",a\nx,b\n\x1a', TWO),
+    ("old_mac.csv", b'text,label\r"hello, you",a\rx,b\r', TWO),
+    ("spaces.csv", b'text, label\n"hello, you",a\nx,b\n', TWO),
+    ("line_in_quotes.csv", b'text,label\n"my box is late\nplease help",ship\nx,y\n', LINES),
+    ("pandas.tsv", b'label\ttext\nship\t"my box is late\nplease help"\ny\tx\n', LINES),
+    ("excel.tsv", b'label\ttext\na\t"hello, you"\nb\tx\n', TWO),
+    ("all_quoted.tsv", b'"label"\t"text"\n"a"\t"hello, you"\n"b"\t"x"\n', TWO),
+    (
+        "own_quotes.tsv",
+        b'label\ttext\na\t"The best film."\nb\t"bad" they said\n',
+        [('"The best film."', "a"), ('"bad" they said', "b")],
+    ),
+    ("unpaired.tsv", b'label\ttext\na\t5" pipe\nb\t6" tube\n', INCH),
+    ("utf16.csv", 'text,label\n"hello, you",a\nx,b\n'.encode("utf-16"), TWO),
+    ("utf16.tsv", "text\tlabel\nhello, you\ta\nx\tb\n".encode("utf-16"), TWO),
+    ("bom.csv", b'\xef\xbb\xbftext,label\n"hello, you",a\nx,b\n', TWO),
+    ("list.json", json.dumps([{"text": text, "label": label} for text, label in TWO]).encode(), TWO),
+    ("split.json", json.dumps({"columns": ["text", "label"], "index": [0, 1], "data": TWO}).encode(), TWO),
+    ("columns.json", json.dumps({"text": {"0": "hello, you", "1": "x"}, "label": {"0": "a", "1": "b"}}).encode(), TWO),
+    ("wrapped.json", json.dumps({"version": 1, "data": [{"text": text, "label": label} for text, label in TWO]}).encode(), TWO),
+    ("lines.json", b'{"text": "hello, you", "label": "a"}\n{"text": "x", "label": "b"}\n', TWO),
+    ("a.csv.GZ", gzip.compress(b'text,label\n"hello, you",a\nx,b\n'), TWO),
+    ("a.csv.bz2", bz2.compress(b'text,label\n"hello, you",a\nx,b\n'), TWO),
+]
+
+
+def zipped(**files: str) -> bytes:
+    """A zip archive."""
+    with zipfile.ZipFile(data := BytesIO(), "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return data.getvalue()
+
+
+def workbook(*sheets: list[list[Any]]) -> bytes:
+    """The smallest .xlsx file with these rows."""
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    numbers = range(1, len(sheets) + 1)
+    listed = "".join(f'<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>' for n in numbers)
+    links = "".join(f'<Relationship Id="r{n}" Type="{office}/worksheet" Target="worksheets/s{n}.xml"/>' for n in numbers)
+    relations = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+    with zipfile.ZipFile(data := BytesIO(), "w") as archive:
+        archive.writestr("[Content_Types].xml", '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>')
+        archive.writestr(
+            "_rels/.rels",
+            f'{relations}<Relationship Id="r" Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        )
+        archive.writestr("xl/workbook.xml", f'<workbook {main} xmlns:r="{office}"><sheets>{listed}</sheets></workbook>')
+        archive.writestr("xl/_rels/workbook.xml.rels", f"{relations}{links}</Relationships>")
+        for n, rows in zip(numbers, sheets, strict=True):
+            cells = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+            archive.writestr(f"xl/worksheets/s{n}.xml", f"<worksheet {main}><sheetData>{cells}</sheetData></worksheet>")
+    return data.getvalue()
+
+
+def cell(value: Any) -> str:
+    return f"<c><v>{value}</v></c>" if isinstance(value, int) else f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+
+
+def test_tables_as_programs_write_them(tmp_path: Path) -> None:
+    """Delimiters, quotes, blank lines, encodings, JSON and compression are found; texts and labels are those that were written."""
+    rows = [["text", "label"], *map(list, TWO)]
+    binary = [("book.xlsx", workbook(rows, []), TWO), ("a.zip", zipped(**{"a.csv": 'text,label\n"hello, you",a\nx,b\n'}), TWO)]
+    wrong = {}
+    for name, data, expected in [*TABLES, *binary]:
+        (tmp_path / name).write_bytes(data)
+        found = [*zip(*read_examples(Source(path=str(tmp_path / name))), strict=True)]
+        wrong |= {name: found} if found != expected else {}
+    assert wrong == {}
+
+
+REFUSED = [
+    ("ragged.csv", b"text,label\nhello,a\nx,b,c\n", r"ragged\.csv must have 2 fields with ',' between, .* line 3 has 3: 'x,b,c'"),
+    ("short.csv", b"text,label\n\nhello\n", r"line 3 has 1: 'hello'; fill in what is missing"),
+    ("cp1252.csv", "text,label\nGröße und Maß des schönen Hauses für Käufer,a\n".encode("cp1252"),
+     r"must be text in utf-8, but is not at line 2 .*reads 'Größe und Maß.*say so with 'encoding: \S+', or --encoding"),
+    ("a.zst", b"(\xb5/\xfd", "it is packed; unpack it first"), ("a.xls", b"\xd0\xcf\x11\xe0", "a spreadsheet; save it"),
+    ("no.json", b'{"a": 1}', "must hold a list of objects"), ("bad.json", b"[{", "must be JSON, but is not"),
+    ("two.zip", zipped(**{"a.csv": "text\n", "b.csv": "text\n"}), "must hold one file, but holds 2; unpack it"),
+    ("two.xlsx", workbook([["text"], ["a"]], [["text"], ["b"]]), "has S1, S2; name one with 'sheet: …'"),
+    ("no.xlsx", b"PK", "cannot be read as xlsx"),
+]  # fmt: skip
+
+
+def test_what_cannot_be_read_says_where_and_what_to_do(tmp_path: Path) -> None:
+    """With the file, the line and the way out; and the way out works."""
+    for name, data, message in REFUSED:
+        (tmp_path / name).write_bytes(data)
+        for read in (read_examples, lambda source: list(read_documents(source))):
+            with pytest.raises(DataError, match=message):
+                read(Source(path=str(tmp_path / name)))
+    texts, _ = read_examples(Source(path=str(tmp_path / "cp1252.csv"), encoding="cp1252"))
+    assert texts == ["Größe und Maß des schönen Hauses für Käufer"]
+    assert list(read_documents(Source(path=str(tmp_path / "two.xlsx"), sheet="S2"))) == ["b"]
+
+
+def test_several_labels_in_every_spelling(tmp_path: Path) -> None:
+    """Lists of JSON, Python and numpy, values by label, other programs' cells; a separator that never occurs is asked for."""
+    both, one = ("a", "b"), ("a",)
+    spellings: list[tuple[Any, tuple[str, ...]]] = [
+        ("a|b", both), ("a| b |", both), ("['a', 'b']", both), ('["a", "b"]', both), ("('a', 'b')", both), ("{'b', 'a'}", both),
+        ("['a' 'b']", both), ("['a'\n 'b']", both), ('{"choices": ["a", "b"]}', both), ('{"choices": "a"}', one),
+        (["a", "b"], both),
+        ({"a": 1.0, "b": 0.0}, one), ("{'a': 1, 'b': 0}", one), ({"a": True, "b": False}, one), (["a", None], one), ("a", one),
+        ("[]", ()), ("", ()), (None, ()), ("nan", ()), (float("nan"), ()), (3, ("3",)), (3.0, ("3",)),
+        ("[urgent] b", ("[urgent] b",)),
+    ]  # fmt: skip
+    assert [(value, names_in(value, "|")) for value, expected in spellings if names_in(value, "|") != expected] == []
+    (tmp_path / "t.csv").write_text('text,label\nt1,"a,b"\nt2,a\nt3,"b,c"\nt4,"a,c"\nt5,"b"\n')
+    manifest = tmp_path / "task.yaml"
+    manifest.write_text("name: t\ntype: multilabel\ntrain: t.csv\nvalidation: 1\ntest: 1\n")
+    with pytest.raises(DataError, match=r"'a,b' looks like several; write 'separator: \",\"'"):
+        load_task(manifest)
+
+
+def test_names_in_yaml_stay_as_they_are_written(tmp_path: Path) -> None:
+    """Numbers with zeros, times, dates, yes and no are text; settings that are numbers still are."""
+    (tmp_path / "a.yaml").write_text(
+        "a: [007, 1_000, 12:30, yes, no, 2026-11-25, off]\nlimit: 20\nrate: 1e-3\nlabel: 1.50\nnone: ~\n"
+    )
+    found = read_yaml(tmp_path / "a.yaml")
+    assert found["a"] == ["007", "1_000", "12:30", "yes", "no", "2026-11-25", "off"]
+    assert (found["limit"], found["rate"], found["none"]) == (20, 0.001, None)
+    assert Source.build({"path": "a", "as_label": found["label"], "limit": found["limit"]}).as_label == "1.50"
+
+
+def test_blank_texts_and_missing_groups_are_not_copies(tmp_path: Path) -> None:
+    """Neither moves as one block; and no block is most of what is held out, unless there is nothing else."""
+    assert len(set(independent_units(["", " ", "a", "A!", ""], None).tolist())) == 4
+    (tmp_path / "g.csv").write_text("text,label,user\na,x,u1\nb,y,\nc,x,\nd,y,u1\n")
+    groups = read_groups([Source(path="g.csv", group="user")], tmp_path, 4)
+    assert groups is not None
+    assert len(set(groups.tolist())) == 3
+    blocks = np.array([0] * 40 + [*range(1, 261)])
+    for seed in range(20):
+        _, held = grouped_split(np.zeros(300, dtype=np.int64), blocks, 0.2, seed)
+        assert 0 not in blocks[held]
+
+
+def test_predict_takes_a_column(tokenizer: Tokenizer) -> None:
+    """Of pandas or polars, an array, an iterator; what is missing is named, and a whole table refused."""
+    import pandas as pd
+
+    texts = ["I rub the cat", "You hold a dog"]
+    predictor = partial(predict, Bundle(classifier(tokenizer), tokenizer, ("a", "b")))
+    expected = list(predictor(texts))
+    for inputs in (pd.Series(texts), pl.Series(texts), np.array(texts), iter(texts), tuple(texts)):
+        assert list(predictor(inputs)) == expected, type(inputs)
+    for wrong, message in [
+        ([None], "input 0 must be a text, but is None"), (pd.Series(["a", None]), "input 1 must be a text"), ([b"a"], "is b'a'"),
+        (pd.DataFrame({"text": texts}), "give its column of texts"), ({"text": "a"}, "but are a dict"),
+    ]:  # fmt: skip
+        with pytest.raises(DataError, match=message):
+            predictor(wrong)
+
+
+def test_an_exported_model_answers_as_predict_does(tmp_path: Path) -> None:
+    """A calibrated model, read by transformers from the exported folder alone: probabilities, and where long texts are cut."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    bundle = replace(from_huggingface(folder_of("bert-labels", tmp_path / "theirs")), calibration=Calibration(temperature=20.0))
+    to_huggingface(bundle, tmp_path / "hf")
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    words = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    assert words.model_max_length == bundle.model.backbone.config.max_length
+    for text in ("I rub the cat", "", "👍🏽 مرحبا", "a\0b", "cat " * 3000):
+        with torch.inference_mode():
+            found = theirs(**words(text, truncation=True, return_tensors="pt")).logits.softmax(dim=-1)[0].numpy()
+        assert found == pytest.approx(predict(bundle, [text]).probabilities[0], abs=1e-5), text[:20]
+
+
+def test_a_loaded_estimator_begins_nowhere_that_has_seen_its_labels(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """It has the settings of its training; a clone, as cross-validation makes, asks for a backbone instead of using its weights."""
+    backbone = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, max_length=16), tokenizer)
+    texts, labels = ["I rub the cat", "You hold a dog"] * 4, ["a", "b"] * 4
+    made = TextClassifier(backbone, scheme="probe", epochs=1, batch=4, selection="none").fit(texts, labels)
+    found = TextClassifier.load(made.save(tmp_path / "model"))
+    assert (found.backbone, found.scheme, found.epochs, found.batch) == ("", "probe", 1, 4)
+    assert (found.predict(texts) == made.predict(texts)).all()
+    with pytest.raises(ConfigError, match="must be trained from a backbone, but has none"):
+        clone(found).fit(texts, labels)
+    clone(found).set_params(backbone=backbone).fit(texts, labels)
