@@ -153,9 +153,14 @@ def test_holm_only_raises_and_keeps_order(chances: list[float]) -> None:
 
 
 def test_the_cheapest_within_one_standard_error() -> None:
-    """What falls short by less than a standard error may be taken, what falls short by more may not, however cheap."""
+    """What falls short by less than a standard error may be taken, what falls short by more may not, however cheap.
+
+    Costs that another measurement would order otherwise are equal, and the better method is taken.
+    """
     best = judged("best", 0.90, 0.92, 0.88)
     near = judged("near", 0.89, 0.93, 0.87)
     far = judged("far", 0.80, 0.83, 0.77)
-    assert cheapest_within_noise([best, near, far], best, [9, 5, 1]) is near
+    assert cheapest_within_noise([best, near, far], best, [11, 5, 1]) is near
     assert cheapest_within_noise([best, near, far], best, [2, 5, 1]) is best
+    assert cheapest_within_noise([near, best, far], best, [5, 9, 1]) is best
+    assert cheapest_within_noise([near, best], best, [0.07, 0.9], equal_below=1.0) is best

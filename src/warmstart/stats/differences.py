@@ -230,8 +230,12 @@ def _around(mean: float, noise: Noise) -> Difference:
     return Difference(mean, mean - half, mean + half, float(noise.error), float(noise.p(mean)), noise)
 
 
-def cheapest_within_noise(methods: Sequence[MethodScores], best: MethodScores, costs: Sequence[float]) -> MethodScores:
-    """Among the methods within the noise of ``best``, the one with the lowest cost; of equals, the first.
+def cheapest_within_noise(
+    methods: Sequence[MethodScores], best: MethodScores, costs: Sequence[float], equal_below: float = 0.0
+) -> MethodScores:
+    """Among the methods within the noise of ``best``, the one with the lowest cost; of equals, the better one, and then the first.
+
+    Costs are equal up to twice the lowest, and below ``equal_below``: measured again, they would be in another order.
 
     A method is within the noise if it falls short by at most one standard error of the paired difference, over seeds and texts (the
     one-standard-error rule of Breiman et al. 1984, section 3.4.3). A decision, not a claim: one that is truly k standard errors
@@ -244,5 +248,6 @@ def cheapest_within_noise(methods: Sequence[MethodScores], best: MethodScores, c
     'small'
     """
     differences = [paired_difference(method, best) for method in methods]
-    near = [(cost, i) for i, (found, cost) in enumerate(zip(differences, costs, strict=True)) if found.mean >= -found.error]
-    return methods[min(near)[1]]
+    near = [i for i, found in enumerate(differences) if found.mean >= -found.error]
+    most = max(2 * min(costs[i] for i in near), equal_below)
+    return methods[max((i for i in near if costs[i] <= most), key=lambda i: (differences[i].mean, -i))]

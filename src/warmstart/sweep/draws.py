@@ -11,7 +11,7 @@ from warmstart.stats.comparison import USEFUL, detection_text
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
 from warmstart.stats.formatting import percent
 from warmstart.sweep.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, not_refused, with_all_seeds
-from warmstart.sweep.ranking import RankedMethod
+from warmstart.sweep.ranking import EQUAL_SECONDS, RankedMethod
 
 MAJORITY_LABEL = "majority"
 """the baseline that learns nothing from the texts"""
@@ -121,7 +121,7 @@ class Draws:
             rows = [one for one in seen if one.name != MAJORITY_LABEL or one.method == best.method]
             scores = [one.validation_scores for one in rows]
             of_best = next(score for score, one in zip(scores, rows, strict=True) if one.method == best.method)
-            near = cheapest_within_noise(scores, of_best, [one.seconds for one in rows])
+            near = cheapest_within_noise(scores, of_best, [one.seconds for one in rows], EQUAL_SECONDS)
             found.append(next(one for one in rows if one.validation_scores is near))
         one = most_chosen(found)
         count = sum(other.method == one.method for other in found)

@@ -12,6 +12,9 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import merged_notes
 from warmstart.sweep.trial import Method, SweepRuns, TrialResult
 
+EQUAL_SECONDS = 1.0
+"""below this, differences in measured seconds choose nothing"""
+
 
 @dataclass(frozen=True)
 class RankedMethod:

@@ -21,7 +21,7 @@ from warmstart.stats.differences import (
 )
 from warmstart.stats.intervals import Interval
 from warmstart.sweep.choice import as_each_seed_sees, best_of, doubt_of_best, with_all_seeds
-from warmstart.sweep.ranking import RankedMethod
+from warmstart.sweep.ranking import EQUAL_SECONDS, RankedMethod
 
 ALONE_BY_CHANCE = 0.20
 """of races of equal methods, about so many find no cheaper method within one standard error of the best; simulated in
@@ -42,7 +42,7 @@ class Recommendation:
     @cached_property
     def recommended(self) -> RankedMethod:
         """The method within the noise of the best that needs the fewest seconds per run, with those of continued pretraining."""
-        return self._cheapest(seconds_with_pretraining)
+        return self._cheapest(seconds_with_pretraining, equal_below=EQUAL_SECONDS)
 
     @property
     def smallest(self) -> RankedMethod:
@@ -85,10 +85,10 @@ class Recommendation:
         """How uncertain the choice of the best method is, on validation."""
         return doubt_of_best(self._candidates)
 
-    def _cheapest(self, cost: Callable[[RankedMethod], float]) -> RankedMethod:
+    def _cheapest(self, cost: Callable[[RankedMethod], float], equal_below: float = 0.0) -> RankedMethod:
         methods = sorted((one for one in self.methods if not one.refused), key=lambda one: one.place)
         scores = [one.validation_scores for one in methods]
-        chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in methods])
+        chosen = cheapest_within_noise(scores, self.best.validation_scores, [cost(one) for one in methods], equal_below)
         return next(one for one in methods if one.validation_scores is chosen)
 
     def _full(self, one: RankedMethod) -> MethodScores:
