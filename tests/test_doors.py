@@ -24,6 +24,7 @@ from sklearn.base import clone
 from helpers.bundles import classifier
 from helpers.foreign import folder_of
 from helpers.models import make_language_model
+from warmstart import console
 from warmstart.config import read_yaml
 from warmstart.data.label_cells import names_in
 from warmstart.data.read import read_documents, read_examples
@@ -234,3 +235,13 @@ def test_a_loaded_estimator_begins_nowhere_that_has_seen_its_labels(tokenizer: T
     with pytest.raises(ConfigError, match="must be trained from a backbone, but has none"):
         clone(found).fit(texts, labels)
     clone(found).set_params(backbone=backbone).fit(texts, labels)
+
+
+def test_what_commands_a_terminal_is_shown_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes and marks of direction in labels and texts of strangers, in sentences and tables."""
+    hostile = "a\x1b]0;title\x07\x9b2J\u202eb"
+    console.make_console().print(f"label {hostile}\n")
+    console.print_table(hostile, [(hostile, 1)], ("label", "count"))
+    printed = capsys.readouterr().err
+    assert not set(printed) & set("\x1b\x07\x9b\u202e")
+    assert "a\ufffd]0;title\ufffd\ufffd2J\ufffdb" in printed

@@ -14,13 +14,25 @@ NOTEBOOK_WIDTH = 110
 """characters of a line in the output of a notebook's cell"""
 
 
+_HIDDEN = {*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n"), ord("\t")}
+_VISIBLE = dict.fromkeys(_HIDDEN, "\ufffd")
+"""characters that command a terminal, or turn the direction of what follows: labels and texts of strangers may hold them"""
+
+
+class _Console(Console):
+    """Shows what would command the terminal, in place of obeying."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(one.translate(_VISIBLE) if isinstance(one, str) else one for one in objects), **options)
+
+
 def make_console() -> Console:
     """Prints every text as it is: names of files and labels may look like markup.
 
     A notebook shows standard error as a failure, on red. Its output calls itself a terminal, but is none.
     """
     notebook = in_notebook()
-    return Console(
+    return _Console(
         stderr=not notebook, highlight=False, soft_wrap=True, markup=False, emoji=False,
         force_jupyter=False, force_terminal=False if notebook else None, width=NOTEBOOK_WIDTH if notebook else None,
     )  # fmt: skip
@@ -48,9 +60,9 @@ def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
 
 def print_table(title: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
     """Print a table; the first column is left-aligned, the others right-aligned."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=title.translate(_VISIBLE), title_justify="left", title_style="bold")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(str(cell).translate(_VISIBLE) for cell in row))
     console.print(table)

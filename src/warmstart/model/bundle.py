@@ -52,6 +52,8 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
                 f"the tokenizer has {tokens} tokens, but the backbone's embedding has {rows} rows; "
                 "load the tokenizer that the weights were trained with"
             )
+        if odd := [label for label in self.labels if not isinstance(label, str)]:
+            raise ModelError(f"label names must be text, but one is {odd[0]!r}; save the model again from the run that made it")
         classes = getattr(self.model.head.config, "classes", 0)
         if len(self.labels) != classes:
             raise ModelError(f"the head has {classes} classes, but got {len(self.labels)} label names: {list(self.labels)}")

@@ -119,7 +119,8 @@ class Extrapolation:
             ends = f"{round_labels(low)} to {labels_up_to(high, self.largest)}"
             return f"{first} reaches {goal} with about {round_labels(expected)} labels ({ends} in 9 of 10 refits)."
         if expected > HORIZON * self.largest:
-            lowest = f", though {round_labels(low)} may be enough" if low <= HORIZON * self.largest else ""
+            near, far = ", though the fit leaves open that these are enough", f", though {round_labels(low)} may be enough"
+            lowest = near if low <= self.largest else far if low <= HORIZON * self.largest else ""
             return (
                 f"{first} is not expected to reach {goal} with less than {HORIZON} times the {self.largest:,} labels at "
                 f"hand{lowest}."
