@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.console import console
-from warmstart.data.source import Source
+from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
@@ -30,7 +30,7 @@ from warmstart.tasks.proper_names import unseen_names
 from warmstart.tasks.trained_on import known_texts_sentence
 
 
-class PredictConfig(Config):
+class PredictConfig(TableFlags):
     """Label texts, or answer questions, with an adapted model: one line of JSON per text, on standard output or in a file."""
 
     model: Positional[str]
@@ -41,8 +41,6 @@ class PredictConfig(Config):
     """a file of texts: one per line, or a table with a text column"""
     column: str = "text"
     """the column of the table that holds the texts, or lists of words to tag"""
-    sqlite_table: Advanced[str | None] = None
-    """the table or view of a SQLite file; default: the only one"""
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
     alternatives: Advanced[tuple[str, ...]] = ()

@@ -76,6 +76,5 @@ def _rows(values: Any) -> list[dict[str, Any]] | None:
 
 
 def _kind(values: Any) -> str:
-    return {dict: "an object without one list of rows", list: "a list of other things"}.get(
-        type(values), f"a {type(values).__name__}"
-    )
+    kinds = {"dict": "an object without one list of rows", "list": "a list of other things"}
+    return kinds.get(type(values).__name__, f"a {type(values).__name__}")
