@@ -36,6 +36,8 @@ from warmstart.estimators import TextClassifier
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import to_huggingface
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.report.page import Figure, Table
+from warmstart.report.score_charts import class_scores_chart, confusions
 from warmstart.tasks.load import load_task, read_groups
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -245,3 +247,15 @@ def test_what_commands_a_terminal_is_shown_not_obeyed(capsys: pytest.CaptureFixt
     printed = capsys.readouterr().err
     assert not set(printed) & set("\x1b\x07\x9b\u202e")
     assert "a\ufffd]0;title\ufffd\ufffd2J\ufffdb" in printed
+
+
+def test_a_report_of_many_classes_stays_small() -> None:
+    """The most frequent confusions are a table, with the labels and the number of texts; a chart shows a hundred classes."""
+    labels = [f"intent {number}" for number in range(1000)]
+    matrix = np.eye(1000, dtype=np.int64) * 3
+    matrix[7, 9], matrix[3, 4] = 5, 2
+    found = confusions(matrix, labels)
+    assert isinstance(found, Table)
+    assert [*found.rows] == [("intent 7", "intent 9", "5", "8"), ("intent 3", "intent 4", "2", "5")]
+    assert len(class_scores_chart([("full", label, 0.5) for label in labels]).to_json()) < 100_000
+    assert isinstance(confusions(matrix[:3, :3], labels[:3]), Figure)

@@ -140,15 +140,13 @@ class ScoresRecord(Config):
     figures: dict[str, float] = Field(default_factory=dict)
     """metric -> value"""
     per_class: tuple[ClassRecord, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] = ()
-    """row = true label, column = predicted label"""
     note: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ScoresRecord:
         """The record of scores given as plain values (``to_dict`` of the scores of any task type)."""
         figures = {name: value for name, value in values.items() if isinstance(value, int | float)}
-        others = {name: value for name, value in values.items() if name in ("per_class", "confusion", "note")}
+        others = {name: value for name, value in values.items() if name in ("per_class", "note")}
         return cls.build({"figures": figures, **others}, "scores")
 
 

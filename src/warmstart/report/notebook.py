@@ -20,9 +20,9 @@ from warmstart.generation.trace import Trace
 from warmstart.model.bundle import Bundle
 from warmstart.report.categories import number_categories
 from warmstart.report.headline import headline, paragraphs_once
-from warmstart.report.page import FORBIDDEN, Figure, Report, Section, Table, drawable, svg
+from warmstart.report.page import FORBIDDEN, Report, Section, Table, drawable, svg
 from warmstart.report.result import StudyResult
-from warmstart.report.score_charts import confusion_chart
+from warmstart.report.score_charts import confusions
 from warmstart.report.sections import as_sentence, scores_section, size_section
 from warmstart.report.templates import page_template
 from warmstart.stack.stack import Stack
@@ -156,8 +156,7 @@ def scores_view(scores: Scores) -> Report:
     sections = [Section("Scores", tuple(filter(None, [scores.note])), (Table(Scores.header, Scores.table(scores)),))]
     if isinstance(scores, ClassificationScores):
         names = [one.name for one in scores.per_class]
-        confusion = Figure("confusion", "Rows: true label; columns: predicted label.", confusion_chart(scores.confusion, names))
-        sections.append(Section("Labels", (), (Table(scores.header, scores.table()), confusion)))
+        sections.append(Section("Labels", (), (Table(scores.header, scores.table()), confusions(scores.confusion, names))))
     figures = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in list(scores.values.items())[:3]]
     return Report("Scores on the test split", headline(f"{sentence_case(', '.join(figures))}."), (), sections)
 

@@ -13,9 +13,12 @@ import altair as alt
 import numpy as np
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, distinct, finish, grouped
+from warmstart.report.page import Figure, Table
 from warmstart.report.theme import INK, LINE, QUIET, SEQUENTIAL, THEME, WHITE, shapes
 from warmstart.stats.formatting import percent_range, percent_value
 
+MOST_CLASSES, MOST_CELLS, MOST_CONFUSIONS = 100, 1600, 100
+"""classes that a chart of them shows; cells of a chart of confusions, and, of more, rows of a table"""
 _TOOLTIP: list[alt.Tooltip] = [
     alt.Tooltip("method:N"),
     *(alt.Tooltip(f"{name}:Q", format=".1%") for name in ("mean", "low", "high")),
@@ -91,8 +94,13 @@ def label_counts_chart(rows: Iterable[tuple[str, int, float, float, float]], met
 
 
 def class_scores_chart(rows: Sequence[tuple[str, str, float]]) -> Chart:
-    """F1 of each class under each method, from (method, class, F1); the best class of the first method is at the top."""
+    """F1 of each class under each method, from (method, class, F1); the best class of the first method is at the top.
+
+    Of many classes the first ``MOST_CLASSES`` are drawn.
+    """
     methods = distinct(row[0] for row in rows)
+    shown = {label for label, _ in zip(distinct(row[1] for row in rows), range(MOST_CLASSES), strict=False)}
+    rows = [row for row in rows if row[1] in shown]
     order = [label for _, label, _ in sorted((row for row in rows if row[0] == methods[0]), key=lambda row: -row[2])]
     values = [{"method": method, "label": label, "f1": f1} for method, label, f1 in rows]
     ends = [
@@ -113,6 +121,17 @@ def class_scores_chart(rows: Sequence[tuple[str, str, float]]) -> Chart:
         )
     )
     return finish(bars + dots, 26 * len(order))
+
+
+def confusions(matrix: np.ndarray, labels: Sequence[str]) -> Figure | Table:
+    """All counts of (true, predicted) class, (C, C), as a chart; of many classes the most frequent confusions as a table."""
+    if len(labels) ** 2 <= MOST_CELLS:
+        return Figure("confusion", "Rows: true label; columns: predicted label.", confusion_chart(matrix, labels))
+    wrong = matrix - np.diag(matrix.diagonal())
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSIONS]
+    pairs = [(i, j) for i, j in zip(*np.unravel_index(order, wrong.shape), strict=True) if wrong[i, j]]
+    rows = [(labels[i], labels[j], f"{wrong[i, j]:,}", f"{matrix[i].sum():,}") for i, j in pairs]
+    return Table(("true label", "predicted label", "texts", "of this label"), rows)
 
 
 def confusion_chart(matrix: np.ndarray, labels: Sequence[str]) -> Chart:

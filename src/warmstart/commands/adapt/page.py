@@ -12,7 +12,7 @@ from warmstart.finetuning.runs import curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
-from warmstart.report.score_charts import class_scores_chart, confusion_chart, tuning_chart
+from warmstart.report.score_charts import MOST_CLASSES, class_scores_chart, confusions, tuning_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, scores_section, size_section
 from warmstart.stats.formatting import p_value, percent, percent_interval, points_interval, sentence_case, with_ends
 from warmstart.stats.scores import ClassificationScores
@@ -104,14 +104,15 @@ def comparison_sections(result: AdaptResult, *, findings: bool = True) -> Iterat
         return
     methods = {name: scores[0] for name, scores in result.scores.items()}
     known = {name: scores for name, scores in methods.items() if name != "majority" and isinstance(scores, ClassificationScores)}
+    first = f", of the first {MOST_CLASSES}" * (len(task.labels) > MOST_CLASSES)
     classes = [(name, row.name, row.f1) for name, scores in known.items() for row in scores.per_class]
     yield Section(
         "Labels",
         (f"{saved} The chart shows the first seed of each method.", *result.caution_of_choice),
         (
-            Figure("classes", "F1 of each label on the test split.", class_scores_chart(classes)),
+            Figure("classes", f"F1 of each label on the test split{first}.", class_scores_chart(classes)),
             Table(best.header, best.table()),
-            Figure("confusion", "Rows: true label; columns: predicted label.", confusion_chart(best.confusion, task.labels)),
+            confusions(best.confusion, task.labels),
         ),
     )
 
