@@ -245,7 +245,7 @@ MISTAKES = {
     "no text": (["pretrain"], "name at least one file or folder of text"),
     "missing text": (["pretrain", "nothing.txt", "--out", "OUT", *QUICK], "nothing.txt"),
     "empty text": (["pretrain", "EMPTY", "--out", "OUT", *QUICK], "empty"),
-    "wrong encoding": (["pretrain", "LATIN", "--out", "OUT", *QUICK], "latin-1"),
+    "wrong encoding": (["pretrain", "LATIN", "--out", "OUT", *QUICK], "--encoding cp1252"),
     "short text": (["pretrain", "SHORT", "--out", "OUT", *QUICK, "--held-out", "TEXT"], "the text is too short"),
     "held out is trained on": (
         ["pretrain", "TEXT", "--out", "OUT", "--held-out", "TEXT"],

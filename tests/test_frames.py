@@ -282,8 +282,6 @@ def test_ordinary_tables_stay_tables(tmp_path: Path) -> None:
         file = write(tmp_path, "a.jsonl", [row])
         for source in (Source(path=str(file)), Source(path=str(file), label="topic")):
             assert source_format(source, file) == "ndjson", row
-    (tmp_path / "squad.json").write_text('{"data": []}')
-    assert source_format(Source(path=str(tmp_path / "squad.json")), tmp_path / "squad.json") == "text"
 
 
 def test_rows_that_say_nothing_readable_are_named(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_table_that_is_no_task_is_refused(tmp_path: Path, capsys: pytest.Captu
     """With a sentence, exit code 2, and no manifest."""
     sound = "text,label\nx,a\ny,b\nz,a\nv,b\n"
     for content, flags, message in (
-        ("text;label\na;b\n", [], "one column, text;label"),
+        ("text\na\n", [], "one column, text"),
         ("text,label\n", [], "looks like labels|at least"),
         ("text,label\nx,1\ny,2\n", ["--label", "lable"], "no column 'lable'; did you mean 'label'"),
         ("text,label\nx,1\ny,2\n", ["--type", "classify"], "classification"),

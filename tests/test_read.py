@@ -158,9 +158,9 @@ BROKEN = {
         "a.txt",
         b"fine\nca\xf1on\n",
         {"document": "line"},
-        r"a\.txt must be text in utf-8, but is not at line 2 \(byte offset 7, value 0xf1\); .*'encoding: latin-1'",
+        r"but is not at line 2 \(byte offset 7, value 0xf1\); it may be cp1252, .* reads 'cañon'.*'encoding: cp1252'",
     ),
-    "wrong wide encoding": ("a.txt", b"abc", {"encoding": "utf-16"}, r"must be text in utf-16, but is not; name its encoding"),
+    "wrong wide encoding": ("a.txt", b"abc", {"encoding": "utf-16"}, r"must be text in utf-16, but is not; it may be cp1252"),
     "unknown encoding": ("a.txt", b"a", {"encoding": "latin1x"}, r"unknown encoding 'latin1x'; did you mean 'latin-1'"),
     "no gzip": ("a.txt.gz", b"plain", {}, r"a\.txt\.gz is damaged or incomplete .*; copy or download it again"),
     "half a gzip": ("a.gz", gzip.compress(b"text " * 99)[:20], {}, r"a\.gz is damaged or incomplete"),
@@ -205,7 +205,18 @@ UNLABELLED = {
     "empty class": ("a.txt", b"\n", {"as_label": "x"}, r"must hold at least one labelled text, but it is empty"),
     "header alone": ("a.csv", b"text,label\n", {}, r"must hold at least one labelled text, but it is empty"),
     "no label group": ("a", b"x", {"pattern": "(?P<text>.)"}, r"must have a group named 'label', but has none"),
-    "no label": ("a.tsv", b"text\tlabel\na\t1\nb\t\nc\n", {}, r"every row of .* must have a label, but 2 have none, first row 2;"),
+    "short row": (
+        "a.tsv",
+        b"text\tlabel\na\t1\nc\n",
+        {},
+        r"must have 2 fields with a tab .* line 3 has 1: 'c'; fill in what is missing",
+    ),
+    "no label": (
+        "a.tsv",
+        b"text\tlabel\na\t1\nb\t\nc\t\n",
+        {},
+        r"every row of .* must have a label, but 2 have none, first row 2;",
+    ),
 }
 
 

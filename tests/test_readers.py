@@ -113,7 +113,7 @@ def test_a_pdf_without_text_or_reader_says_so(tmp_path: Path, monkeypatch: pytes
 
 def test_other_documents_say_what_to_save_them_as(tmp_path: Path) -> None:
     """Instead of being taken for text in the wrong encoding; who says that it is text is believed."""
-    for name, message in (("a.xlsx", "a spreadsheet; save the sheet as .csv"), ("a.doc", "save it as .docx")):
+    for name, message in (("a.xls", "a spreadsheet; save it as .xlsx or .csv"), ("a.doc", "save it as .docx")):
         (tmp_path / name).write_text("A text.")
         refused(DataError, message, texts_of, tmp_path / name)
         assert texts_of(tmp_path / name, format="text") == ["A text."]

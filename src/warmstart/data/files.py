@@ -211,8 +211,13 @@ def _undecodable(file: Path, encoding: str) -> str:
     return f"{file} must be text in {encoding}, but is not{position}; {_likely(start, seen)}"
 
 
-_LOOKED_AT = 1 << 18
-"""bytes from which another encoding is guessed"""
+_LOOKED_AT, _ENOUGH = 1 << 18, 20
+"""bytes from which another encoding is guessed, and how many of them must be no ASCII; of fewer Windows' is as likely as any"""
+_USUAL = [
+    *("utf_8", "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "iso8859_2", "koi8_r", "mac_roman"),
+    *("cp437", "cp850", "cp932", "gb18030", "big5", "cp949"),
+]
+"""encodings of files that people have"""
 
 
 def _likely(start: bytes, line: bytes) -> str:
@@ -221,8 +226,10 @@ def _likely(start: bytes, line: bytes) -> str:
 
     name = "utf-16" if b"\0" in start else ""
     if not name:
-        found = charset_normalizer.from_bytes(start if line in start else start + line).best()
-        name = (found.encoding if found else "cp1252").replace("_", "-")
+        seen = start if line in start else start + line
+        found = charset_normalizer.from_bytes(seen, cp_isolation=_USUAL).best()
+        enough = sum(byte > 127 for byte in seen) >= _ENOUGH
+        name = (found.encoding if found and enough else "cp1252").replace("_", "-")
     try:
         shown = (line or start)[:400].decode("utf-16-le" if name == "utf-16" else name, errors="replace").strip()[:60]
     except LookupError:

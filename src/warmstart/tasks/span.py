@@ -167,7 +167,7 @@ def _questions(source: Source) -> Iterator[_Question]:
     """All questions that have an answer; those of SQuAD 2.0 that have none are left out."""
     for file in source_files(source):
         form = source_format(source, file)
-        yield from _squad(file, source.encoding) if form == "text" else _rows_with_answers(file, source)
+        yield from _squad(file, source.encoding) if form in ("text", "json") else _rows_with_answers(file, source)
 
 
 def _rows_with_answers(file: Path, source: Source) -> Iterator[_Question]:
