@@ -212,7 +212,7 @@ def _undecodable(file: Path, encoding: str) -> str:
 
 
 _LOOKED_AT, _ENOUGH = 1 << 18, 20
-"""bytes from which another encoding is guessed, and how many of them must be no ASCII; of fewer Windows' is as likely as any"""
+"""bytes from which another encoding is guessed, and how many of them must be no ASCII; of fewer, Windows' is as likely"""
 _USUAL = [
     *("utf_8", "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "iso8859_2", "koi8_r", "mac_roman"),
     *("cp437", "cp850", "cp932", "gb18030", "big5", "cp949"),
@@ -228,8 +228,10 @@ def _likely(start: bytes, line: bytes) -> str:
     if not name:
         seen = start if line in start else start + line
         found = charset_normalizer.from_bytes(seen, cp_isolation=_USUAL).best()
-        enough = sum(byte > 127 for byte in seen) >= _ENOUGH
-        name = (found.encoding if found and enough else "cp1252").replace("_", "-")
+        few = sum(byte > 127 for byte in seen) < _ENOUGH
+        name = (
+            "cp1252" if found is None or few or str(found) == seen.decode("cp1252", "replace") else found.encoding.replace("_", "-")
+        )
     try:
         shown = (line or start)[:400].decode("utf-16-le" if name == "utf-16" else name, errors="replace").strip()[:60]
     except LookupError:
