@@ -128,16 +128,6 @@ def over_splits(figures: Figures) -> str:
     return markdown((*header, "false claims without it"), rows)
 
 
-def rate_choice(figures: Figures) -> str:
-    """By seeds and what all learning rates share: bias of a mean score, with the fit that chose and without it."""
-    shared = {0.0: "none", 0.5: "half"}
-    rows = [
-        [f"{row['seeds']}", shared[row["common"]], bias(row["own"]), bias(row["bias"])]
-        for row in sorted(figures, key=lambda row: (row["seeds"], row["common"]))
-    ]
-    return markdown(("seeds", "variance of seeds common to all rates", "bias, the run that chose is averaged in", "bias"), rows)
-
-
 def score_of_draws(figures: Figures) -> str:
     """By draws and labels: bias and coverage of the score of what the draws choose, and biases of choosing once for all."""
     luck = {0.5: "half", 0.0: "none"}
@@ -201,7 +191,6 @@ SIMULATIONS = (
     simulation(
         "differences-to-choice", "test_choice.py::test_differences_to_the_choice_are_not_flattered", differences_to_choice, 12
     ),
-    simulation("rate-choice", "test_rate_choice.py::test_a_chosen_learning_rate_does_not_flatter_the_score", rate_choice, 1),
     simulation("score-of-draws", "test_draws.py::test_the_score_of_what_draws_choose_is_not_flattered", score_of_draws, 3),
     simulation("regret-of-rules", "test_draws.py::test_the_best_score_has_the_least_regret", regret, 1),
     simulation("what-transfer-bought", "test_draws.py::test_few_sweeps_of_equal_methods_claim_that_transfer_helps", transfer, 3),

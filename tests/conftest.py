@@ -24,6 +24,7 @@ from helpers.skips import pytest_make_collect_report as pytest_make_collect_repo
 from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
 from helpers.skips import pytest_terminal_summary as pytest_terminal_summary
 from warmstart import products
+from warmstart.baselines import BASELINES
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import Vocabulary
@@ -119,6 +120,15 @@ def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_second_process() -> Iterator[None]:
     """A fresh process for each save costs seconds; test_bundle.py and test_stack.py hold that it is really started."""
     with checked_here():
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_baselines() -> Iterator[None]:
+    """All baselines of a race take longer than its networks; tests/test_stack.py holds that each of them lives."""
+    few = ("majority", "TF-IDF + logistic regression", "TF-IDF + linear SVM", "naive Bayes", "naive Bayes + EM")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BASELINES, "_rows", {name: BASELINES[name] for name in (*few, "frozen vectors + nearest neighbours")})
         yield
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from warmstart.errors import ConfigError
@@ -33,12 +31,21 @@ def true_error(threshold: float) -> float:
     return 0.3 * (1 - threshold) ** 2
 
 
-def test_the_promise_is_kept() -> None:
-    """Over 1,000 draws of 300 held-out examples the error above the bar is below the target in at least the stated share."""
-    bars = [find_threshold(*simulated(300, seed), TARGET, CONFIDENCE_LEVEL) for seed in range(1000)]
-    kept = [math.isinf(bar.threshold) or true_error(bar.threshold) <= TARGET for bar in bars]
-    assert np.mean(kept) >= CONFIDENCE_LEVEL
-    assert np.mean([not math.isinf(bar.threshold) for bar in bars]) > 0.5, "a bar that is never found promises nothing"
+@pytest.mark.parametrize("ties", [None, 1], ids=["spread", "tied"])
+def test_the_promise_is_kept(ties: int | None) -> None:
+    """Over 1,000 draws of 300 held-out examples the error above the bar is below the target in at least the stated share.
+
+    Also where confidences are equal because they were rounded.
+    """
+    kept, found = 0, 0
+    for seed in range(1000):
+        sure, right = simulated(300, seed)
+        bar = find_threshold(sure if ties is None else sure.round(ties), right, TARGET, CONFIDENCE_LEVEL)
+        edge = bar.threshold if ties is None else bar.threshold - 0.5 * 10**-ties  # what is rounded up to the bar is answered too
+        found += not math.isinf(bar.threshold)
+        kept += math.isinf(bar.threshold) or true_error(edge) <= TARGET
+    assert kept >= 1000 * CONFIDENCE_LEVEL
+    assert found > 500, "a bar that is never found promises nothing"
 
 
 def logistic(accuracy: float, spread: float) -> Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]:
@@ -99,18 +106,6 @@ def test_the_guarantee_holds_however_many_checkpoints_choose() -> None:
     assert reused > 2 * 0.05 * draws
 
 
-@given(st.integers(0, 60), st.integers(1, 60), st.floats(0.5, 0.99))
-@settings(deadline=None, max_examples=50)
-def test_the_bound_is_the_binomial_one(wrong: int, answered: int, confidence_level: float) -> None:
-    """At the bound, so few wrong answers have exactly the probability of doubt that is left."""
-    wrong = min(wrong, answered)
-    bound = clopper_pearson_bound(wrong, answered, confidence_level)
-    if wrong == answered:
-        assert bound == 1
-    else:
-        assert stats.binom.cdf(wrong, answered, bound) == pytest.approx(1 - confidence_level)
-
-
 def test_what_cannot_be_promised_is_not() -> None:
     """Too few examples, or answers that are never right: nothing is answered, and the sentence says why."""
     few = find_threshold(np.array([0.9, 0.8]), np.array([True, True]), 0.05)
@@ -147,11 +142,11 @@ def test_a_model_that_is_always_right_answers_all() -> None:
     )
 
 
-@pytest.mark.parametrize(("target", "confidence_level"), [(0.0, 0.95), (1.0, 0.95), (0.1, 1.0)])
-def test_impossible_promises_are_refused(target: float, confidence_level: float) -> None:
+def test_impossible_promises_are_refused() -> None:
     """No share of errors of nothing or all, no full certainty."""
-    with pytest.raises(ConfigError, match="must lie between 0 and 1"):
-        find_threshold(np.ones(3), np.ones(3, dtype=bool), target, confidence_level)
+    for target, confidence_level in ((0.0, 0.95), (1.0, 0.95), (0.1, 1.0)):
+        with pytest.raises(ConfigError, match="must lie between 0 and 1"):
+            find_threshold(np.ones(3), np.ones(3, dtype=bool), target, confidence_level)
 
 
 def test_risk_and_coverage_by_hand() -> None:
@@ -162,20 +157,9 @@ def test_risk_and_coverage_by_hand() -> None:
     assert area_under_risk_coverage(coverage, risk) == pytest.approx(2 / 9)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40))
-@settings(deadline=None, max_examples=50)
-def test_the_curve_ends_at_the_plain_error(rows: list[tuple[int, bool]]) -> None:
-    """Answering everything is wrong as often as the answers are; coverage only rises."""
-    sure, right = np.array([row[0] / 5 for row in rows]), np.array([row[1] for row in rows])
-    coverage, risk = risk_coverage(sure, right)
-    assert coverage[-1] == pytest.approx(1)
-    assert risk[-1] == pytest.approx((~right).mean())
-    assert (np.diff(coverage) > 0).all()
-
-
-@pytest.mark.parametrize("examples", [1, 20, 59, 300])
-def test_no_smaller_error_rate_can_be_guaranteed(examples: int) -> None:
+def test_no_smaller_error_rate_can_be_guaranteed() -> None:
     """Below it no threshold is found although every prediction is right; at it one is."""
-    confidence, right, least = np.full(examples, 0.9), np.ones(examples, dtype=bool), smallest_guarantee(examples)
-    assert np.isinf(find_threshold(confidence, right, least - 1e-6).threshold)
-    assert find_threshold(confidence, right, least + 1e-6).threshold == 0.9
+    for examples in (1, 20, 59, 300):
+        confidence, right, least = np.full(examples, 0.9), np.ones(examples, dtype=bool), smallest_guarantee(examples)
+        assert np.isinf(find_threshold(confidence, right, least - 1e-6).threshold)
+        assert find_threshold(confidence, right, least + 1e-6).threshold == 0.9

@@ -82,14 +82,10 @@ def test_only_the_answer_is_predicted(letters: Tokenizer) -> None:
 
 
 def test_long_questions_lose_their_beginning(letters: Tokenizer) -> None:
-    """The end of a question says what is asked, so it stays."""
+    """The end of a question says what is asked, so it stays; an answer as long as the row is refused with the numbers."""
     (row,) = question_rows(letters, ["Where was Ada Byron born?"], 8)
     assert len(row) == 8
     assert letters.decode(row) == " born?"[-6:]
-
-
-def test_an_answer_that_is_too_long_is_refused(letters: Tokenizer) -> None:
-    """An answer as long as the row is refused with the numbers."""
     with pytest.raises(DataError, match="a question and its answer must fit into 8 tokens, but one answer alone has 6"):
         answer_batches(letters, QUESTIONS, 8, (2, 1), 0)
 
@@ -99,12 +95,9 @@ def test_proper_names_are_found() -> None:
     assert proper_names("Where was Ada King Lovelace born?") == ["Ada King Lovelace"]
     assert proper_names("Did Ada meet Charles Babbage?") == ["Ada", "Charles Babbage"]
     assert proper_names("Where was it?") == []
-
-
-def test_unseen_names_are_flagged() -> None:
-    """A name counts as seen only if all of it occurs."""
     asked = ["Where was Ada Byron born?", "Where was Ada Post born?"]
-    assert unseen_names(asked, ["Emil Post. Emil Post is a man.", "Ada Byron was born in London."]) == [[], ["Ada Post"]]
+    known = ["Emil Post. Emil Post is a man.", "Ada Byron was born in London."]
+    assert unseen_names(asked, known) == [[], ["Ada Post"]], "a name counts as seen only if all of it occurs"
 
 
 def test_exact_matches() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import joblib
 import pytest
 
 from helpers.tasks import race_config, write_race_inputs
@@ -21,7 +22,7 @@ from warmstart.sweep import backends
 from warmstart.sweep.backends import SlurmConfig, SlurmJobs, spread_calls
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages")
+pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages", "few_baselines")
 SMALL = {"schemes": [], "seeds": 1, "learning_rates": [5e-3], "threads": 1, "scratch": False}
 
 
@@ -55,17 +56,15 @@ def test_calls_come_back_with_their_numbers(jobs: int) -> None:
         list(spread_calls(add, [(1, -1)], "processes", jobs=jobs, threads=1))
 
 
-@pytest.mark.parametrize("backend", ["spark", "dask://", "ray://somewhere", "tcp://a:1"])
-def test_an_unknown_backend_is_refused(backend: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_backend_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With all that there are."""
-    words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--backend", backend]
-    assert main(words) == 2
-    assert "must be processes, dask://HOST:PORT, ray, ray://HOST:PORT or slurm" in capsys.readouterr().err
+    for backend in ("spark", "dask://", "ray://somewhere", "tcp://a:1"):
+        assert main(["race", str(place / "task"), "--backbones", str(place / "lm"), "--backend", backend]) == 2
+        assert "must be processes, dask://HOST:PORT, ray, ray://HOST:PORT or slurm" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("backend", "extra"), [("dask://here:1", "dask"), ("ray", "ray"), ("slurm", "slurm")])
 def test_a_missing_library_names_the_extra(
-    backend: str, extra: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is read or written."""
     real = importlib.import_module
@@ -76,9 +75,10 @@ def test_a_missing_library_names_the_extra(
         return real(name, package)
 
     monkeypatch.setattr(backends.importlib, "import_module", missing)
-    words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--backend", backend, "--out", str(place / "race")]
-    assert main(words) == 2
-    assert f"pip install 'warmstart[{extra}]'" in capsys.readouterr().err
+    words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--out", str(place / "race"), "--backend"]
+    for backend, extra in (("dask://here:1", "dask"), ("ray", "ray"), ("slurm", "slurm")):
+        assert main([*words, backend]) == 2
+        assert f"pip install 'warmstart[{extra}]'" in capsys.readouterr().err
     assert not (place / "race").exists()
 
 
@@ -96,7 +96,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making
 def test_dask_changes_no_result(place: Path) -> None:
-    """A scheduler is named by its address; its workers run the trials."""
+    """A scheduler is named by its address, or by joblib's backend around the call; its workers run the trials."""
     distributed = pytest.importorskip("distributed", reason="pip install 'warmstart[dask]' to run this test")
     local = {"host": "127.0.0.1", "protocol": "tcp", "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(n_workers=1, threads_per_worker=2, **local) as cluster:
@@ -104,7 +104,9 @@ def test_dask_changes_no_result(place: Path) -> None:
         with pytest.raises(ModelError, match="must not be negative"):
             list(spread_calls(add, [(1, -1)], address, jobs=1, threads=1))
         spread = scores(place, "spread", backend=address)
-    assert spread == scores(place, "alone")
+        with distributed.Client(cluster), joblib.parallel_config(backend="dask"):
+            inside = scores(place, "inside", jobs=2)
+    assert spread == inside == scores(place, "alone")
 
 
 @pytest.mark.journeys

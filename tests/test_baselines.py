@@ -91,53 +91,56 @@ LIVES: dict[str, tuple[Task, int | None, SelectionName]] = {
 }
 
 
-@pytest.mark.parametrize("pool", [POOL, ()], ids=["pool", "no pool"])
 @pytest.mark.parametrize("life", LIVES)
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_contract(name: str, life: str, pool: tuple[str, ...]) -> None:
-    """Probabilities sum to one, unseen classes without a name get nothing, the note says what was chosen, and a repeat is equal."""
-    task, labels, selection = LIVES[life]
+def test_contract(life: str) -> None:
+    """Probabilities sum to one, unseen classes without a name get nothing, the note says what was chosen, and a repeat is equal.
+
+    Every baseline lives a third of the lives, with and without a pool; two live all of them.
+    """
+    number, (task, labels, selection) = [*LIVES].index(life), LIVES[life]
     budget = label_budget(task, labels, selection, 1)
-    result, again = run_with(name, budget, pool), run_with(name, budget, pool)
-    for predictions, split in ((result.test, task.test), (result.choosing, budget.choosing)):
-        assert predictions.shape == (len(split), 3)
-        assert predictions.sum(axis=1) == pytest.approx(np.ones(len(split)))
-        assert (predictions >= 0).all()
-        unseen = [label for label in range(3) if label not in budget.task.train.labels]
-        assert BASELINES[name].needs_names or (predictions[:, unseen] == 0).all()
-    assert (result.test == again.test).all()
-    assert (result.choosing == again.choosing).all()
-    assert result.note == again.note != ""
-    baseline = BASELINES[name]
-    assert {*result.tried} == {*baseline.candidates}
-    assert baseline.reads_pool == (f"read {len(pool)} texts without labels" in result.note)
-    if result.setting is not None:
+    unseen = [label for label in range(3) if label not in budget.task.train.labels]
+    for place, name in enumerate(CLASSIFIERS):
+        if (place + number) % 3 < 2 and name not in (TFIDF, "naive Bayes + EM"):
+            continue
+        baseline, pool = BASELINES[name], POOL if (place + number // 3) % 2 else ()
+        result, again = run_with(name, budget, pool), run_with(name, budget, pool)
+        for predictions, split in ((result.test, task.test), (result.choosing, budget.choosing)):
+            assert predictions.shape == (len(split), 3), name
+            assert predictions.sum(axis=1) == pytest.approx(np.ones(len(split))), name
+            assert predictions.min() >= 0, name
+            assert baseline.needs_names or (predictions[:, unseen] == 0).all(), name
+        assert np.array_equal(result.test, again.test), name
+        assert np.array_equal(result.choosing, again.choosing), name
+        assert result.note == again.note != "", name
+        assert {*result.tried} == {*baseline.candidates}, name
+        assert baseline.reads_pool == (f"read {len(pool)} texts without labels" in result.note), name
         score = task_type_of(task).scores(budget.choosing, result.choosing, task).score("accuracy")
-        assert score == result.tried[result.setting] == max(result.tried.values())
-        assert result.setting == next(setting for setting, found in result.tried.items() if found == score)
+        best = next((setting for setting, found in result.tried.items() if found == max(result.tried.values())), None)
+        assert result.setting is None or (result.setting, result.tried[result.setting]) == (best, score), name
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name not in ("majority", "label names")])
-def test_words_that_give_a_class_away_are_found(name: str) -> None:
+def test_words_that_give_a_class_away_are_found() -> None:
     budget = label_budget(task_of(made_up(80, 3), made_up(20, 4), made_up(60, 5)), 40, "cross-validation", 0)
-    result = run_with(name, budget)
-    for predictions, split in ((result.test, budget.whole.test), (result.choosing, budget.choosing)):
-        assert (predictions.argmax(axis=1) == split.labels).mean() > 0.9
+    for name in CLASSIFIERS:
+        result = run_with(name, budget)
+        for predictions, split in ((result.test, budget.whole.test), (result.choosing, budget.choosing)):
+            right = (predictions.argmax(axis=1) == split.labels).mean()
+            assert name in ("majority", "label names") or right > 0.9, name
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_no_text_is_predicted_by_what_learned_its_label(name: str) -> None:
+def test_no_text_is_predicted_by_what_learned_its_label() -> None:
     """Out-of-fold predictions of a text do not change with its label, at the same setting."""
     task = task_of(made_up(20, 0), made_up(5, 1), made_up(5, 2))
     budget = label_budget(task, None, "cross-validation", 0)
-    fixed = replace(BASELINES[name], candidates=BASELINES[name].candidates[:1])
-    first = run_baseline(fixed, budget, POOL, vectors).choosing
-    for fold in budget.folds:
+    for number, name in enumerate(CLASSIFIERS):
+        fixed = replace(BASELINES[name], candidates=BASELINES[name].candidates[:1])
+        first, fold = run_baseline(fixed, budget, POOL, vectors).choosing, budget.folds[number % len(budget.folds)]
         labels = task.train.labels.copy()
         labels[fold.choose] = 2 - labels[fold.choose]
         changed = replace(budget, whole=replace(task, train=replace(task.train, labels=labels)))
         vars(changed)["folds"] = budget.folds
-        assert np.allclose(run_baseline(fixed, changed, POOL, vectors).choosing[fold.choose], first[fold.choose])
+        assert np.allclose(run_baseline(fixed, changed, POOL, vectors).choosing[fold.choose], first[fold.choose]), name
 
 
 def test_all_labels_with_a_holdout_are_tfidf_as_it_was() -> None:
@@ -183,18 +186,12 @@ def test_without_two_texts_of_a_class_there_is_no_choice() -> None:
         run_with(TFIDF, label_budget(task_of(made_up(9, 0), made_up(9, 1), made_up(9, 2)), 2, "cross-validation", 0))
 
 
-@pytest.mark.parametrize("type_name", TASK_TYPES)
-def test_every_task_type_has_a_constant_baseline(type_name: str) -> None:
+def test_every_task_type_has_a_constant_baseline() -> None:
     """The first baseline of every type is the one that ignores the texts; every other one names known types."""
-    served = baselines_for(Task("t", (), made_up(2, 0), made_up(2, 0), made_up(2, 0), type=type_name))
-    assert next(iter(served)) == "majority"
+    for name in TASK_TYPES:
+        served = baselines_for(Task("t", (), made_up(2, 0), made_up(2, 0), made_up(2, 0), type=name))
+        assert next(iter(served)) == "majority", name
     assert all(set(baseline.types or ()) <= set(TASK_TYPES) for baseline in BASELINES.values())
-
-
-def test_majority_predicts_the_frequencies() -> None:
-    """The most frequent training label, with the training frequencies as probabilities."""
-    train = Split(("a", "b", "c", "d"), np.array([2, 2, 2, 0]))
-    assert run("majority", train, train, unlabelled("x", "")).test.tolist() == [[0.25, 0.0, 0.75]] * 2
 
 
 def test_validation_texts_are_not_trained_on() -> None:
@@ -208,13 +205,13 @@ def test_validation_texts_are_not_trained_on() -> None:
     assert (first.test[:, 1] == 0).all()
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_texts_without_words_leave_the_majority(name: str) -> None:
+def test_texts_without_words_leave_the_majority() -> None:
     """If no training text has a word, the frequencies of the labels are predicted, and the note says why."""
     train = Split(("", " ", "\n", ""), np.array([2, 2, 2, 0]))
-    result = run(name, train, train, unlabelled("x", ""))
-    assert result.test.tolist() == [[0.25, 0.0, 0.75]] * 2
-    assert name == "majority" or result.note == "the training texts have no words; always the most frequent label"
+    for name in CLASSIFIERS:
+        result = run(name, train, train, unlabelled("x", ""))
+        assert result.test.tolist() == [[0.25, 0.0, 0.75]] * 2, name
+        assert name == "majority" or result.note == "the training texts have no words; always the most frequent label", name
 
 
 def test_unknown_baseline_is_suggested() -> None:
@@ -224,6 +221,7 @@ def test_unknown_baseline_is_suggested() -> None:
 
 
 @pytest.mark.data
+@pytest.mark.journeys
 def test_trec(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all its labels, TF-IDF errs on at most 12 % of TREC's test questions, without a warning."""
     monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))

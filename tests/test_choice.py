@@ -109,28 +109,25 @@ def test_a_race_compares_each_seed_with_the_choice_of_the_others() -> None:
     assert result.gap_of_recommended.mean == pytest.approx((0.10 + 0.09 + 0.0) / 3)
 
 
-@pytest.mark.parametrize(
-    ("seeds", "splits", "weak", "rule"),
-    [
-        (1, (), "from which nothing follows with one seed.", "proves nothing. One seed says nothing about other seeds."),
-        (3, (), "which is weak evidence: about 20% of races of equal methods end so.", "no cheaper one is that near in about 20%"),
-        (3, (60, 20, 30), "which is weak evidence.", "decides and proves nothing."),
-    ],
-)
-def test_only_what_was_simulated_is_said_of_the_rule(seeds: int, splits: tuple[int, ...], weak: str, rule: str) -> None:
+def test_only_what_was_simulated_is_said_of_the_rule() -> None:
     """Nothing follows from one seed, whose score is said to be higher than others', and races over splits were not simulated."""
-    scores = np.array([[0.70, 0.66, 0.70], [0.71, 0.71, 0.72]])[:, :seeds]
-    found = race(*[(scores, scores[..., None] + np.zeros(5))] * 2)
-    rows = [replace(one, runs=tuple(replace(run, split_sizes=splits) for run in one.runs)) for one in found.ranking.methods]
-    found = replace(found, ranking=replace(found.ranking, methods=tuple(rows)))
-    assert found.recommended.name == "1"
-    assert found.findings[0].endswith(f"and every cheaper method falls short by more than one standard error, {weak}")
-    assert rule in _rule(found)
-    chose = "This one seed chose the method on validation; other seeds would score lower on average."
-    assert (chose in found.findings[1]) == (seeds == 1)
-    assert ("One seed says nothing about other seeds." in found.findings) == (seeds == 1)
-    heads = {1: "score (95% over texts)", 3: "score (95% over splits and seeds)" if splits else "score (95% over seeds and texts)"}
-    assert method_header(found)[1] == heads[seeds]
+    equal = "which is weak evidence: about 20% of races of equal methods end so."
+    for seeds, splits, weak, rule, head in (
+        (1, (), "from which nothing follows with one seed.", "proves nothing. One seed says nothing about other seeds.", "texts"),
+        (3, (), equal, "no cheaper one is that near in about 20%", "seeds and texts"),
+        (3, (60, 20, 30), "which is weak evidence.", "decides and proves nothing.", "splits and seeds"),
+    ):
+        scores = np.array([[0.70, 0.66, 0.70], [0.71, 0.71, 0.72]])[:, :seeds]
+        found = race(*[(scores, scores[..., None] + np.zeros(5))] * 2)
+        rows = [replace(one, runs=tuple(replace(run, split_sizes=splits) for run in one.runs)) for one in found.ranking.methods]
+        found = replace(found, ranking=replace(found.ranking, methods=tuple(rows)))
+        assert found.recommended.name == "1"
+        assert found.findings[0].endswith(f"and every cheaper method falls short by more than one standard error, {weak}")
+        assert rule in _rule(found)
+        chose = "This one seed chose the method on validation; other seeds would score lower on average."
+        assert (chose in found.findings[1]) == (seeds == 1)
+        assert ("One seed says nothing about other seeds." in found.findings) == (seeds == 1)
+        assert method_header(found)[1] == f"score (95% over {head})"
 
 
 def test_one_seed_says_that_it_could_have_seen_no_gain() -> None:
@@ -162,16 +159,16 @@ def race(validation: Scores, test: Scores) -> RaceResult:
 
 
 def scored(
-    chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, lead: float = 0.0, fixed: int = 0
+    chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, fixed: int = 0
 ) -> Iterator[tuple[Scores, Scores]]:
     """Scores on 300 validation and 500 test texts in races of M methods with S seeds, (50, M, S) and (50, M, S, R) at a time.
 
-    The last and most expensive method has the lead. No seed changes the skill of the first ``fixed`` methods.
+    No seed changes the skill of the first ``fixed`` methods.
     """
     for _ in range(count // 50):
         effects = seed_effects(chance, (50, *shape), spread)
         effects[:, shape[0] - fixed :] = 0
-        one, other = (accuracies(chance, answers(chance, effects, n, lead)[:, ::-1], draws=100) for n in (300, 500))
+        one, other = (accuracies(chance, answers(chance, effects, n)[:, ::-1], draws=100) for n in (300, 500))
         yield one, other
 
 
@@ -196,46 +193,26 @@ def to_choice(result: RaceResult, one: RankedMethod) -> Difference:
     )
 
 
-def chosen_by(validation: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each of n races with scores (n, M, S): the best method, the cheapest within its noise, and the doubt about the best."""
-    scores, resampled = validation
-    rows, best = np.arange(len(scores)), scores.mean(axis=-1).argmax(axis=1)
-    gaps = scores - scores[rows, best][:, None]
-    noise = Noise.of(gaps, resampled - resampled[rows, best][:, None])
-    cheapest = (gaps.mean(axis=-1) >= -noise.error).argmax(axis=1)
-    others = noise.p(gaps.mean(axis=-1))
-    others[rows, best] = 0
-    return best, cheapest, others.max(axis=1)
-
-
-def without(seed: int, validation: Scores) -> Scores:
-    """The scores of all other seeds."""
-    return np.delete(validation[0], seed, axis=2), np.delete(validation[1], seed, axis=2)
-
-
 def against_choice(validation: Scores, test: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As ``RaceResult.differences``, of n races at once: differences (n, M), their p-values, and the best method (n,), left out."""
-    (scores, resampled), (best, _, doubt) = test, chosen_by(validation)
-    rows, (_, methods, seeds) = np.arange(len(scores)), scores.shape
+    scores, seeds = test[0], test[0].shape[-1]
+    rows, best = np.arange(len(scores)), validation[0].mean(axis=-1).argmax(axis=1)
+
+    def to_best(part: np.ndarray) -> np.ndarray:
+        return np.asarray(part - part[rows, best][:, None])
+
+    behind = to_best(validation[0])
+    others = Noise.of(behind, to_best(validation[1])).p(behind.mean(axis=-1))
+    others[rows, best] = 0
+    doubt = others.max(axis=1)[:, None]  # about which method is the best
     gaps = np.empty(scores.shape)
     for s in range(seeds):
-        choice = chosen_by(without(s, validation))[0]
+        choice = np.delete(validation[0], s, axis=2).mean(axis=-1).argmax(axis=1)
         gaps[..., s] = scores[..., s] - scores[rows, choice, s][:, None]
         gaps[rows, choice, s] = scores[rows, best, s] - scores[rows, choice, s]  # the best takes the place of the choice
-    pairs = scores - scores[rows, best][:, None], resampled - resampled[rows, best][:, None]
-    p = Noise.of(*pairs).of_choice(doubt[:, None]).p(gaps.mean(axis=-1))  # type: ignore[arg-type]
-    return np.where(np.arange(methods) == best[:, None], np.nan, gaps.mean(axis=-1)), p, best
-
-
-def leads_of_best(validation: Scores, test: Scores) -> tuple[np.ndarray, Noise, np.ndarray, np.ndarray]:
-    """As ``RaceResult.gap_of_recommended``, of n races at once: differences (n,), their noise, best and recommended method."""
-    (scores, resampled), (best, cheapest, doubt) = test, chosen_by(validation)
-    rows, gaps = np.arange(len(scores)), []
-    for s in range(scores.shape[-1]):
-        choice, cheap, _ = chosen_by(without(s, validation))
-        gaps.append(scores[rows, cheap, s] - scores[rows, choice, s])
-    noise = Noise.of(*(part[rows, cheapest] - part[rows, best] for part in (scores, resampled)))
-    return np.mean(gaps, axis=0), noise.of_choice(doubt), best, cheapest  # type: ignore[arg-type]
+    p = Noise.of(to_best(scores), to_best(test[1])).of_choice(doubt).p(gaps.mean(axis=-1))  # type: ignore[arg-type]
+    gaps[rows, best] = np.nan
+    return gaps.mean(axis=-1), p, best
 
 
 @pytest.mark.proofs
@@ -320,8 +297,7 @@ def test_with_a_split_for_each_seed_the_sentence_names_its_sources() -> None:
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize("seeds", [3, 5, 10])
-@pytest.mark.parametrize("deterministic", [0, 4, 8])
+@pytest.mark.parametrize(("deterministic", "seeds"), [(0, 3), (4, 3), (8, 5), (0, 10)])
 def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int, seeds: int) -> None:
     """Two pretrained methods against six others, all equal: bias at most 0.2 points, coverage 94%, false claims at most 5%.
 
@@ -389,65 +365,6 @@ def test_the_score_of_the_recommended_method_is_not_flattered(seeds: int) -> Non
         )  # fmt: skip
         assert abs(np.mean(bias)) <= 0.002 + 2 * np.std(bias) / np.sqrt(len(bias))
         assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
-
-
-@pytest.mark.proofs
-@pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_the_lead_over_the_recommended_method_is_not_flattered(seeds: int) -> None:
-    """Where a cheaper method than the best is recommended: bias at most 0.2 points, 0.4 where seeds spread by 4; coverage 94%.
-
-    All give or take two Monte-Carlo errors, which are below 0.1 points, for 2, 4 and 8 equal methods; own scores are up to 1.7
-    points off. A true lead of 3 points is seen up to 2.1 points too small, because a fold may choose another method. The interval
-    of the cross-fitted scores alone held the truth in 87 to 90% of races with 10 seeds that spread by 4 points.
-    """
-    chance = np.random.default_rng(seeds)
-    for methods in (2, 4, 8):
-        for spread, lead, count in ((0.01, 0.0, 2000), (0.04, 0.0, 3000), (0.01, 0.03, 600), (0.04, 0.03, 600)):
-            errors, held, own = list[float](), list[bool](), list[float]()
-            truths = np.array([accuracy(spread)] * (methods - 1) + [accuracy(spread, lead)])
-            for number, parts in enumerate(scored(chance, (methods, seeds), spread, count, lead)):
-                gaps, noise, best, cheapest = leads_of_best(*parts)
-                for result, i in [(race_of(parts, i), i) for i in range(5)] if not number else []:
-                    assert (result.best.name, result.recommended.name) == (f"{best[i]}", f"{cheapest[i]}")
-                    assert result.gap_of_recommended.mean == pytest.approx(gaps[i])
-                    assert result.gap_of_recommended.error == pytest.approx(noise.error[i])
-                said, off = best != cheapest, gaps - (truths[cheapest] - truths[best])
-                errors += off[said].tolist()
-                held += (noise.p(off) >= 0.05)[said].tolist()
-                rows, means = np.arange(50), parts[1][0].mean(axis=-1) - truths
-                own += (means[rows, cheapest] - means[rows, best])[said].tolist()
-            bias, error = float(np.mean(errors)), float(np.std(errors)) / np.sqrt(len(errors))
-            show(
-                f"{seeds} seeds, {methods} methods, spread {spread}, lead {lead}: bias {100 * bias:+.2f} points (Monte-Carlo error "
-                f"{100 * error:.2f}; own scores {100 * np.mean(own):+.2f}), coverage {np.mean(held):.3f} of {len(held)}",
-                seeds=seeds, methods=methods, spread=spread, lead=lead, bias=bias, own=float(np.mean(own)),
-                coverage=float(np.mean(held)),
-            )  # fmt: skip
-            if not lead:
-                assert abs(bias) <= (0.002 if spread < 0.04 else 0.004) + 2 * error
-                assert error <= 0.001
-            assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
-
-
-@pytest.mark.proofs
-@pytest.mark.parametrize("rates", [3, 5])
-def test_the_seed_that_chooses_the_learning_rate_flatters_a_method_a_little(rates: int) -> None:
-    """The mean of 5 seeds, the first of which chose among rates: at most 0.3 points too high if one rate leads by 2 points.
-
-    So it is where seeds spread by up to 2 points and half of their variance is common to all rates.
-    """
-    chance = np.random.default_rng(rates)
-    for lead in (0.0, 0.02):
-        for spread in (0.01, 0.02, 0.04):
-            for common in (0.5, 0.0):
-                effects = seed_effects(chance, (1500, rates, 1), spread) * np.sqrt(1 - common)
-                effects = effects + seed_effects(chance, (1500, 1, 1), spread) * np.sqrt(common)
-                chosen = answers(chance, effects, 300, lead).mean(axis=-1)[..., 0].argmax(axis=1)
-                test = answers(chance, effects, 500, lead).mean(axis=-1)[np.arange(1500), chosen, 0]
-                bias = (test - np.where(chosen == 0, accuracy(spread, lead), accuracy(spread))).mean() / 5
-                print(f"{rates} rates, lead {lead}, spread {spread}, common {common}: mean of 5 seeds {100 * bias:+.2f} points")
-                if spread <= 0.02 and common and lead:
-                    assert bias <= 0.003
 
 
 @pytest.mark.proofs

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
 from warmstart.data.task import Split, Task
 from warmstart.seeding import rng
 from warmstart.stats import resampling
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, paired_difference
-from warmstart.stats.multiple_testing import holm
 from warmstart.stats.resampling import resample_classification, resample_indices
 from warmstart.tasks import TASK_TYPES
 
@@ -26,31 +22,28 @@ def judged(name: str, *scores: float, spread: float = 0.0) -> MethodScores:
     return MethodScores(name, scores, np.array(scores)[:, None] + chance)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
-def test_resamples_are_scored_as_scikit_learn_scores_them(metric: str) -> None:
+def test_resamples_are_scored_as_scikit_learn_scores_them() -> None:
     """Each draw names texts, and its score is the metric of these texts."""
     chance = np.random.default_rng(1)
     labels, answers = chance.integers(0, 4, 50), chance.integers(0, 4, 50)
-    found = resample_classification(metric, labels, answers, 5, draws=8)
+    accuracy, macro_f1 = (resample_classification(metric, labels, answers, 5, draws=8) for metric in ("accuracy", "macro_f1"))
     for draw in range(8):
         texts = rng(50, "resample", draw).integers(0, 50, 50)
-        if metric == "accuracy":
-            expected = accuracy_score(labels[texts], answers[texts])
-        else:
-            # the fifth class stands nowhere, and counts 0 as in the full score; all others were drawn
-            expected = f1_score(labels[texts], answers[texts], labels=range(5), average="macro", zero_division=0)
-        assert found[draw] == pytest.approx(expected)
+        assert accuracy[draw] == pytest.approx(accuracy_score(labels[texts], answers[texts]))
+        # the fifth class stands nowhere, and counts 0 as in the full score; all others were drawn
+        expected = f1_score(labels[texts], answers[texts], labels=range(5), average="macro", zero_division=0)
+        assert macro_f1[draw] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("groups", [None, np.arange(50) // 3])
-def test_kept_resamples_are_those_drawn_anew(groups: np.ndarray | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_resamples_are_those_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """For many texts they are not kept; no score depends on that, and nobody can change what is kept."""
     chance = np.random.default_rng(1)
     labels, answers = chance.integers(0, 4, 50), chance.integers(0, 4, 50)
-    kept = [resample_classification(metric, labels, answers, 5, groups=groups) for metric in ("accuracy", "macro_f1")]
-    assert groups is not None or not next(resample_indices(50)).flags.writeable
+    cases = [(metric, groups) for metric in ("accuracy", "macro_f1") for groups in (None, np.arange(50) // 3)]
+    kept = [resample_classification(metric, labels, answers, 5, groups=groups) for metric, groups in cases]
+    assert not next(resample_indices(50)).flags.writeable
     monkeypatch.setattr(resampling, "MOST_KEPT", 0)
-    for metric, found in zip(("accuracy", "macro_f1"), kept, strict=True):
+    for (metric, groups), found in zip(cases, kept, strict=True):
         np.testing.assert_array_equal(resample_classification(metric, labels, answers, 5, groups=groups), found)
 
 
@@ -84,22 +77,6 @@ def test_resampled_macro_f1_leans_to_no_side() -> None:
     assert np.quantile(found, 0.025) < score < np.quantile(found, 0.975)
 
 
-def test_the_doubt_of_test_texts_is_the_binomial_one() -> None:
-    """The bootstrap's standard error of an accuracy is sqrt(p (1 - p) / N), give or take the draws."""
-    labels = np.zeros(400, dtype=np.int64)
-    answers = (np.arange(400) < 100).astype(np.int64)
-    spread = resample_classification("accuracy", labels, answers, 2).std(ddof=1)
-    assert spread == pytest.approx(np.sqrt(0.75 * 0.25 / 400), rel=0.08)
-
-
-def test_without_doubt_of_texts_it_is_students_paired_test() -> None:
-    """Parity with scipy: mean, interval and probability, seed by seed."""
-    one, other = (0.80, 0.83, 0.79, 0.85, 0.81), (0.78, 0.80, 0.79, 0.80, 0.80)
-    gap, expected = paired_difference(judged("a", *one), judged("b", *other)), stats.ttest_rel(one, other)
-    assert gap.p == pytest.approx(expected.pvalue)
-    assert (gap.low, gap.high) == pytest.approx(tuple(expected.confidence_interval()))
-
-
 def test_what_all_methods_share_cancels() -> None:
     """Easy resamples are easy for both: the paired difference has no more doubt than that of the seeds."""
     one, other = judged("a", 0.8, 0.9, 0.85, spread=0.05), judged("b", 0.7, 0.8, 0.75, spread=0.05)
@@ -112,44 +89,6 @@ def test_a_method_is_not_different_from_itself() -> None:
     same = judged("a", 0.5, 0.6)
     assert paired_difference(same, same).p == 1
     assert paired_difference(same, judged("b", 0.4)).mean == pytest.approx(0.15)
-
-
-def test_intervals_hold_the_truth() -> None:
-    """Two methods, one better by 2 points: over 300 experiments with new seeds and new texts, the interval has it in about 95 %."""
-    chance, inside, texts = np.random.default_rng(3), 0, 300
-    for _ in range(300):
-        hard = chance.random(texts)
-        rows = []
-        for skill in (0.72, 0.70):
-            levels = skill + chance.normal(0, 0.02, 5)
-            rows.append([hard + chance.normal(0, 0.2, texts) < level for level in levels])
-        truth = _truth(0.72) - _truth(0.70)
-        draws = chance.integers(0, texts, (150, texts))
-        sides = [MethodScores("", tuple(r.mean() for r in row), np.array([r[draws].mean(axis=1) for r in row])) for row in rows]
-        gap = paired_difference(*sides)
-        inside += gap.low <= truth <= gap.high
-    assert 0.92 <= inside / 300 <= 0.99
-
-
-def _truth(skill: float) -> float:
-    """Share of right answers over endless seeds and texts."""
-    chance = np.random.default_rng(4)
-    return float((chance.random(400_000) + chance.normal(0, 0.2, 400_000) < skill + chance.normal(0, 0.02, 400_000)).mean())
-
-
-def test_holm_by_hand() -> None:
-    """The smallest counts for all, the next for one less, and order never turns round."""
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
-    assert holm([]) == []
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holm_only_raises_and_keeps_order(chances: list[float]) -> None:
-    """Corrected probabilities are never smaller, never above one, and rank as before."""
-    corrected = holm(chances)
-    assert all(raw <= fixed <= 1 for raw, fixed in zip(chances, corrected, strict=True))
-    assert np.all(np.diff(np.array(corrected)[np.argsort(chances, kind="stable")]) >= 0)
 
 
 def test_the_cheapest_within_one_standard_error() -> None:

@@ -148,25 +148,21 @@ def test_the_encoder_feeds_other_estimators(origin: Bundle) -> None:
         TextEncoder(origin, layer=3).fit(TEXTS)
 
 
-@pytest.mark.parametrize(
-    ("texts", "labels", "said"),
-    [
-        ("one text", ["a"], "texts must be a list, but are one string"),
-        (["a", None], ["a", "b"], "every text must be a string, but one is None"),
-        ([["a", "b"]], ["a"], "texts must be a flat list, but have the shape"),
-        ([], [], "there must be at least one text"),
-        (["a", "b", "c"], ["a", "b"], "3 texts and 2 labels"),
-        (["a", "b"], ["x", "x"], "every label is"),
-    ],
-)
-def test_mistakes_are_told(texts: object, labels: list[str], said: str, make: Callable[..., TextClassifier]) -> None:
-    """What must hold, and what came."""
-    with pytest.raises(DataError, match=said):
-        make().fit(texts, labels)
+MISTAKES: list[tuple[object, list[str], str]] = [
+    ("one text", ["a"], "texts must be a list, but are one string"),
+    (["a", None], ["a", "b"], "every text must be a string, but one is None"),
+    ([["a", "b"]], ["a"], "texts must be a flat list, but have the shape"),
+    ([], [], "there must be at least one text"),
+    (["a", "b", "c"], ["a", "b"], "3 texts and 2 labels"),
+    (["a", "b"], ["x", "x"], "every label is"),
+]
 
 
-def test_wrong_settings_are_told(make: Callable[..., TextClassifier]) -> None:
-    """Unknown schemes and fields."""
+def test_mistakes_are_told(make: Callable[..., TextClassifier]) -> None:
+    """What must hold, and what came; unknown schemes and fields."""
+    for texts, labels, said in MISTAKES:
+        with pytest.raises(DataError, match=said):
+            make().fit(texts, labels)
     with pytest.raises(ConfigError, match="unknown scheme 'lorra'"):
         make(scheme="lorra").fit(TEXTS, Y)
     with pytest.raises(ConfigError, match="unknown key 'poling'"):
@@ -188,13 +184,11 @@ CHECKS = [
 all for an estimator whose tags say that it takes strings."""
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize(
-    "model", [TextClassifier(), TextRegressor(), TokenTagger(), TextEncoder()], ids=lambda model: type(model).__name__
-)
-def test_scikit_learns_own_checks(model: object, check: Callable[[str, object], None]) -> None:
+def test_scikit_learns_own_checks() -> None:
     """As far as text input allows."""
-    check(type(model).__name__, model)
+    for model in (TextClassifier(), TextRegressor(), TokenTagger(), TextEncoder()):
+        for check in CHECKS:
+            check(type(model).__name__, model)
 
 
 QUICK = {"learning_rate": 5e-3, "epochs": 12, "batch": 8, "settings": {"train": {"precision": "float32"}}}

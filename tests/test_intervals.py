@@ -30,20 +30,12 @@ def test_equal_to_scipy(values: list[float], confidence: float) -> None:
     assert found.count == len(values)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_interval_coverage(seeds: int) -> None:
+def test_interval_coverage() -> None:
     """Of 4,000 intervals over a few normal scores, 95% hold the mean, give or take 1.2 points."""
-    scores = rng(0, "coverage", seeds).normal(0.8, 0.02, (4000, seeds))
-    held = [found.low <= 0.8 <= found.high for found in map(t_interval, scores.tolist())]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.012)
-
-
-def test_documented_example() -> None:
-    """The example in the documentation is true."""
-    found = t_interval([0.5, 0.6, 0.7])
-    assert (round(found.mean, 3), round(found.low, 3), round(found.high, 3)) == (0.6, 0.352, 0.848)
-    assert found.spread == pytest.approx(0.1)
-    assert str(found) == "60.0% (35.2 to 84.8)"
+    for seeds in (2, 3, 5):
+        scores = rng(0, "coverage", seeds).normal(0.8, 0.02, (4000, seeds))
+        held = [found.low <= 0.8 <= found.high for found in map(t_interval, scores.tolist())]
+        assert np.mean(held) == pytest.approx(0.95, abs=0.012), seeds
 
 
 def test_one_seed_has_no_interval() -> None:
@@ -52,15 +44,6 @@ def test_one_seed_has_no_interval() -> None:
     assert found.mean == 0.9
     assert all(map(math.isnan, (found.low, found.high, found.spread)))
     assert str(found) == "90.0% (one run)"
-
-
-def test_bootstrap_near_theory() -> None:
-    """For many right or wrong answers, the interval is close to that of the binomial's normal limit."""
-    right = rng(0, "right").random(1500) < 0.7
-    found = bootstrap_interval(right)
-    half = 1.96 * math.sqrt(right.mean() * (1 - right.mean()) / 1500)
-    assert (found.low, found.high) == pytest.approx((right.mean() - half, right.mean() + half), abs=0.003)
-    assert found.spread == pytest.approx(half / 1.96, rel=0.1)
 
 
 def test_bootstrap_coverage() -> None:

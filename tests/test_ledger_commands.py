@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +9,10 @@ from typing import Any
 import polars
 import pytest
 
-import warmstart
 from helpers.bundles import language_bundle
 from helpers.multitask import task_settings, write_inputs
 from helpers.tasks import cats, curve_config, race_config, tune, write_race_inputs
 from warmstart.cli import main
-from warmstart.commands import COMMANDS
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.commands.continual.command import ContinualConfig, continual
@@ -32,124 +28,7 @@ from warmstart.tasks.load import load_task, read_spec, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-ROOT = Path(warmstart.__file__).parent
-
-# ---------------------------------------------------------------------------------------------------- the gate
-
-SCORERS = {"scores", "resampled_scores", "exact_matches", "classification_scores", "resample_classification"}
-SCORING_FILES = {
-    "tasks/scoring.py": "the gate",
-    "tasks/task_type.py": "scores of resamples are scores",
-    "tasks/classification.py": "how this type is scored",
-    "baselines/choice.py": "texts that choose",
-    "baselines/majority.py": "the score of a constant prediction, which says how the labels are distributed",
-    "finetuning/ensemble.py": "texts that choose",
-    "finetuning/finetune.py": "validation",
-    "finetuning/selection.py": "texts that choose",
-    "finetuning/multitask_training.py": "validation",
-    "finetuning/answering.py": "validation and calibration questions",
-    "sweep/execution.py": "texts that choose",
-    "studies/ablate/measure.py": "test: a model and its ablations are one scoring, which the command records",
-    "commands/curve/result.py": "another method of this name: the scores of a trial",
-}
-"""the files that call what scores predictions"""
-TEST_FILES = {
-    "tasks/scoring.py": "the gate",
-    "baselines/majority.py": "the distribution of labels",
-    "commands/adapt/command.py": "the confidence of predictions that were scored",
-    "commands/answers/command.py": "answers that were scored",
-    "commands/answers/result.py": "answers that were scored",
-    "commands/evaluate.py": "labels in the order of the model's",
-    "commands/init.py": "a setting that names it",
-    "data/audit.py": "leaks",
-    "data/budget.py": "folds without any",
-    "data/task.py": "digests",
-    "data/test_ledger.py": "digests",
-    "finetuning/encoded_task.py": "texts",
-    "finetuning/ensemble.py": "texts, encoded",
-    "finetuning/estimate.py": "texts, encoded",
-    "finetuning/finetune.py": "texts, encoded",
-    "finetuning/multitask_training.py": "texts, encoded",
-    "inspection/probing.py": "a probing task in the format of SentEval, which is no task with a manifest",
-    "model/card.py": "a record",
-    "serve/learning_curve.py": "a record",
-    "serve/race.py": "a record",
-    "serve/restarts.py": "a record",
-    "stack/card.py": "a record",
-    "studies/ablate/measure.py": "a model and its ablations, which the command records",
-    "sweep/execution.py": "predictions for it",
-    "sweep/refit.py": "predictions for it, compared with those that were scored",
-    "tasks/answers.py": "digests and reading",
-    "tasks/guess.py": "a setting that names it",
-    "tasks/load.py": "reading",
-}
-"""the files that read more of a test split than its texts and its length"""
-
-
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Every file of the package."""
-    for path in sorted(ROOT.rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
-
-
-def test_predictions_are_scored_in_few_places() -> None:
-    """A new caller of a scoring function goes through ``tasks/scoring.py``, or says in the list above which split it scores."""
-    found = {
-        name
-        for name, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in SCORERS
-    }
-    assert found == set(SCORING_FILES)
-
-
-def test_few_files_read_a_test_split() -> None:
-    """Beyond its texts and its length."""
-    found = set()
-    for name, tree in sources():
-        inner = {id(child): parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
-        for node in ast.walk(tree):
-            if not (isinstance(node, ast.Attribute) and node.attr == "test"):
-                continue
-            around = inner[id(node)]
-            texts = isinstance(around, ast.Attribute) and around.attr in ("texts", "questions", "units")
-            length = isinstance(around, ast.Call) and ast.unparse(around.func) == "len"
-            if not texts and not length:
-                found.add(name)
-    assert found == set(TEST_FILES)
-
-
-IMPORTING = {"adapt", "race", "curve", "multitask", "continual", "answers", "evaluate", "export", "quickstart"}
-"""commands that can reach the gate"""
-
-
-def test_every_command_that_reaches_the_gate_begins_a_run() -> None:
-    """It asks whether it may score before it trains, and it is one of those that the list above names."""
-    trees = dict(sources())
-    called = {name: {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)} for name, tree in trees.items()}
-    reaching, beginning = set(), {name for name, calls in called.items() if "ScoringRun.begin" in calls}
-    for command, row in COMMANDS.items():
-        files = closure(f"{row.module.replace('.', '/')}.py", trees)
-        if "tasks/scoring.py" in files:
-            reaching.add(command)
-            assert files & beginning, f"{command} scores a test split, but begins no ScoringRun"
-    assert reaching == IMPORTING | {"plan"}, "plan reads the results of a race"
-
-
-def closure(file: str, trees: dict[str, ast.Module]) -> set[str]:
-    """The files of the package that a file imports, and they import."""
-    seen, todo = set[str](), [file]
-    while todo:
-        name = todo.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for node in ast.walk(trees[name]):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("warmstart."):
-                stem = str(node.module).removeprefix("warmstart.").replace(".", "/")
-                todo += [one for one in (f"{stem}.py", f"{stem}/__init__.py") if one in trees]
-    return seen
+pytestmark = pytest.mark.usefixtures("no_second_process", "few_baselines")
 
 
 # ---------------------------------------------------------------------------------------------------- commands
@@ -201,7 +80,7 @@ def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str
 
 def test_the_ledger_tells_what_chose(place: Path) -> None:
     """Two runs that differ in their selection alone have other names, in ``adapt`` and in a race."""
-    selections = ("cross-validation", "holdout", "none")
+    selections = ("cross-validation", "none")
     for selection in selections:
         given = {"labels": 20, "selection": selection, "seeds": 1, "scratch": False}
         adapt(adapt_config(place, **given, baselines=False, out=str(place / selection)))
@@ -311,13 +190,6 @@ def test_a_resumed_race_counts_each_trial_once(racing: Path, monkeypatch: pytest
     assert (more.scorings > trials, more.settings) == (True, trials), "another seed is no other setting"
 
 
-def test_a_race_of_several_jobs_counts_every_trial(racing: Path) -> None:
-    """Workers write into the same ledger."""
-    found = race(race_config(racing, jobs=2))
-    assert found.ledger.scorings == scored_trials(racing / "race")
-    assert found.ledger.unreadable == 0
-
-
 def test_a_sealed_race_is_continued_but_not_changed(racing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an interruption and after its end, by the same command in its folder; more seeds or another folder are refused."""
     config = race_config(racing, seeds=1, learning_rates=[5e-3], scratch=False, sealed=True)
@@ -367,9 +239,3 @@ def test_ablations_are_one_scoring(place: Path) -> None:
     given = {"model": str(place / "adapt"), "task": str(place / "cats"), "out": str(place / "study"), "limit": 8}
     study_ablate(StudyAblateConfig.build(given))
     assert ledger(place / "cats").scorings == 2
-
-
-def test_the_repository_ignores_ledgers() -> None:
-    """Whoever runs a recipe leaves the repository clean."""
-    ignored = (ROOT.parents[1] / ".gitignore").read_text().splitlines()
-    assert "/recipes/tasks/*.ledger.jsonl" in ignored

@@ -21,7 +21,7 @@ from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages")
+pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages", "few_baselines")
 
 
 def without_validation(folder: Path) -> Path:
@@ -74,26 +74,28 @@ def test_a_label_budget_needs_none(place: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("command", ["adapt", "race"])
-def test_all_labels_choose_by_cross_validation(command: str, place: Path) -> None:
+def test_all_labels_choose_by_cross_validation(place: Path) -> None:
     """Without a word about it: a task without validation texts needs no flag."""
     lm, task = str(place / "lm"), str(place / "task")
-    words = {"race": [task, "--backbones", lm, "--schemes", "--no-scratch"], "adapt": [lm, task, "--no-scratch"]}[command]
-    assert main([command, *words, "--seeds", "1", "--out", str(place / command)]) == 0
-    saved = yaml.safe_load((place / command / "config.yaml").read_text())
-    assert saved["selection"] == {"race": "none", "adapt": "cross-validation"}[command]
+    of_race = ["race", task, "--backbones", lm, "--schemes", "--no-scratch"]
+    for words, selection in ((of_race, "none"), (["adapt", lm, task, "--no-scratch"], "cross-validation")):
+        assert main([*words, "--seeds", "1", "--out", str(place / words[0])]) == 0
+        assert yaml.safe_load((place / words[0] / "config.yaml").read_text())["selection"] == selection
 
 
-@pytest.mark.parametrize("command", ["adapt", "race", "multitask", "continual"])
-def test_what_needs_some_says_what_to_write(command: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_needs_some_says_what_to_write(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is written: a holdout must have texts, and several tasks choose by one."""
     lm, tasks = str(place / "lm"), [str(place / "task"), str(place / "who")]
     held = ["--selection", "holdout"]
-    words = {"race": [tasks[0], "--backbones", lm, *held], "adapt": [lm, tasks[0], *held]}.get(command, [lm, *tasks])
-    assert main([command, *words, "--out", str(place / "run")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "write 'validation: 0.1'" in said
-    assert not (place / "run").exists()
+    for words in (
+        ["race", tasks[0], "--backbones", lm, *held],
+        ["adapt", lm, tasks[0], *held],
+        ["multitask", lm, *tasks],
+        ["continual", lm, *tasks],
+    ):
+        assert main([*words, "--out", str(place / "run")]) == 2, words
+        assert "write 'validation: 0.1'" in " ".join(capsys.readouterr().err.split()), words
+        assert not (place / "run").exists()
     (place / "task" / "task.yaml").write_text(yaml.safe_dump({"name": "q", "train": "train.ndjson", "test": 3}))
     with pytest.raises(ConfigError, match="generated answers need validation questions, which choose the weights; write 'valid"):
         load_answer_task(place / "task")

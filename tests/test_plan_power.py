@@ -82,8 +82,6 @@ def doubts(chance: np.random.Generator, world: World) -> tuple[list[int], list[f
     ("seeds", "world"),
     [
         (3, World(0.01, 0.03)),
-        (3, World(0.01, 0.05)),
-        (3, World(0.02, 0.04)),
         (3, World(0.02, 0.06)),
         (3, World(0.04, 0.06)),
         (5, World(0.02, 0.04)),
@@ -136,29 +134,23 @@ def first_plan(pilot: Pilot, difference: float) -> PlannedSeeds:
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize(
-    ("seeds", "texts", "world"),
-    [(5, 536, World(0.01, 0.05)), (10, 1350, World(0.01, 0.03)), (10, 389, World(0.02, 0.06)), (20, 960, World(0.02, 0.04))],
-)
-def test_races_detect_what_a_plan_says(seeds: int, texts: int, world: World) -> None:
+def test_races_detect_what_a_plan_says() -> None:
     """The table of a race finds a lead as often as the formula of a plan says, within 5 points, in 120 races.
 
     Cross-fitted to the choice, from its own noise, where validation chose the best method; the formula knows the mean noise and the
     mean doubt about the choice. The figures are printed.
     """
-    chance, task, audited = np.random.default_rng(seeds), cats(), audit(cats())
-    hits, doubt, noises = [], [], []
-    for ranking in rankings(chance, 120, seeds, world, texts):
-        race = RaceResult(task, 60, 20, ranking, audited, 0.5)
-        if race.best.name == "0":
-            gaps = [row.difference for row in race.differences]
-            hits.append(np.mean([gap.p < 0.05 / len(gaps) for gap in gaps]))
-            doubt.append(doubt_of_best(ranking.methods))
-            noises += [paired_difference(one.test_scores, race.best.test_scores).noise for one in ranking.methods[1:]]
-    noise = Noise(*(float(np.mean([getattr(one, name) for one in noises])) for name in ("of_texts", "of_seeds")), seeds)
-    expected, found = (
-        detection_power(noise.of_choice(float(np.mean(doubt))), world.truth, 0.05 / (METHODS - 1)),
-        float(np.mean(hits)),
-    )
-    print(f"{seeds} seeds, {texts} texts, {world}: found in {found:.3f}, expected {expected:.3f}")
-    assert found == pytest.approx(expected, abs=0.05)
+    task, audited, worlds = cats(), audit(cats()), (World(0.01, 0.05), World(0.01, 0.03), World(0.02, 0.06), World(0.02, 0.04))
+    for world, seeds, texts in zip(worlds, (5, 10, 10, 20), (536, 1350, 389, 960), strict=True):
+        hits, doubt, noises = list[float](), list[float](), list[Noise]()
+        for ranking in rankings(np.random.default_rng(seeds), 120, seeds, world, texts):
+            race = RaceResult(task, 60, 20, ranking, audited, 0.5)
+            if race.best.name == "0":
+                gaps = [row.difference for row in race.differences]
+                hits.append(float(np.mean([gap.p < 0.05 / len(gaps) for gap in gaps])))
+                doubt.append(doubt_of_best(ranking.methods))
+                noises += [paired_difference(one.test_scores, race.best.test_scores).noise for one in ranking.methods[1:]]
+        noise = Noise(*(float(np.mean([getattr(one, name) for one in noises])) for name in ("of_texts", "of_seeds")), seeds)
+        expected = detection_power(noise.of_choice(float(np.mean(doubt))), world.truth, 0.05 / (METHODS - 1))
+        print(f"{seeds} seeds, {texts} texts, {world}: found in {np.mean(hits):.3f}, expected {expected:.3f}")
+        assert np.mean(hits) == pytest.approx(expected, abs=0.05)

@@ -51,22 +51,27 @@ def test_what_is_above_a_threshold_is_detected() -> None:
 
 @pytest.mark.proofs
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-@pytest.mark.parametrize(("of_texts", "of_seeds"), [(4e-4, 0.0), (2e-4, 2e-4), (1e-5, 4e-4)])
-def test_simulated_experiments_detect_as_often(seeds: int, of_texts: float, of_seeds: float) -> None:
-    """The formula is within 2 points of 8,000 simulated experiments, for small and large differences."""
+def test_simulated_experiments_detect_as_often(seeds: int) -> None:
+    """The formula is within 2 points of 8,000 simulated experiments, for small and large differences, whichever noise is larger.
+
+    The smallest detectable difference is found in 80% of them, within 3 points, alone and corrected for 8 comparisons.
+    """
     chance = np.random.default_rng(seeds)
-    noise = Noise(of_texts, of_seeds, seeds)
-    for difference in (0.0, 0.03, 0.06, 0.1):
-        texts = chance.normal(0, math.sqrt(of_texts), 8000)
-        values = difference + texts[:, None] + chance.normal(0, math.sqrt(of_seeds * seeds), (8000, seeds))
-        observed = Noise(np.full(8000, of_texts), values.var(axis=1, ddof=1) / seeds, seeds)
-        detected = float((observed.p(values.mean(axis=1)) < 0.05).mean())
-        print(f"{noise}, difference {difference}: {detected:.3f}, by the formula {detection_power(noise, difference):.3f}")
-        assert detection_power(noise, difference) == pytest.approx(detected, abs=0.02)
+    for of_texts, of_seeds in ((4e-4, 0.0), (2e-4, 2e-4), (1e-5, 4e-4)):
+        noise, corrected = Noise(of_texts, of_seeds, seeds), 0.05 / 8
+        cases = [(difference, 0.05) for difference in (0.0, 0.03, 0.06, 0.1, smallest_detectable(noise))]
+        for difference, rate in (*cases, (smallest_detectable(noise, error_rate=corrected), corrected)):
+            texts = chance.normal(0, math.sqrt(of_texts), 8000)
+            values = difference + texts[:, None] + chance.normal(0, math.sqrt(of_seeds * seeds), (8000, seeds))
+            observed = Noise(np.full(8000, of_texts), values.var(axis=1, ddof=1) / seeds, seeds)
+            detected, expected = float((observed.p(values.mean(axis=1)) < rate).mean()), detection_power(noise, difference, rate)
+            print(f"{noise}, difference {difference:.3f}: {detected:.3f}, by the formula {expected:.3f}")
+            assert expected == pytest.approx(detected, abs=0.02)
+            assert difference in (0.0, 0.03, 0.06, 0.1) or detected == pytest.approx(0.8, abs=0.03)
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize(("seeds", "spread", "lead"), [(5, 0.01, 0.05), (5, 0.02, 0.06), (10, 0.01, 0.03), (10, 0.02, 0.04)])
+@pytest.mark.parametrize(("seeds", "spread", "lead"), [(5, 0.02, 0.06), (10, 0.01, 0.03)])
 def test_a_plan_from_a_pilot_comes_true(seeds: int, spread: float, lead: float) -> None:
     """On as many texts as a pilot of 300 texts asks for, the lead is found in 80% of 1,000 experiments.
 
@@ -110,22 +115,6 @@ def test_the_table_of_half_widths_is_exact() -> None:
         found = smallest_detectable(noise, error_rate=error_rate)
         for factor, inside in ((0.99, False), (1.01, True)):
             assert (norm.cdf(factor * found - widths).mean() + norm.cdf(-factor * found - widths).mean() >= 0.8) == inside
-
-
-@pytest.mark.proofs
-@pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_the_smallest_detectable_difference_is_detected(seeds: int) -> None:
-    """In 80% of experiments, within 3 points, alone and corrected for 8 comparisons, whichever source of noise is larger."""
-    chance = np.random.default_rng(seeds)
-    for of_texts, of_seeds in ((4e-4, 0.0), (2e-4, 2e-4), (1e-5, 4e-4)):
-        for comparisons in (1, 8):
-            noise, error_rate = Noise(of_texts, of_seeds, seeds), 0.05 / comparisons
-            texts = chance.normal(smallest_detectable(noise, error_rate=error_rate), math.sqrt(of_texts), 8000)
-            values = texts[:, None] + chance.normal(0, math.sqrt(of_seeds * seeds), (8000, seeds))
-            observed = Noise(np.full(8000, of_texts), values.var(axis=1, ddof=1) / seeds, seeds)
-            detected = float((observed.p(values.mean(axis=1)) < error_rate).mean())
-            print(f"{noise}, {comparisons} comparisons: found in {detected:.3f}")
-            assert detected == pytest.approx(0.8, abs=0.03)
 
 
 @pytest.mark.proofs
@@ -202,11 +191,11 @@ def test_what_an_interval_can_detect_is_detected() -> None:
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize(("count", "comparisons"), [(20, 1), (100, 10), (1000, 67)])
-def test_the_detectable_proportion_is_detected(count: int, comparisons: int) -> None:
+def test_the_detectable_proportion_is_detected() -> None:
     """In 80% of 100,000 experiments; a handful of cases detects nothing."""
-    significant = np.array([binomial_test(successes, count) < 0.05 / comparisons for successes in range(count + 1)])
-    drawn = np.random.default_rng(count).binomial(count, detectable_proportion(count, comparisons), 100_000)
-    print(f"{count} cases, {comparisons} comparisons: found in {significant[drawn].mean():.3f}")
-    assert significant[drawn].mean() == pytest.approx(0.8, abs=0.005)
+    for count, comparisons in ((20, 1), (100, 10), (1000, 67)):
+        significant = np.array([binomial_test(successes, count) < 0.05 / comparisons for successes in range(count + 1)])
+        drawn = np.random.default_rng(count).binomial(count, detectable_proportion(count, comparisons), 100_000)
+        print(f"{count} cases, {comparisons} comparisons: found in {significant[drawn].mean():.3f}")
+        assert significant[drawn].mean() == pytest.approx(0.8, abs=0.005)
     assert detectable_proportion(5) == math.inf

@@ -31,12 +31,12 @@ def test_a_few_cases_that_agree_are_not_certain() -> None:
     assert mean_proportion(groups(*[[1]] * 9, [0]))[2] == 1
 
 
-@pytest.mark.parametrize(("count", "pairs", "proportion"), [(3, 3, 0.9), (40, 1, 0.7), (67, 1000, 0.6)])
-def test_the_interval_of_the_mean_holds_the_truth(count: int, pairs: int, proportion: float) -> None:
+def test_the_interval_of_the_mean_holds_the_truth() -> None:
     """In at least 95 of 100 studies, give or take 2, however few cases each group has."""
-    draw = rng(0, "studies")
-    found = [mean_proportion(groups(*(draw.random((count, pairs)) < proportion))) for _ in range(400)]
-    assert sum(low <= proportion <= high for _, low, high in found) > 0.93 * 400
+    for count, pairs, proportion in ((3, 3, 0.9), (40, 1, 0.7), (67, 200, 0.6)):
+        draw = rng(0, "studies")
+        found = [mean_proportion(groups(*(draw.random((count, pairs)) < proportion))) for _ in range(400)]
+        assert sum(low <= proportion <= high for _, low, high in found) > 0.93 * 400, count
 
 
 def test_a_difference_is_claimed_if_interval_and_sign_test_agree() -> None:

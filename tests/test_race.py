@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import joblib
 import numpy as np
 import polars
 import pytest
+import torch
+import yaml
 
 from helpers.bundles import language_bundle
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
@@ -20,6 +22,7 @@ from warmstart.cli import main
 from warmstart.commands.curve.command import curve
 from warmstart.commands.curve.result import list_sizes
 from warmstart.commands.race.command import race
+from warmstart.commands.race.result import RaceResult
 from warmstart.data import pool
 from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError
@@ -28,16 +31,15 @@ from warmstart.finetuning.estimate import RunCost
 from warmstart.model.files import save
 from warmstart.stats.formatting import file_size
 from warmstart.sweep import execution
-from warmstart.sweep import sweep as sweeps
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.methods import learning_rates_for
 from warmstart.sweep.store import SweepContext, find_result, result_file
 from warmstart.sweep.sweep import duration_seconds
 from warmstart.sweep.trial import Method, Trial, TrialResult
-from warmstart.tasks.load import load_task, save_task
+from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
+pytestmark = pytest.mark.usefixtures("no_second_process", "few_baselines")
 
 
 @pytest.fixture
@@ -54,17 +56,28 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
-def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
+SHORT = {"train": {"steps": 4, "batch": 8, "learning_rate": 5e-4}}
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_baselines: None) -> Iterator[tuple[Path, RaceResult]]:
+    """A folder with a race on forty labels, which no test changes, and its result."""
+    place = write_race_inputs(tmp_path_factory.mktemp("raced"), tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(place / "state"))
+        yield place, race(race_config(place, labels=40, tune=SHORT))
+
+
+def test_a_race_from_end_to_end(raced: tuple[Path, RaceResult]) -> None:
     """Every method has scores and costs; the tidy table has a row per run; the page and the figures are there."""
-    found = race(race_config(place, labels=40))
+    place, found = raced
     trained = {"probe", "scalar-mix", "full", "from scratch"}
     assert {s.name for s in found.ranking.methods} == {*baselines_for(found.task, pool=True, vectors=True), *trained, "stack"}
     assert found.ranking.seeds == 2
     assert all(len(s.runs) == 2 for s in found.ranking.methods)
-    table = polars.read_csv(place / "race" / "runs.csv")
+    assert {run.threads for s in found.ranking.methods for run in s.runs} == {torch.get_num_threads()}
     count = len(found.ranking.methods)
-    assert len(table) == 2 * count
-    assert len(counted) == 2 * (count - 1), "a stack is no run of its own"
+    assert len(polars.read_csv(place / "race" / "runs.csv")) == 2 * count
     by_name = {s.name: s.runs[0] for s in found.ranking.methods}
     assert by_name["probe"].trainable == by_name["probe"].new < by_name["scalar-mix"].new < by_name["full"].trainable
     assert by_name["probe"].disk == 4 * by_name["probe"].new
@@ -80,6 +93,15 @@ def test_a_race_from_end_to_end(place: Path, counted: list[str]) -> None:
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
 
 
+def test_with_a_number_of_labels_every_seed_chooses_within_its_own(raced: tuple[Path, RaceResult]) -> None:
+    """Each seed draws its labels, tries every learning rate by cross-validation on them, and looks at no other label."""
+    _, found = raced
+    full = next(one for one in found.ranking.methods if one.name == "full")
+    assert [len(run.tried) for run in full.runs] == [2, 2]
+    assert {run.budget for run in full.runs} == {"40 labels: all of them learn, and 5-fold cross-validation on them chooses."}
+    assert found.ranking.drawn
+
+
 @pytest.mark.usefixtures("no_pages")
 def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep looks whether a file has any text that may be read; the trials read the same."""
@@ -92,24 +114,23 @@ def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch:
     assert sizes == [40]
 
 
-@pytest.mark.usefixtures("no_pages")
-def test_an_estimate_runs_and_writes_nothing(place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_runs_and_writes_nothing(
+    raced: tuple[Path, RaceResult], place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """``--estimate`` counts the trials that the race then runs, prints minutes and memory, and stops."""
-    config = race_config(place, labels=40, learning_rates=[5e-3])
-    (found,) = race(config.model_copy(update={"estimate": True}))
-    assert counted == []
-    assert not (place / "race").exists()
-    assert found.planned.total() == 2 * (len(baselines_for(load_task(config.task), pool=True, vectors=True)) + 4)
-    assert found.seconds > 0
-    assert found.memory > 4 * 4 * 1000
-    assert f"Estimate: {found.planned.total()} trials on cats take about" in " ".join(capsys.readouterr().err.split())
+    done, found = raced
+    baselines = len(baselines_for(found.task, pool=True, vectors=True))
+    (planned,) = race(race_config(place, labels=40, estimate=True))
+    assert planned.planned.total() == 2 * (baselines + 4) == len([*(done / "race" / "trials").glob("*.json")]) - 2, "and two stacks"
+    assert planned.seconds > 0
+    assert planned.memory > 4 * 4 * 1000
+    assert f"Estimate: {planned.planned.total()} trials on cats take about" in " ".join(capsys.readouterr().err.split())
     assert curve(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
-    race(config)
-    (left,) = race(config.model_copy(update={"estimate": True, "seeds": config.seeds + 1}))
-    assert left.planned.total() == len(baselines_for(load_task(config.task), pool=True, vectors=True)) + 2 + 2, (
-        "one more seed: the baselines, the frozen schemes, full and from scratch"
-    )
+    assert not (place / "race").exists()
     assert not (place / "curve").exists()
+    (left,) = race(race_config(done, labels=40, tune=SHORT, estimate=True, seeds=3))
+    assert left.planned.total() == baselines + 2 + 2, "one more seed: the baselines, the frozen schemes, full and from scratch"
+    assert counted == []
 
 
 def test_the_time_left_follows_the_trials_that_ran() -> None:
@@ -174,24 +195,22 @@ def test_what_one_of_several_tasks_cannot_have_is_refused_before_the_first_race(
     assert not (place / "race").exists()
 
 
-@pytest.mark.parametrize("texts", ["", "\n\n", "\n".join(cats().test.texts[:9]), "\n\n".join(cats().test.texts[:9])])
-@pytest.mark.parametrize("named", [False, True])
 def test_a_pool_without_texts_ends_the_race_before_any_trial(
-    texts: str, place: Path, counted: list[str], capsys: pytest.CaptureFixture[str], *, named: bool
+    place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An empty one, and one of test texts only, as ``unlabelled`` of the manifest or as a file; exit code 2."""
     file, manifest = place / "pool.txt", place / "task" / "task.yaml"
-    file.write_text(texts)
     words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--labels", "20", "--out", str(place / "race")]
-    if named:
-        words += ["--pool", str(file)]
-    else:
-        manifest.write_text(manifest.read_text().replace("unlabelled: []", f"unlabelled: [{file}]"))
-    assert main(words) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert (
-        "pool must hold no test text" if named and texts.strip() else "must have texts that are not in test or validation"
-    ) in said
+    none, tested = "must have texts that are not in test or validation", "pool must hold no test text"
+    plain = manifest.read_text()
+    for texts, said in (("\n\n", none), ("\n\n".join(cats().test.texts[:9]), tested)):
+        file.write_text(texts)
+        manifest.write_text(plain)
+        assert main([*words, "--pool", str(file)]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+        manifest.write_text(plain.replace("unlabelled: []", f"unlabelled: [{file}]"))
+        assert main(words) == 2
+        assert none in " ".join(capsys.readouterr().err.split())
     assert counted == []
     assert not (place / "race").exists()
 
@@ -213,14 +232,28 @@ def test_lines_that_are_read_as_texts_are_said(place: Path, capsys: pytest.Captu
 
 @pytest.mark.usefixtures("no_pages")
 def test_a_race_continues_where_it_stopped(place: Path, counted: list[str]) -> None:
-    """Nothing is run twice; more seeds run only the new ones; a damaged result is run again; scores stay the same."""
+    """Nothing is run twice; more seeds run only the new ones; a damaged result is run again; scores stay the same.
+
+    With all labels a run of its own chooses the learning rate, by its validation score: the test split never sees it, and the seeds
+    that are scored use what it chose.
+    """
     first = race(race_config(place))
     done = len(counted)
     again = race(race_config(place))
     assert len(counted) == done
     assert again.to_dict() == first.to_dict()
-    race(race_config(place, seeds=3))
+    found = race(race_config(place, seeds=3))
     assert len(counted) == done + 4
+    assert yaml.safe_load((place / "race" / "config.yaml").read_text())["seeds"] == 3, "the saved settings are the latest"
+    full = next(one for one in found.ranking.methods if one.name == "full")
+    search = full.search or pytest.fail("two learning rates were named")
+    assert dict(search.tried)[search.learning_rate] == max(score for _, score in search.tried)
+    assert (len(search.tried), math.isnan(search.score), full.tried) == (2, True, dict(search.tried))
+    assert (full.seeds, {run.learning_rate for run in full.runs}) == ((1, 2, 3), {search.learning_rate})
+    assert full.seconds_of_search > search.seconds
+    assert "at the edge of those tried" in full.note
+    trained = [one for one in found.ranking.methods if one.method.fine_tunes or one.method.family == "stack"]
+    assert found.ledger.scorings >= 3 * len(trained) + len(found.ranking.methods) - len(trained)
     trials = {file: json.loads(file.read_text())["trial"] for file in (place / "race" / "trials").glob("*.json")}
     file = next(file for file, trial in trials.items() if trial["method"]["family"] == "adapted" and trial["seed"] == 0)
     file.write_text(file.read_text()[:-20])
@@ -276,35 +309,6 @@ def test_a_frozen_backbone_also_tries_larger_learning_rates() -> None:
     assert learning_rates_for(Method(name="from scratch", family="scratch"), (1e-4,)) == (1e-4,)
 
 
-@pytest.mark.usefixtures("no_pages")
-def test_with_all_labels_a_run_of_its_own_chooses_the_learning_rate(place: Path) -> None:
-    """Its validation score decides; the seeds that are scored use what it chose, and the test split never sees it."""
-    found = race(race_config(place, seeds=3))
-    full = next(one for one in found.ranking.methods if one.name == "full")
-    search = full.search or pytest.fail("two learning rates were named")
-    assert len(search.tried) == 2
-    assert dict(search.tried)[search.learning_rate] == max(score for _, score in search.tried)
-    assert math.isnan(search.score)
-    assert (full.seeds, {run.learning_rate for run in full.runs}) == ((1, 2, 3), {search.learning_rate})
-    assert full.seconds_of_search > search.seconds
-    assert full.tried == dict(search.tried)
-    assert "at the edge of those tried" in full.note
-    trained = [one for one in found.ranking.methods if one.method.fine_tunes or one.method.family == "stack"]
-    assert found.ledger.scorings == 3 * len(trained) + len(found.ranking.methods) - len(trained)
-    one_rate = race(race_config(place, seeds=2, learning_rates=[1e-3], schemes=["full"], out=str(place / "one")))
-    assert {one.seeds for one in one_rate.ranking.methods if one.method.fine_tunes} == {(1, 2)}, "probe also tries 0.01"
-
-
-@pytest.mark.usefixtures("no_pages")
-def test_with_a_number_of_labels_every_seed_chooses_within_its_own(place: Path) -> None:
-    """Each seed draws its labels, tries every learning rate by cross-validation on them, and looks at no other label."""
-    found = race(race_config(place, labels=20, selection="cross-validation"))
-    full = next(one for one in found.ranking.methods if one.name == "full")
-    assert [len(run.tried) for run in full.runs] == [2, 2]
-    assert {run.budget for run in full.runs} == {"20 labels: all of them learn, and 5-fold cross-validation on them chooses."}
-    assert found.ranking.drawn
-
-
 def test_too_few_labels_to_choose_a_method_are_refused_before_anything_is_trained(place: Path) -> None:
     """Settings may be fixed, but the race chooses among methods; of any seed."""
     with pytest.raises(ConfigError, match="--labels 2: cross-validation needs two labelled texts of one class"):
@@ -339,19 +343,14 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
     assert race(race_config(place)).ranking.missing == ()
 
 
-@pytest.mark.parametrize(("rates", "families"), [([1e-3, 5e-3], {"baseline", "frozen"}), ([1e30], {"baseline", "frozen", "stack"})])
-def test_what_depends_on_no_seed_is_compared_over_the_test_texts(
-    rates: list[float], families: set[str], place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the time is over before a network trains, or all of them diverge: baselines and frozen vectors are ranked and compared."""
-    if len(rates) > 1:
-        run = execution.run_trials
-        monkeypatch.setattr(sweeps, "run_trials", lambda trials, *rest: run([t for t in trials if not t.method.fine_tunes], *rest))
-    found = race(race_config(place, learning_rates=rates, seeds=3, schemes=[]))
-    assert (found.ranking.seeds, {one.method.family for one in found.ranking.methods}) == (0, families)
+def test_what_depends_on_no_seed_is_compared_over_the_test_texts(place: Path) -> None:
+    """If all networks diverge: baselines and frozen vectors are ranked and compared, and each network is named."""
+    found = race(race_config(place, learning_rates=[1e30], seeds=3, schemes=[]))
+    assert (found.ranking.seeds, {one.method.family for one in found.ranking.methods}) == (0, {"baseline", "frozen", "stack"})
     assert {one.name for one in (*found.ranking.missing, *found.ranking.diverged)} == {"probe", "scalar-mix", "from scratch"}
     assert "No method that is ranked depends on a seed: they are compared over the test texts alone." in found.findings
     assert any("over the test texts" in sentence for sentence in found.findings)
+    assert any("probe at every learning rate" in sentence for sentence in found.findings)
     assert not any("seeds" in sentence for sentence in found.findings if "depends on a seed" not in sentence)
     assert any(row.significant for row in found.differences), "the majority label is worse"
     page = (place / "race" / "report.html").read_text()
@@ -362,37 +361,37 @@ def test_what_depends_on_no_seed_is_compared_over_the_test_texts(
 @pytest.mark.usefixtures("no_pages")
 @pytest.mark.journeys
 def test_workers_change_no_result(place: Path) -> None:
-    """Two processes give the scores that one gives."""
-    alone = race(race_config(place, out=str(place / "alone")))
-    shared = race(race_config(place, out=str(place / "shared"), jobs=2))
+    """Two processes give the scores that one gives, and write into the same ledger."""
+    alone, shared = (race(race_config(place, out=str(place / f"{jobs}"), jobs=jobs)) for jobs in (1, 2))
     one, two = (
         [(s.name, s.test_scores.scores, s.learning_rates, s.validation) for s in found.ranking.methods] for found in (alone, shared)
     )
     assert one == two
+    assert (shared.ledger.scorings, shared.ledger.unreadable) == (2 * alone.ledger.scorings, 0)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--scheme", "lora"], "use --schemes lora, not --scheme"),
-        (["--learning-rate", "1e-4"], "use --learning-rates 0.0001, not --learning-rate"),
-        (["--schemes", "lorra"], "unknown scheme 'lorra'; did you mean 'lora'?"),
-        (["--budget", "soon"], "must be a time such as 90s, 30m or 2h; got 'soon'"),
-        (["--labels", "4000"], "there are 60 training texts, but 4,000 labels should learn"),
-        (["--learning-rates", "0"], "--learning-rates must be greater than 0"),
-        (["--rates", "1e-3"], "--learning-rates [FLOAT"),
-        (["--jobs", "0"], "jobs"),
-    ],
-)
-def test_mistakes_are_explained(words: list[str], message: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+MISTAKES = {
+    "--scheme lora": "use --schemes lora, not --scheme",
+    "--learning-rate 1e-4": "use --learning-rates 0.0001, not --learning-rate",
+    "--schemes lorra": "unknown scheme 'lorra'; did you mean 'lora'?",
+    "--budget soon": "must be a time such as 90s, 30m or 2h; got 'soon'",
+    "--labels 4000": "there are 60 training texts, but 4,000 labels should learn",
+    "--learning-rates 0": "--learning-rates must be greater than 0",
+    "--rates 1e-3": "--learning-rates [FLOAT",
+    "--jobs 0": "jobs",
+}
+
+
+def test_mistakes_are_explained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, a sentence that says what to do, and no traceback."""
     base = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--out", str(place / "race")]
-    try:
-        code = main([*base, *words])
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
-    assert message in capsys.readouterr().err.replace("\n", " ")
+    for words, message in MISTAKES.items():
+        try:
+            code = main([*base, *words.split()])
+        except SystemExit as stop:
+            code = stop.code
+        assert code == 2, words
+        assert message in capsys.readouterr().err.replace("\n", " "), words
 
 
 @pytest.mark.usefixtures("no_pages")
@@ -408,7 +407,7 @@ def test_backbones_have_different_names(place: Path, tokenizer: Tokenizer) -> No
 
 def test_a_curve_from_end_to_end(place: Path) -> None:
     """Every method at every size, sentences on what labels are worth, a page; and it continues where it stopped."""
-    config = curve_config(place, learning_rates=[5e-3], labels=[4, 8, 16, 32], schemes=["probe"], target=0.9)
+    config = curve_config(place, learning_rates=[5e-3], labels=[4, 8, 16, 32], schemes=["probe"], target=0.9, tune=SHORT)
     found = curve(config)
     assert list(found.rankings) == [4, 8, 16, 32]
     assert {method.name for method in found.methods} == {*baselines_for(found.task, pool=True, vectors=True)} - {"majority"} | {
@@ -441,34 +440,12 @@ def test_a_curve_needs_increasing_numbers_that_the_task_has(place: Path) -> None
         curve(curve_config(place, labels=[8, 600]))
 
 
-@pytest.mark.parametrize(
-    ("places", "text"),
-    [([16], "16"), ([16, 32, 64], "16 to 64"), ([16, 64, 128], "16 and 64 to 128"), ([16, 64, 256], "16, 64 and 256")],
-)
-def test_only_neighbouring_sizes_are_taken_together(places: list[int], text: str) -> None:
-    """A size between two others is not claimed with them."""
-    assert list_sizes(places, [16, 32, 64, 128, 256]) == text
-
-
 def test_small_things() -> None:
-    """Times and sizes for people."""
+    """Times and sizes for people; of numbers of labels only neighbours are taken together."""
+    of_sizes = {(16,): "16", (16, 32, 64): "16 to 64", (16, 64, 128): "16 and 64 to 128", (16, 64, 256): "16, 64 and 256"}
+    assert [list_sizes([*places], [16, 32, 64, 128, 256]) for places in of_sizes] == [*of_sizes.values()]
     assert [duration_seconds(text) for text in ("90s", "30m", "2h", "1.5")] == [90, 1800, 7200, 90]
     assert [file_size(size) for size in (12, 6200, 21_000_000, 3.2e9)] == ["12 B", "6.2 KB", "21.0 MB", "3.2 GB"]
-
-
-@pytest.mark.usefixtures("no_pages")
-@pytest.mark.journeys
-@pytest.mark.enable_socket
-@pytest.mark.filterwarnings("ignore")  # of the cluster's own making
-def test_a_cluster_changes_no_result(place: Path) -> None:
-    """The same call inside joblib's Dask backend spreads over a local cluster, and gives the same scores."""
-    distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]' to run this test")
-    alone = race(race_config(place, out=str(place / "alone")))
-    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
-    with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
-        spread = race(race_config(place, out=str(place / "spread"), jobs=2))
-    scores = [{s.name: (s.test_scores.scores, s.learning_rates) for s in found.ranking.methods} for found in (alone, spread)]
-    assert scores[0] == scores[1]
 
 
 def test_a_backbone_that_knows_the_labels_is_named(place: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,6 @@ from warmstart.finetuning.finetune import FineTuneResult, FineTuning
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
-from warmstart.stack import files as stack_files
-from warmstart.stack.files import load_stack
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.sweep.refit import refit
@@ -35,18 +33,8 @@ Raced = tuple[RaceConfig, SweepContext, SweepRuns]
 pytestmark = pytest.mark.usefixtures("no_second_process")
 
 
-@pytest.fixture
-def no_second_process(no_second_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor for a stack; test_stack.py holds that it is really started."""
-
-    def verify_here(place: Path) -> None:
-        load_stack(place, selftest=True)
-
-    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", verify_here)
-
-
 @pytest.fixture(scope="module")
-def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Iterator[Raced]:
+def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_baselines: None) -> Iterator[Raced]:
     """A race with forty labels, and its runs."""
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("refit")

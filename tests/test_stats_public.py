@@ -10,9 +10,8 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,44 +32,39 @@ def test_importing_costs_nothing() -> None:
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", warmstart.stats.__all__)
-def test_every_name_exists(name: str) -> None:
-    """Where the table says, under the same name."""
-    assert getattr(warmstart.stats, name).__name__ == name
-    assert name in dir(warmstart.stats)
-
-
-def test_an_unknown_statistic_is_an_attribute_error() -> None:
-    """As of any module."""
+def test_every_name_exists() -> None:
+    """Where the table says, under the same name; an unknown one is an attribute error, as of any module."""
+    for name in warmstart.stats.__all__:
+        assert getattr(warmstart.stats, name).__name__ == name
+    assert {*warmstart.stats.__all__} <= {*dir(warmstart.stats)}
     with pytest.raises(AttributeError, match="no attribute 'holmes'"):
         _ = warmstart.stats.holmes
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_examples_of_docstrings_run(module: str) -> None:
+def test_the_examples_of_docstrings_run() -> None:
     """Every ``>>>`` in the package gives what stands under it."""
-    if module != "__init__":
-        found = doctest.testmod(importlib.import_module(f"warmstart.stats.{module}"), extraglobs={"np": np})
-        assert found.failed == 0
+    for module in MODULES:
+        assert doctest.testmod(importlib.import_module(f"warmstart.stats.{module}"), extraglobs={"np": np}).failed == 0, module
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_public_function_has_an_example_a_source_and_a_proof(name: str) -> None:
-    """An example that runs, a year of publication, and a test that exists in the file it names."""
-    function: Callable[..., Any] = getattr(warmstart.stats, name)
-    text = " ".join((function.__doc__ or "").split())
-    assert ">>>" in text
-    assert re.search(r"\b(1[89]|20)\d\d\b", text), "no source"
-    proof = re.search(r"tests/(test_\w+\.py)\W+.*?`*(test_\w+)", text)
-    assert proof, "no test is named"
-    assert re.search(rf"\b{proof[2]}\b", (TESTS / proof[1]).read_text()), proof[0]
+def test_a_public_function_has_an_example_a_source_and_a_proof() -> None:
+    """An example that runs, a year of publication, and a test, which ``test_a_proof_uses_what_it_proves`` looks up."""
+    for name in FUNCTIONS:
+        text = " ".join((getattr(warmstart.stats, name).__doc__ or "").split())
+        assert ">>>" in text, f"{name}: no example"
+        assert re.search(r"\b(1[89]|20)\d\d\b", text), f"{name}: no source"
+        assert re.search(r"tests/test_\w+\.py\W+.*?test_\w+", text), f"{name}: no test is named"
 
 
 @functools.cache
+def functions(file: Path) -> dict[str, ast.FunctionDef]:
+    """The functions of a file."""
+    return {one.name: one for one in ast.parse(file.read_text()).body if isinstance(one, ast.FunctionDef)}
+
+
 def definitions(file: Path) -> dict[str, ast.FunctionDef]:
     """The functions of a test file, and of those that all tests share."""
-    files = [*sorted((TESTS / "helpers").glob("*.py")), file]
-    return {one.name: one for path in files for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef)}
+    return {name: one for path in (*sorted((TESTS / "helpers").glob("*.py")), file) for name, one in functions(path).items()}
 
 
 def names_used(file: Path, test: str) -> set[str]:
@@ -93,19 +87,16 @@ def proofs() -> Iterator[tuple[str, Path, str]]:
                     yield from ((one.name, TESTS / file, test) for test in re.findall(r"\b(test_\w+)", tests))
 
 
-PROOFS = sorted(proofs())
-
-
-@pytest.mark.parametrize(("name", "file", "test"), PROOFS, ids=[f"{name}-{test}" for name, _, test in PROOFS])
-def test_a_proof_uses_what_it_proves(name: str, file: Path, test: str) -> None:
+def test_a_proof_uses_what_it_proves() -> None:
     """The test that a docstring names calls the function; a slow one prints its figures, and the page says how to run it."""
-    used = names_used(file, test)
-    assert name in used
-    decorators = ast.unparse(ast.Module([*definitions(file)[test].decorator_list], []))
-    if "mark.proofs" in decorators or "pytestmark = pytest.mark.proofs" in file.read_text():
-        assert "print" in used
-        commands = re.findall(r"python -m pytest (.*) -m proofs -s$", PAGE.read_text(), flags=re.MULTILINE)
-        assert f"tests/{file.name}" in " ".join(commands).split()
+    commands = " ".join(re.findall(r"python -m pytest (.*) -m proofs -s$", PAGE.read_text(), flags=re.MULTILINE)).split()
+    for name, file, test in proofs():
+        used = names_used(file, test)
+        assert name in used, (name, test)
+        decorators = ast.unparse(ast.Module([*definitions(file)[test].decorator_list], []))
+        if "mark.proofs" in decorators or "pytestmark = pytest.mark.proofs" in file.read_text():
+            assert "print" in used, test
+            assert f"tests/{file.name}" in commands, test
 
 
 def rows_of_page() -> dict[str, str]:
@@ -121,10 +112,11 @@ def test_the_page_lists_every_public_name_and_no_other() -> None:
     for name in FUNCTIONS:
         assert rows[name], f"{name} has no test"
         assert rows[name] in (getattr(warmstart.stats, name).__doc__ or ""), name
-    known = {test: file for file in TESTS.glob("test_*.py") for test in definitions(file) if test.startswith("test_")}
+    files = {file: file.read_text() for file in TESTS.glob("test_*.py")}
     for cell, test in re.findall(r"^\| (`.+?`) \|.*\| `(test_\w+)`.*\|$", PAGE.read_text(), flags=re.MULTILINE):
+        file = next(file for file, text in files.items() if f"def {test}(" in text)
         for name in re.findall(r"`(?:\w+\.)?(\w+)", cell):  # of a method its own name
-            assert name in names_used(known[test], test), (name, test)
+            assert name in names_used(file, test), (name, test)
 
 
 def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,33 +30,33 @@ def report(what: str, rate: float) -> float:
     return rate
 
 
-@pytest.mark.parametrize("count", [20, 100, 500])
-def test_wilson_intervals_hold_the_truth(count: int) -> None:
+def test_wilson_intervals_hold_the_truth() -> None:
     """Averaged over proportions from 5 to 95%, 94 to 97% of Wilson's intervals hold the proportion."""
-    held = []
-    for proportion in np.linspace(0.05, 0.95, 19):
-        drawn = draws(count).binomial(count, proportion, 1000)
-        ends = {right: wilson_interval(right / count, count) for right in set(drawn.tolist())}
-        held += [ends[right].low <= proportion <= ends[right].high for right in drawn.tolist()]
-    assert 0.94 <= report(f"Wilson, {count} cases, coverage", float(np.mean(held))) <= 0.97
+    for count in (20, 100, 500):
+        held = []
+        for proportion in np.linspace(0.05, 0.95, 19):
+            drawn = draws(count).binomial(count, proportion, 1000)
+            ends = {right: wilson_interval(right / count, count) for right in set(drawn.tolist())}
+            held += [ends[right].low <= proportion <= ends[right].high for right in drawn.tolist()]
+        assert 0.94 <= report(f"Wilson, {count} cases, coverage", float(np.mean(held))) <= 0.97
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3])
-def test_the_exact_bound_is_kept(rate: float) -> None:
+def test_the_exact_bound_is_kept() -> None:
     """The bound of Clopper and Pearson lies below the true error rate in at most 5% of samples."""
-    drawn = draws(1).binomial(100, rate, 20_000)
     bounds = np.array([clopper_pearson_bound(wrong, 100, 0.95) for wrong in range(101)])
-    missed = report(f"Clopper-Pearson, error rate {rate}, bound too low", float((bounds[drawn] < rate).mean()))
-    assert missed <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 20_000)
+    for rate in (0.02, 0.1, 0.3):
+        drawn = draws(1).binomial(100, rate, 20_000)
+        missed = report(f"Clopper-Pearson, error rate {rate}, bound too low", float((bounds[drawn] < rate).mean()))
+        assert missed <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 20_000)
 
 
-@pytest.mark.parametrize("count", [20, 200])
-def test_sign_tests_of_equal_sides_are_seldom_significant(count: int) -> None:
+def test_sign_tests_of_equal_sides_are_seldom_significant() -> None:
     """At most 5% of experiments in which better and worse are equally likely."""
-    better = draws(2).binomial(count, 0.5, 20_000)
-    p = np.array([sign_test(k, count - k) for k in range(count + 1)])
-    assert p.tolist() == [binomial_test(k, count) for k in range(count + 1)]
-    assert report(f"sign test, {count} pairs, false claims", float((p[better] < 0.05).mean())) <= 0.05
+    for count in (20, 200):
+        better = draws(2).binomial(count, 0.5, 20_000)
+        p = np.array([sign_test(k, count - k) for k in range(count + 1)])
+        assert p.tolist() == [binomial_test(k, count) for k in range(count + 1)]
+        assert report(f"sign test, {count} pairs, false claims", float((p[better] < 0.05).mean())) <= 0.05
 
 
 def test_differences_of_paired_proportions_hold_the_truth() -> None:
@@ -242,7 +242,6 @@ def test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate() 
     assert report("area of a perfect order, uniform confidence", float(np.mean(perfect))) == pytest.approx(0.25, abs=0.005)
 
 
-@pytest.mark.proofs
 def test_seeds_that_share_texts_spread_less() -> None:
     """Of the variance V over training texts, 5 seeds that draw a fraction f show (1 - f) V; their mean has (f + (1 - f) / 5) V."""
     chance = np.random.default_rng(0)

@@ -100,7 +100,7 @@ def smallest_detectable(noise: Noise, power: float = POWER, error_rate: float = 
     """The smallest true difference that is significant with probability ``power``; infinite for one seed.
 
     Solves ``detection_power`` = power (Cohen 1988). Simulation: tests/test_power.py:
-    ``test_the_smallest_detectable_difference_is_detected``.
+    ``test_simulated_experiments_detect_as_often``.
 
     >>> round(smallest_detectable(Noise(1e-4, 0.0, 5)), 3)  # 2.8 standard errors, the familiar rule for a normal variable
     0.028
