@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,18 +58,20 @@ def test_a_public_function_has_an_example_a_source_and_a_proof() -> None:
 
 
 @functools.cache
-def functions(file: Path) -> dict[str, ast.FunctionDef]:
-    """The functions of a file."""
-    return {one.name: one for one in ast.parse(file.read_text()).body if isinstance(one, ast.FunctionDef)}
+def named(file: Path) -> dict[str, Any]:
+    """The functions and constants of a file."""
+    body = ast.parse(file.read_text()).body
+    constants = {ast.unparse(one.targets[0]): one for one in body if isinstance(one, ast.Assign)}
+    return constants | {one.name: one for one in body if isinstance(one, ast.FunctionDef)}
 
 
-def definitions(file: Path) -> dict[str, ast.FunctionDef]:
-    """The functions of a test file, and of those that all tests share."""
-    return {name: one for path in (*sorted((TESTS / "helpers").glob("*.py")), file) for name, one in functions(path).items()}
+def definitions(file: Path) -> dict[str, Any]:
+    """Those of a test file, and of the helpers that all tests share."""
+    return {name: one for path in (*sorted((TESTS / "helpers").glob("*.py")), file) for name, one in named(path).items()}
 
 
 def names_used(file: Path, test: str) -> set[str]:
-    """The names that a test uses, by itself or in the functions of its file and of ``helpers`` that it calls."""
+    """The names that a test uses, by itself or in what it uses of its file and of ``helpers``."""
     known, used, todo = definitions(file), set[str](), [test]
     while todo:
         found = {getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(known[todo.pop()])} - used
