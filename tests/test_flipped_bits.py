@@ -1,4 +1,4 @@
-"""One flipped bit in any file that is read back: an error or a sentence that names it, or the very same result.
+"""One flipped bit in a file that people keep: an error or a sentence that names it, or the very same result.
 
 Results of races and seals have tests of their own (test_sweep.py, test_storage.py). ``make soak`` flips many more.
 """
@@ -15,23 +15,12 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import classifier, language_bundle
-from helpers.models import SENTENCES
+from helpers.bundles import language_bundle
 from helpers.tasks import cats
-from warmstart.commands.pretrain.command import PretrainConfig
-from warmstart.config import read_yaml
 from warmstart.console import console
-from warmstart.data.domain import DomainSource, domain_text
-from warmstart.data.encode import Encoded
-from warmstart.data.pool import Pool
-from warmstart.data.source import Source
-from warmstart.data.test_ledger import Ledger, ScoringRun, read_run_id
-from warmstart.data.token_store import prepare_store
+from warmstart.data.test_ledger import Ledger, ScoringRun
 from warmstart.errors import WarmstartError
-from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.features import FeatureCache
 from warmstart.model.files import load_bundle, save
-from warmstart.run import save_settings
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -39,14 +28,6 @@ from warmstart.training.log import MetricsLog
 
 FLIPS = round(200 * float(os.environ.get("CHAOS", "1")))
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("no_second_process")]
-
-
-def of_store(folder: Path, tokenizer: Tokenizer) -> Any:
-    """Every token and every count."""
-    text = folder.with_suffix(".txt")
-    text.write_text("\n\n".join(SENTENCES))
-    store = prepare_store([Source(path=str(text))], tokenizer, folder)
-    return store.tokens.tolist(), store.bounds.tolist(), store.words, store.bytes, store.documents, store.unknown
 
 
 def of_checkpoint(folder: Path, tokenizer: Tokenizer) -> Any:
@@ -57,13 +38,6 @@ def of_checkpoint(folder: Path, tokenizer: Tokenizer) -> Any:
     found = read_checkpoint(folder, "a")
     assert found
     return found.step, found.seconds, found.log_digest, found.tensors["w"].tolist()
-
-
-def of_features(folder: Path, tokenizer: Tokenizer) -> Any:
-    """What a frozen backbone reads."""
-    model = classifier(tokenizer)
-    encoded: Encoded = EncodedTask.of(cats(), model, tokenizer).test
-    return FeatureCache(folder).get(model, encoded, 0).tolist()
 
 
 def of_bundle(folder: Path, tokenizer: Tokenizer) -> Any:
@@ -86,28 +60,6 @@ def of_log(folder: Path, tokenizer: Tokenizer) -> Any:
     return MetricsLog(folder, 30, whole.digest()).rows
 
 
-def of_chosen_text(folder: Path, tokenizer: Tokenizer) -> Any:
-    """What was chosen for a task, and what is read of it."""
-    folder.mkdir(exist_ok=True)
-    found, training, held_out = domain_text(DomainSource(cats(), Pool(tuple(SENTENCES)), (), None, 0.3), folder)
-    return found, Path(training[0].path).read_bytes(), held_out and held_out.read_bytes()
-
-
-def of_run_id(folder: Path, tokenizer: Tokenizer) -> Any:
-    """Whose scorings are counted."""
-    if not folder.exists():
-        ScoringRun(command="race", id="0123456789abcdef").keep(folder)
-    return read_run_id(folder)
-
-
-def of_settings(folder: Path, tokenizer: Tokenizer) -> Any:
-    """What a run was asked for."""
-    if not folder.exists():
-        folder.mkdir()
-        save_settings(folder, PretrainConfig(text=("ä.txt", "b.txt"), seed=3))
-    return PretrainConfig.build(read_yaml(folder / "config.yaml"))
-
-
 def of_ledger(folder: Path, tokenizer: Tokenizer) -> Any:
     """How often a test split was scored, of a ledger that has no copy."""
     shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)
@@ -127,7 +79,7 @@ def of_ledger(folder: Path, tokenizer: Tokenizer) -> Any:
     return found.entries
 
 
-READERS = (of_store, of_checkpoint, of_features, of_bundle, of_log, of_chosen_text, of_run_id, of_settings, of_ledger)
+READERS = (of_checkpoint, of_bundle, of_log, of_ledger)
 
 
 def test_a_flipped_bit_changes_nothing_in_silence(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,6 @@ from warmstart.config import read_yaml
 from warmstart.corpora.index import PLAN, SHARD_INDEX
 from warmstart.errors import ConfigError
 from warmstart.made_of import input_hashes
-from warmstart.storage import sealed, unsealed
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
@@ -35,7 +34,7 @@ def test_every_recipe_runs_tiny(file: Path, data_folder: Path, tmp_path: Path, m
     monkeypatch.chdir(RECIPES.parent)
     steps = read_recipe(str(file), tmp_path, "tiny")
     recipe(RecipeConfig(file=str(file), out=str(tmp_path / "run"), length="tiny"))
-    assert list(unsealed((tmp_path / "run" / "recipe.json").read_bytes())) == list(steps)
+    assert list(json.loads((tmp_path / "run" / "recipe.json").read_bytes())) == list(steps)
     for name, step in steps.items():
         if step["command"] in ("pretrain", "adapt", "answers"):
             assert (tmp_path / "run" / name / "report.html").exists()
@@ -127,13 +126,13 @@ def test_a_done_step_that_would_now_be_another_is_refused(small: Path, tmp_path:
     text.write_text(before + "more")
     assert f"({text})" in refused("--length", "short")
     text.write_text(before)
-    done = unsealed((out / "recipe.json").read_bytes())
+    done = json.loads((out / "recipe.json").read_bytes())
     del done["lm"]["made_of"]["the version"]
-    (out / "recipe.json").write_text(json.dumps(sealed(done)))
+    (out / "recipe.json").write_text(json.dumps(done))
     assert "(the version)" in refused("--length", "short")
     (out / "recipe.json").write_text("[1")
     assert main([*run, "--length", "short"]) == 2
-    assert "is damaged" in capsys.readouterr().err
+    assert "cannot be read" in capsys.readouterr().err
     assert (out / "lm" / "bundle" / "weights.safetensors").read_bytes() == weights
 
 
@@ -186,7 +185,7 @@ def test_a_step_that_ended_before_the_recipe_could_note_it_is_done(
     assert main(words) == 0
     assert "lm: pretrain was finished when the recipe was stopped" in capsys.readouterr().err
     assert (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns == weights
-    assert "begun" not in unsealed((out / "recipe.json").read_bytes())["lm"]
+    assert "begun" not in json.loads((out / "recipe.json").read_bytes())["lm"]
 
 
 def test_tokens_without_their_index_are_not_done(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from warmstart.commands.runs.command import RunsConfig, list_runs
 from warmstart.commands.runs.result import RunsComparison, RunsResult
 from warmstart.locks import LOCK, holder_of, releasing_locks
 from warmstart.run_state import RunState, find_runs
-from warmstart.storage import PAGE_FILE, RECIPE_FILE, SETTINGS, sealed
+from warmstart.storage import PAGE_FILE, RECIPE_FILE, SETTINGS
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 HOLDER = """
@@ -266,7 +266,7 @@ def test_a_recipe_counts_its_steps(tmp_path: Path) -> None:
     """A recipe with a step to go is stopped; its steps are runs of their own."""
     write_run(tmp_path / "lab" / "lm")
     entry = {"command": "pretrain", "seconds": 3.5, "length": None, "made_of": {}, "steps": 2}
-    (tmp_path / "lab" / RECIPE_FILE).write_text(json.dumps(sealed({"lm": entry})))
+    (tmp_path / "lab" / RECIPE_FILE).write_text(json.dumps({"lm": entry}))
     found = {run.name: run for run in find_runs(tmp_path)}
     assert found.keys() == {"lab", "lab/lm"}
     lab = found["lab"]

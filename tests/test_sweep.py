@@ -24,7 +24,6 @@ from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
-from warmstart.data.test_ledger import read_run_id
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
@@ -338,8 +337,8 @@ def majority_trial(place: Path) -> tuple[Trial, SweepContext, TrialResult]:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
-def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nor the predictions, which would otherwise leave the stack in silence: the trial is run again, and that is said."""
+def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path) -> None:
+    """Nor the predictions, which would otherwise leave the stack in silence: the trial is run again."""
     trial, context, found = majority_trial(place)
     predictions = read_predictions(trial, context)
     file = result_file(trial, context).with_suffix(suffix)
@@ -350,7 +349,6 @@ def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path, capsys: 
         file.write_bytes(flipped)
         again = find_result(trial, context)
         assert again is None or (suffix == ".json" and again == found)
-        assert again or "or its predictions are damaged: the trial is run again" in capsys.readouterr().err
     with pytest.raises(DataError, match="are damaged; run the race again, which repeats this trial"):
         read_runs(place, None)
     assert run_trial(trial, context) == found or find_result(trial, context)
@@ -358,17 +356,6 @@ def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path, capsys: 
     assert predictions
     assert kept
     assert np.array_equal(kept.test, predictions.test)
-
-
-def test_a_damaged_run_id_is_named(place: Path) -> None:
-    """It says whose scorings the ledger counts."""
-    _, context, _ = majority_trial(place)
-    context.scoring.keep(Path(context.folder))
-    assert read_run_id(place / "trials") == context.scoring.id
-    file = place / "trials" / "run_id"
-    file.write_text(file.read_text().replace("run_id", "run-id"))
-    with pytest.raises(DataError, match="run_id is damaged: .*; remove it; later scorings then count as another run's"):
-        read_run_id(place / "trials")
 
 
 @pytest.mark.parametrize(("test", "validation", "recommended"), [(0.9, 0.6, "full"), (0.6, 0.8, "probe")])

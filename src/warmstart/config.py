@@ -17,12 +17,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from warmstart.errors import ConfigError, suggest
 from warmstart.limits import YAML_BYTES, YAML_VALUES
-from warmstart.storage import sha256
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
 
-_SEAL = "# sha256 of all lines above (remove this line to edit them): "
 ADVANCED = "advanced"
 """marks a setting that ``--help`` leaves out and ``--help-all`` shows; every other setting is basic"""
 Advanced = Annotated[T, ADVANCED]
@@ -133,7 +131,6 @@ def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = No
         raise ConfigError(f"no such file: {file} (a YAML file of settings is needed)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {file}: {error}; it must be readable UTF-8") from None
-    check_yaml_seal(text, str(file))
     try:
         values = yaml.load(expand(text, str(file), names or {}), _Loader)  # a SafeLoader: it makes plain values only
     except RecursionError:
@@ -145,21 +142,6 @@ def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = No
             f"{file} must hold 'key: value' settings, but holds {'nothing' if values is None else f'a {type(values).__name__}'}"
         )
     return values
-
-
-def sealed_yaml(values: Mapping[str, Any], title: str) -> bytes:
-    """Values as YAML after a comment, ``title``, with a hash of both in a comment at the end; ``read_yaml`` checks it."""
-    text = f"# {title}\n{yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)}"
-    return f"{text}{_SEAL}{sha256(text.encode())}\n".encode()
-
-
-def check_yaml_seal(text: str, where: str) -> None:
-    """Raise ``ConfigError`` if a text ends with a hash, and it is not that of the lines before."""
-    before, seal, given = text.rpartition(_SEAL)
-    if seal and given.strip() != sha256(before.encode()):
-        raise ConfigError(
-            f"{where} is damaged, or was edited: its last line has another hash; restore it, or remove that line if it was edited"
-        )
 
 
 class _Loader(yaml.SafeLoader):

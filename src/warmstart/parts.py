@@ -1,13 +1,13 @@
 """The finished parts of a run, kept in its folder until it ends: killed at any moment, the same command repeats none of them.
 
     parts/made_of.json     a hash of everything that the run depends on
-    parts/NAME.part        what a finished part gave: plain values and arrays, sealed in one file
+    parts/NAME.part        what a finished part gave: plain values and arrays, in one file
     parts/NAME/            a part that is not finished: its log and its checkpoints
 
 Of several processes that share a run (``training/distributed.py``) rank 0 writes and reads, and tells the others.
 
 A part is named by what it is ("pretrained, seed 3, fold 2 of 5"). A run that depends on anything else never reads it: that run is
-refused, and the difference is named. A damaged part is named, and made again. There are no pickles.
+refused, and the difference is named. A part that cannot be read is made again. There are no pickles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from warmstart.console import console
 from warmstart.errors import CheckpointError, StorageError
-from warmstart.storage import PARTS_FOLDER, atomic_write, sealed, sealed_bytes, sha256, unsealed, unsealed_bytes
+from warmstart.storage import PARTS_FOLDER, atomic_write, read_json, sha256
 from warmstart.training.distributed import world
 
 _MADE_OF, _VALUES, _SUFFIX = "made_of.json", "values", ".part"
@@ -82,19 +82,16 @@ class Parts:
         return found
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A finished part; None if there is none, or if it is damaged, which is said.
+        """A finished part; None if there is none, or if it cannot be read.
 
         Raises ``CheckpointError`` if it was made by a run that depends on something else.
         """
         file = self._file(name)
-        if not file.is_file():
-            return None
         try:
-            tensors = parse_tensors(unsealed_bytes(file.read_bytes()))
+            tensors = parse_tensors(file.read_bytes())
             found = _unpacked(json.loads(tensors.pop(_VALUES).numpy().tobytes()), tensors)
             owner = found.pop("identity")
         except (OSError, ValueError, KeyError, safetensors.SafetensorError):
-            console.print(f"{file} is damaged: this part of the run is made again")
             return None
         if owner != self.workplace(name).identity:
             raise CheckpointError(f"{file} belongs to another run, or to another part of this one; remove it to make it again")
@@ -105,7 +102,7 @@ class Parts:
         tensors = dict[str, Tensor]()
         packed = json.dumps(_packed({**values, "identity": self.workplace(name).identity}, tensors)).encode()
         tensors[_VALUES] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
-        atomic_write(self._file(name), sealed_bytes(serialise(tensors)), "a finished part")
+        atomic_write(self._file(name), serialise(tensors), "a finished part")
         self.forget(name, workplace=True)
 
     def forget(self, *names: str, workplace: bool = False) -> None:
@@ -132,14 +129,14 @@ def _begin(run: Path, made_of: Mapping[str, str]) -> None:
     """Make the folder of a run's parts, or go on with those that are there."""
     folder = run / PARTS_FOLDER
     file = folder / _MADE_OF
-    before = _made_of(file)
+    before = read_json(file)
     if before is not None and (changed := differences(before, made_of)):
         raise CheckpointError(
             f"{run} holds a run that was stopped, but what it is made of has changed since ({', '.join(changed[:5])}); "
             f"undo that, choose another --out, or remove {run} to start anew"
         )
     _make_folder(folder)
-    atomic_write(file, json.dumps(sealed(made_of)).encode())
+    atomic_write(file, json.dumps(dict(made_of)).encode())
     if count := len([*folder.glob(f"*{_SUFFIX}")]):
         parts = "1 finished part of this run is" if count == 1 else f"{count} finished parts of this run are"
         console.print(f"{parts} kept in {folder}, and not repeated.")
@@ -150,17 +147,6 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"cannot make {folder}: {error.strerror}; free some space or choose another --out") from None
-
-
-def _made_of(file: Path) -> dict[str, str] | None:
-    """What the parts beside a file were made of; None if it is missing or damaged: each part tells whose it is."""
-    if not file.is_file():
-        return None
-    try:
-        return unsealed(file.read_bytes())
-    except (OSError, ValueError):
-        console.print(f"{file} is damaged, and is written again")
-        return None
 
 
 def _packed(values: Any, tensors: dict[str, Tensor]) -> Any:

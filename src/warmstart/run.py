@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from pydantic import Field
 
 from warmstart import __version__
-from warmstart.config import Advanced, Config, command_name, read_yaml, sealed_yaml
+from warmstart.config import Advanced, Config, command_name, read_yaml
 from warmstart.console import console
 from warmstart.device import busy_warning, free_threads, pick_device
 from warmstart.errors import ConfigError, StorageError
@@ -160,8 +161,9 @@ def _with_threads(config: ThreadsConfig, recorded: int | None) -> ThreadsConfig:
 
 
 def save_settings(folder: Path, config: Config) -> None:
-    """Write ``config.yaml``; its first line, a comment, names the command, and its last is a hash of all others."""
-    atomic_write(folder / SETTINGS, sealed_yaml(config.to_dict(), command_name(config)))
+    """Write ``config.yaml``; its first line, a comment, names the command."""
+    text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
+    atomic_write(folder / SETTINGS, f"# {command_name(config)}\n{text}".encode())
 
 
 def provenance() -> Provenance:

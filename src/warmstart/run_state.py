@@ -18,7 +18,17 @@ from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.locks import LOCK, Holder, holder_of
 from warmstart.notebook import Shown
-from warmstart.storage import PAGE_FILE, PARTS_FOLDER, RACE_FILE, RECIPE_FILE, SETTINGS, file_sha256, is_leftover, unsealed
+from warmstart.storage import (
+    PAGE_FILE,
+    PARTS_FOLDER,
+    RACE_FILE,
+    RECIPE_FILE,
+    SETTINGS,
+    file_sha256,
+    is_leftover,
+    read_json,
+    unsealed,
+)
 from warmstart.training.log import read_metrics
 
 State = Literal["running", "finished", "stopped", "damaged", "foreign"]
@@ -68,7 +78,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     @cached_property
     def steps_done(self) -> dict[str, Any] | None:
         """The record of a recipe: step that is done -> what it was; None if there is none, or if it is damaged."""
-        steps = sealed_values(self.path / RECIPE_FILE)
+        steps = read_json(self.path / RECIPE_FILE)
         return (
             None if steps is None else {name: one for name, one in steps.items() if not (isinstance(one, dict) and one.get(BEGUN))}
         )
@@ -152,9 +162,9 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     def planned(self) -> int | None:
         """Steps or trials in all, if the run says so."""
         if self.unit == TRIALS:
-            return _whole((sealed_values(self.path / SWEEP_FILE) or {}).get("planned"))
+            return _whole((read_json(self.path / SWEEP_FILE) or {}).get("planned"))
         if self.command == "recipe":
-            steps = [one.get("steps") for one in (sealed_values(self.path / RECIPE_FILE) or {}).values() if isinstance(one, dict)]
+            steps = [one.get("steps") for one in (read_json(self.path / RECIPE_FILE) or {}).values() if isinstance(one, dict)]
             return max((one for one in steps if isinstance(one, int)), default=None)
         train = (self.settings or {}).get("train")
         return _whole(train.get("steps")) if isinstance(train, dict) else None

@@ -5,7 +5,7 @@ system call where there is one (Linux); elsewhere a kill between two renames lea
 ``sweep`` brings it back. What a killed process left is removed when its place is next written or opened; what a living process, or
 one on another host, is writing stays.
 
-What is read back is sealed: JSON holds a hash of itself, other bytes begin with theirs.
+What people keep is sealed: its JSON holds a hash of itself. A file that only saves time is made again if it cannot be read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ FORMAT = 1
 """of what people keep: bundles, stacks, pages, ledgers, shards of tokenized text; counted up when one is written otherwise"""
 SEAL = "digest"
 """key of the hash in sealed JSON"""
-_SEAL_BYTES = 32
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:@(?P<host>.+))?")
 _AT_CURRENT_FOLDER, _EXCHANGE = -100, 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
@@ -148,23 +147,19 @@ def unsealed(data: bytes | str, *, values: int = TOKENIZER_VALUES) -> dict[str, 
     return found
 
 
+def read_json(file: Path) -> dict[str, Any] | None:
+    """The values by name in a JSON file without a seal; None if there is none, or it holds anything else."""
+    try:
+        found = parse_json(file.read_bytes(), TOKENIZER_VALUES)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def require_format(values: Mapping[str, Any], where: Path | str, error: type[WarmstartError]) -> None:
     """Raise ``error`` unless what was saved has the format that this version reads."""
     if (found := values.get("format")) != FORMAT:
         raise error(f"{where} has format {found}, but this warmstart reads format {FORMAT}; use the version that wrote it")
-
-
-def sealed_bytes(data: bytes) -> bytes:
-    """The bytes after their SHA-256; ``unsealed_bytes`` reads them."""
-    return hashlib.sha256(data).digest() + data
-
-
-def unsealed_bytes(data: bytes) -> bytes:
-    """The bytes behind their SHA-256. Raises ``ValueError`` if they are not those that were sealed."""
-    seal, rest = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
-    if hashlib.sha256(rest).digest() != seal:
-        raise ValueError("its contents do not match its seal")
-    return rest
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ from warmstart.made_of import made_of
 from warmstart.parts import differences
 from warmstart.run import is_finished
 from warmstart.run_state import BEGUN
-from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, names_a_folder, sealed, unsealed
+from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, names_a_folder, read_json
 from warmstart.sweep.backends import known_backend
 
 PLACES = ("jobs", "backend", "slurm")
@@ -129,7 +129,7 @@ def _has_result(command: str, settings: Config) -> bool:
 
 
 def _write_done(folder: Path, done: Mapping[str, Any]) -> None:
-    atomic_write(folder / RECIPE_FILE, json.dumps(sealed(done), indent=1).encode())
+    atomic_write(folder / RECIPE_FILE, json.dumps(done, indent=1).encode())
 
 
 def _refuse_changes(name: str, before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
@@ -179,7 +179,7 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
 
 def _read_done(folder: Path) -> dict[str, Any]:
     file = folder / RECIPE_FILE
-    try:
-        return unsealed(file.read_bytes()) if file.exists() else {}
-    except ValueError as error:
-        raise ConfigError(f"{file} must say which steps are done, but is damaged ({error}); choose another --out") from None
+    found = read_json(file)
+    if found is None and file.exists():
+        raise ConfigError(f"{file} must say which steps are done, but cannot be read; choose another --out")
+    return found or {}

@@ -20,11 +20,11 @@ from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.data.unbroken import unbroken_note
-from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.errors import ConfigError, StorageError
 from warmstart.locks import LOCK, hold
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write, is_leftover, sealed, sha256, sweep, unsealed
+from warmstart.storage import atomic_write, is_leftover, read_json, sha256, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -160,11 +160,7 @@ def _begin(
     sweep(folder, PLAN)
     others = [one.name for one in folder.iterdir() if one.name != LOCK and not is_leftover(one.name)]
     if (folder / PLAN).is_file():
-        try:
-            begun = unsealed((folder / PLAN).read_bytes())["identity"]
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{folder / PLAN} is damaged ({error}); remove {folder}, and tokenize again") from None
-        if begun != identity:
+        if (read_json(folder / PLAN) or {}).get("identity") != identity:
             raise ConfigError(
                 f"{folder} was begun with other text or other settings (a file that changed is other text); choose another --out, "
                 "or remove it"
@@ -172,7 +168,7 @@ def _begin(
     elif others:
         raise ConfigError(f"{folder} exists and is not empty; choose another --out, or remove it")
     else:
-        atomic_write(folder / PLAN, json.dumps(sealed({"identity": identity})).encode())
+        atomic_write(folder / PLAN, json.dumps({"identity": identity}).encode())
 
 
 def _complete(folder: Path) -> ShardIndex | None:

@@ -32,7 +32,7 @@ from warmstart.data.token_store import BATCH_CHARACTERS, document_batches, encod
 from warmstart.errors import DataError
 from warmstart.processes import in_workers
 from warmstart.seeding import derive
-from warmstart.storage import FORMAT, atomic_folder, atomic_write, file_sha256, sealed, sha256, sweep, unsealed
+from warmstart.storage import FORMAT, atomic_folder, atomic_write, file_sha256, sha256, sweep
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SHARD_TOKENS = 1 << 25
@@ -128,7 +128,7 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
 def _finished(plan: TokenizePlan, number: int, identity: str) -> tuple[tuple[ShardEntry, ...], LeftOut] | None:
     """What a piece became; None if it is not written, or for another plan."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        values = unsealed((plan.place(number) / PIECE).read_bytes())
+        values = json.loads((plan.place(number) / PIECE).read_bytes())
         if values["identity"] == identity:
             entries = tuple(ShardEntry.build(one) for one in values["shards"])
             if all(is_whole(plan.folder, one, tokens_dtype(plan.tokenizer).name) for one in entries):
@@ -179,7 +179,7 @@ def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece, co
         entries = [entry for writer in sides.values() for entry in writer.shards()]
         left_out["empty"] += sum(writer.empty for writer in sides.values())
         record = {"identity": identity, "shards": [one.to_dict() for one in entries], "left_out": left_out}
-        atomic_write(aside / PIECE, json.dumps(sealed(record)).encode())
+        atomic_write(aside / PIECE, json.dumps(record).encode())
 
 
 def _kept(

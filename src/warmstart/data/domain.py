@@ -32,7 +32,7 @@ from warmstart.data.task import Task, plain_text
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
-from warmstart.storage import atomic_folder, file_sha256, sealed, unsealed
+from warmstart.storage import atomic_folder, read_json
 
 DOMAIN = "domain"
 """folder of the chosen text, in the folder of the run"""
@@ -193,11 +193,11 @@ def domain_text(source: DomainSource, folder: Path) -> tuple[DomainText, list[So
     from, and ``DataError`` if no passage is like the task's texts.
     """
     place, identity = folder / DOMAIN, source.identity()
-    if not place.is_dir():
+    found = _read(place)
+    if found is None:
         chosen = _kept_passages(source) if source.text else None
         with atomic_folder(place) as aside:
-            _write(source, chosen, identity, aside)
-    found = _read(place)
+            found = _write(source, chosen, identity, aside)
     if found.identity != identity:
         raise CheckpointError(
             f"{place} was chosen from other texts or with other settings: the task's text or TEXT changed since the run began; "
@@ -206,17 +206,12 @@ def domain_text(source: DomainSource, folder: Path) -> tuple[DomainText, list[So
     return found, [Source(path=str(place / "training.ndjson"))], place / "held_out.ndjson" if found.held_out else None
 
 
-def _read(place: Path) -> DomainText:
-    """What was chosen before. Raises ``CheckpointError`` if its files are not those that were written."""
-    file = place / "domain.json"
+def _read(place: Path) -> DomainText | None:
+    """What was chosen before; None if nothing was, or it cannot be read."""
     try:
-        values = unsealed(file.read_bytes())
-        for name, digest in values.pop("sha256").items():
-            if file_sha256(place / name) != digest:
-                raise ValueError(f"{name} has changed")
-        return DomainText.build(values, str(file))
-    except (OSError, ValueError, TypeError, AttributeError, ConfigError) as error:
-        raise CheckpointError(f"{place} is damaged: {error}; remove this folder, and the text is chosen again") from None
+        return DomainText.build(read_json(place / "domain.json") or {}, str(place))
+    except ConfigError:
+        return None
 
 
 def _kept_passages(source: DomainSource) -> _Passages:
@@ -258,8 +253,8 @@ def _corpus_read(number: int, source: DomainSource, ranked: Relevances, order: n
     )
 
 
-def _write(source: DomainSource, passages: _Passages | None, identity: str, folder: Path) -> None:
-    """Write the text of one pass, what is held out, the passages, and ``domain.json``."""
+def _write(source: DomainSource, passages: _Passages | None, identity: str, folder: Path) -> DomainText:
+    """Write the text of one pass, what is held out, the passages, and ``domain.json``; returns what that says."""
     texts = source.pool.texts
     side = None if source.fraction is None else DocumentSplit(fraction=source.fraction, held_out=True)
     held = [side is not None and side.contains(number) for number in range(len(texts))]
@@ -293,8 +288,8 @@ def _write(source: DomainSource, passages: _Passages | None, identity: str, fold
         identity=identity,
         **values,
     )
-    digests = {file.name: file_sha256(file) for file in sorted(folder.glob("*.ndjson"))}
-    (folder / "domain.json").write_text(json.dumps(sealed(found.to_dict() | {"sha256": digests}), indent=1), encoding="utf-8")
+    (folder / "domain.json").write_text(json.dumps(found.to_dict(), indent=1), encoding="utf-8")
+    return found
 
 
 def _words(texts: Iterable[str]) -> int:

@@ -255,7 +255,7 @@ class ScoringRun(Config):
     def keep(self, folder: Path) -> None:
         """Keep the id in the folder of a run, so that what goes on after an interruption counts once."""
         folder.mkdir(parents=True, exist_ok=True)
-        atomic_write(folder / RUN_ID, json.dumps(sealed({RUN_ID: self.id})).encode())
+        atomic_write(folder / RUN_ID, self.id.encode())
 
     def check(self, task: ScoredTask) -> None:
         """Raise ``DataError`` if another run has sealed the test split, or has scored it and this run is sealed."""
@@ -317,13 +317,9 @@ class ScoredMethod(NamedTuple):
 
 
 def read_run_id(folder: Path) -> str:
-    """The id that ``ScoringRun.keep`` wrote; empty if there is none. Raises ``DataError`` if it is damaged."""
+    """The id that ``ScoringRun.keep`` wrote; empty if there is none."""
     file = folder / RUN_ID
-    try:
-        data = file.read_bytes() if file.is_file() else b""
-        return str(unsealed(data)[RUN_ID]) if data else ""
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{file} is damaged: {error}; remove it; later scorings then count as another run's") from None
+    return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
 
 
 def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:

@@ -22,6 +22,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import accumulate, chain
 from pathlib import Path
@@ -37,7 +38,7 @@ from warmstart.data.tokenized_text import TokenizedText, gather
 from warmstart.errors import DataError
 from warmstart.locks import discard_dead, hold, releasing_locks
 from warmstart.seeding import derive, rng
-from warmstart.storage import atomic_folder, file_sha256, sealed, sha256, sweep, unsealed
+from warmstart.storage import atomic_folder, file_sha256, sha256, sweep
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 STORE_FORMAT = 3
@@ -120,13 +121,10 @@ class TokenStore:
     """sha256 of the tokens"""
 
     @classmethod
-    def open(cls, folder: Path, *, verify: bool = False) -> TokenStore:
-        """The store in a folder. Sizes are checked, and with ``verify`` every byte. Raises ``DataError`` if it is damaged."""
+    def open(cls, folder: Path) -> TokenStore:
+        """The store in a folder. Raises ``DataError`` if it is none, or not whole."""
         try:
-            entry = unsealed((folder / "store.json").read_bytes())
-            for name, digest in entry["sha256"].items() if verify else ():
-                if _sha256(folder / name) != digest:
-                    raise DataError(f"{folder / name} was changed after it was written; {_AGAIN}")
+            entry = json.loads((folder / "store.json").read_bytes())
             if entry["dtype"] not in ("uint16", "uint32"):
                 raise ValueError(f"tokens must be uint16 or uint32, but are {entry['dtype']!r}")
             tokens = np.memmap(folder / "tokens.bin", dtype=entry["dtype"], mode="r")
@@ -137,11 +135,11 @@ class TokenStore:
                 ("bounds.npy", len(bounds), counts["documents"] + 1),
             ):
                 if length != expected:
-                    raise DataError(f"{folder / name} must hold {expected} numbers, but holds {length}; {_AGAIN}")
+                    raise ValueError(f"{name} must hold {expected} numbers, but holds {length}")
             counts.pop("tokens")
-            return cls(folder, tokens, bounds, **counts, digest=entry["sha256"]["tokens.bin"])
+            return cls(folder, tokens, bounds, **counts, digest=entry["digest"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"the token store {folder} cannot be read: {error}; {_AGAIN}") from None
+            raise DataError(f"the token store {folder} cannot be read: {error}") from None
 
     @property
     def total_tokens(self) -> int:
@@ -185,9 +183,6 @@ class TokenStore:
         return TokenStore.open, (self.folder,)  # another process maps the same files instead of copying them
 
 
-_AGAIN = "delete the folder, and it is written again"
-
-
 def documents_of(sources: Sequence[Source], side: DocumentSplit | None = None) -> Iterator[str]:
     """All documents in ``sources`` that are not blank, or those on one side of a split, in order."""
     return (text for text, _ in counted_documents(sources, side))
@@ -202,21 +197,23 @@ def counted_documents(sources: Sequence[Source], side: DocumentSplit | None = No
 def prepare_store(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, side: DocumentSplit | None = None) -> TokenStore:
     """The token store of all documents in ``sources`` (or of one side of a split), written unless ``cache`` has it already.
 
-    Every byte of a store that was there is checked. Raises ``DataError`` if there is no document or the store is damaged,
-    ``StorageError`` if the disk refuses or another process is writing the same store; nothing is left behind.
+    One that cannot be read is written again. Raises ``DataError`` if there is no document, ``StorageError`` if the disk refuses
+    or another process is writing the same store; nothing is left behind.
     """
     folder = Path(cache) / _key(sources, tokenizer, side)
     lock = folder.with_name(f".{folder.name}.lock")
-    if not folder.exists():
-        with releasing_locks():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            hold(lock, f"the token store {folder}")
-            sweep(folder.parent)
-            if not folder.exists():  # another process may have written it before the lock was free
-                _make(folder, sources, tokenizer, side)
-                return TokenStore.open(folder)
-    discard_dead(lock)
-    return TokenStore.open(folder, verify=True)
+    with suppress(DataError):
+        found = TokenStore.open(folder)
+        discard_dead(lock)
+        return found
+    with releasing_locks():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        hold(lock, f"the token store {folder}")
+        sweep(folder.parent)
+        with suppress(DataError):  # another process may have written it before the lock was free
+            return TokenStore.open(folder)
+        _make(folder, sources, tokenizer, side)
+        return TokenStore.open(folder)
 
 
 def _make(folder: Path, sources: Sequence[Source], tokenizer: Tokenizer, side: DocumentSplit | None) -> None:
@@ -235,9 +232,9 @@ def _make(folder: Path, sources: Sequence[Source], tokenizer: Tokenizer, side: D
             "dtype": tokens_dtype(tokenizer).name,
             "tokenizer": tokenizer.digest,
             "counts": asdict(counts),
-            "sha256": {name: _sha256(aside / name) for name in ("tokens.bin", "bounds.npy")},
+            "digest": _sha256(aside / "tokens.bin"),
         }
-        (aside / "store.json").write_text(json.dumps(sealed(entry), indent=2) + "\n", encoding="utf-8")
+        (aside / "store.json").write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
 
 
 def _write(documents: Iterable[tuple[str, int]], tokenizer: Tokenizer, folder: Path) -> _Counts:

@@ -29,7 +29,7 @@ from warmstart.data.encode import Encoded
 from warmstart.heads.pooling import POOLINGS
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
-from warmstart.storage import atomic_write, sealed_bytes, unsealed_bytes
+from warmstart.storage import atomic_write
 from warmstart.tasks.task_type import predictions_of
 from warmstart.types import Batch
 
@@ -76,12 +76,12 @@ class FeatureCache:
         return None if self.folder is None else self.folder / f"{digest}.safetensors"
 
     def _load(self, digest: str) -> dict[bytes, tuple[Tensor, float]]:
-        """The features in the folder; a damaged file counts as none and is written anew."""
+        """The features in the folder; one that cannot be read counts as none and is written anew."""
         file = self._file(digest)
         if file is None or not file.exists():
             return {}
         try:
-            stored = parse_tensors(unsealed_bytes(file.read_bytes()))
+            stored = parse_tensors(file.read_bytes())
             rows = zip(stored["texts"], stored["features"], stored["seconds"].tolist(), strict=True)
             return {bytes(key.numpy()): (row, seconds) for key, row, seconds in rows}
         except (OSError, KeyError, ValueError, safetensors.SafetensorError):
@@ -95,7 +95,7 @@ class FeatureCache:
         texts = torch.tensor([list(key) for key in known], dtype=torch.uint8)
         features, seconds = zip(*known.values(), strict=True)
         stored = {"texts": texts, "features": torch.stack(features), "seconds": torch.tensor(seconds, dtype=torch.float64)}
-        atomic_write(file, sealed_bytes(serialise(stored)), "features of texts")
+        atomic_write(file, serialise(stored), "features of texts")
 
 
 def backbone_digest(model: Model) -> str:

@@ -44,7 +44,7 @@ from warmstart.stack.fitted import FittedBaseline, packed
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import standard_error
-from warmstart.storage import atomic_write, sealed_bytes, sha256, unsealed_bytes, user_folder
+from warmstart.storage import atomic_write, sha256, user_folder
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -110,7 +110,7 @@ class Teacher:
         if file:
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                atomic_write(file, sealed_bytes(serialise({"probabilities": np.ascontiguousarray(found)})))
+                atomic_write(file, serialise({"probabilities": np.ascontiguousarray(found)}))
             except (OSError, StorageError):  # it is only a cache
                 pass
         return found[:, self.columns]
@@ -152,9 +152,9 @@ def _numbers(baseline: FittedBaseline) -> int:
 
 
 def _kept(file: Path | None, texts: int, classes: int) -> np.ndarray | None:
-    """The probabilities in a file of the cache; None if there is none, or it is damaged."""
+    """The probabilities in a file of the cache; None if there is none, or it cannot be read."""
     try:
-        found = parse_arrays(unsealed_bytes(file.read_bytes()))["probabilities"] if file else None
+        found = parse_arrays(file.read_bytes())["probabilities"] if file else None
         return found if found is not None and found.shape == (texts, classes) else None
     except (OSError, KeyError, ValueError, safetensors.SafetensorError):
         return None

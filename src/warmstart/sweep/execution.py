@@ -106,7 +106,7 @@ def _in_jobs(todo: Sequence[Trial], context: SweepContext, jobs: int, slurm: Slu
         pending = list(todo)
         while pending:
             ended = work.ended()  # asked before we look for what they did last
-            found = {trial: result for trial in pending if (result := find_result(trial, context, quiet=True))}
+            found = {trial: result for trial in pending if (result := find_result(trial, context))}
             yield from found.items()
             pending = [trial for trial in pending if trial not in found]
             if ended and pending:
@@ -126,7 +126,7 @@ def run_share(trials: Sequence[Trial], context: SweepContext) -> None:
 
 def result_of(trial: Trial, context: SweepContext) -> TrialResult | None:
     """The result that the folder holds, as after a cluster called twice, or that of running the trial; None after the deadline."""
-    return find_result(trial, context, quiet=True) or run_trial(trial, context)
+    return find_result(trial, context) or run_trial(trial, context)
 
 
 def _is_late(context: SweepContext) -> bool:

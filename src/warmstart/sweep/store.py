@@ -19,15 +19,14 @@ import polars
 
 from warmstart.baselines import BASELINES
 from warmstart.config import Config
-from warmstart.console import console
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, described_settings
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
-from warmstart.run_state import SWEEP_FILE, TRIALS, sealed_values
-from warmstart.storage import atomic_write, file_sha256, sealed, sha256, unsealed
+from warmstart.run_state import SWEEP_FILE, TRIALS
+from warmstart.storage import atomic_write, file_sha256, read_json, sealed, sha256, unsealed
 from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
@@ -81,23 +80,18 @@ class SweepContext(Config):
 
 def write_sweep(folder: Path, threads: int, planned: int) -> None:
     """Record the threads of each trial, so that the numbers are the same wherever it runs, and how many results there will be."""
-    atomic_write(folder / SWEEP_FILE, json.dumps(sealed({"threads": threads, "planned": planned}), indent=1).encode())
+    atomic_write(folder / SWEEP_FILE, json.dumps({"threads": threads, "planned": planned}, indent=1).encode())
 
 
 def recorded_threads(folder: Path) -> int | None:
     """The threads of each trial that the sweep in a folder has fixed; None if there is none."""
-    found = (sealed_values(folder / SWEEP_FILE) or {}).get("threads")
+    found = (read_json(folder / SWEEP_FILE) or {}).get("threads")
     return found if isinstance(found, int) and found > 0 else None
 
 
-def find_result(trial: Trial, context: SweepContext, *, quiet: bool = False) -> TrialResult | None:
-    """The result of a trial that was run before; None if there is none, or if it is damaged, which is said unless ``quiet``."""
-    file = result_file(trial, context)
-    if not file.is_file():
-        return None
-    found = _read_trial(file)
-    if found is None and not quiet:
-        console.print(f"{file} or its predictions are damaged: the trial is run again")
+def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
+    """The result of a trial that was run before; None if there is none, or if it cannot be used."""
+    found = _read_trial(result_file(trial, context))
     return found[1] if found else None
 
 

@@ -30,7 +30,7 @@ from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.data.unbroken import unbroken_note
 from warmstart.device import pick_device
-from warmstart.errors import CheckpointError, ConfigError, DataError, ModelError
+from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.domain_run import DomainRun, domain_source
 from warmstart.finetuning.joint_loss import LabelledBatch, WithTask
 from warmstart.heads.detection import DetectionHead
@@ -46,7 +46,7 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, opened_run, provenance
 from warmstart.seeding import seed_torch
-from warmstart.storage import atomic_write, sha256
+from warmstart.storage import sha256
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -312,17 +312,14 @@ def _training_split(config: PretrainConfig, sources: Sequence[Source]) -> Docume
 
 def _make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path, part: DocumentSplit | None) -> Tokenizer:
     """Load the tokenizer that is named, or train one on a part of the text; the run's folder keeps it for a resume."""
-    saved, seal = folder / "tokenizer.json", folder / "tokenizer.json.sha256"
+    saved = folder / "tokenizer.json"
     if saved.exists():
-        if seal.exists() and seal.read_bytes() != sha256(saved.read_bytes()).encode():
-            raise CheckpointError(f"{saved} has changed since the run began; restore it, or start a new run in another folder")
         return load_tokenizer(saved)
     if config.tokenizer_file:
         tokenizer = load_tokenizer(config.tokenizer_file)
     else:
         console.print(f"Training a tokenizer ({config.tokenizer.type}, {config.tokenizer.vocab_size} tokens).")
         tokenizer = train_tokenizer(documents_of(sources, part), config.tokenizer)
-    atomic_write(seal, sha256(tokenizer.to_json().encode()).encode())  # first: a tokenizer without it is of an older version
     tokenizer.save(saved)
     return tokenizer
 

@@ -28,14 +28,14 @@ from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.data.source import Document, Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of
 from warmstart.device import pick_device
-from warmstart.errors import CheckpointError, ConfigError, DataError
+from warmstart.errors import ConfigError, DataError
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
-from warmstart.storage import atomic_write, sealed, unsealed
+from warmstart.storage import atomic_write, read_json
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
@@ -146,15 +146,11 @@ def _of_equal_time(
 ) -> dict[str, PretrainConfig]:
     """The settings of each objective, with the tokens that take the processor time of the first one's; kept for a resume."""
     kept = folder / SPEEDS
-    if kept.exists():
-        try:
-            speeds = unsealed(kept.read_bytes())
-        except ValueError as error:
-            raise CheckpointError(f"{kept} is damaged: {error}; start another study: new speeds give other budgets") from None
-    else:
+    speeds = read_json(kept)
+    if speeds is None:
         console.print("Measuring the speed of each objective.")
         speeds = measure_speeds(settings, stores, tokenizer)
-        atomic_write(kept, json.dumps(sealed(speeds)).encode())
+        atomic_write(kept, json.dumps(speeds).encode())
     first = next(iter(settings))
     tokens = {name: (settings[first].train.tokens or 0) * speed / speeds[first] for name, speed in speeds.items()}
     return {name: _with_training(one, {"tokens": round(tokens[name])}) for name, one in settings.items()}
