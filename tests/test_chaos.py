@@ -20,6 +20,7 @@ from helpers.faults import ERRORS, SIGNALS, FaultyCommands
 from helpers.models import SENTENCES
 from helpers.tasks import write_race_inputs
 from warmstart.locks import LOCK
+from warmstart.run_record import is_complete
 from warmstart.storage import PARTS_FOLDER
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -120,7 +121,7 @@ def survive(commands: FaultyCommands, words: list[str], run: Path, count: int, t
         in_time = struck.code in CODES[fault] or (struck.code == 0 and not reached)
         assert in_time, f"{where}: exit code {struck.code}\n{struck.printed}"
         assert "Traceback" not in struck.printed, f"{where}\n{struck.printed}"
-        finished = struck.code == 0 or (words[0] != "recipe" and (run / "report.html").exists())
+        finished = struck.code == 0 or (words[0] != "recipe" and is_complete(run))
         if finished and (run / PARTS_FOLDER).exists():  # killed while it removed them
             assert commands.run(*words, "--out", str(run)).code == 2
         if not finished:

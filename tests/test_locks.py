@@ -17,6 +17,7 @@ from warmstart.config import Config
 from warmstart.errors import ConfigError, StorageError
 from warmstart.locks import LOCK, discard_dead, hold, releasing_locks
 from warmstart.run import open_run
+from warmstart.run_record import end_record
 from warmstart.studies.lab.command import StudyLabConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -96,14 +97,14 @@ class SomeConfig(Config):
 
 
 def test_an_unfinished_run_starts_again(tmp_path: Path) -> None:
-    """With the same settings, until its report is there; with others, or if something else is in the folder, nothing is touched."""
+    """With the same settings, until its end; with others, or if something else is in the folder, nothing is touched."""
     place = str(tmp_path / "run")
     run = open_run(place, SomeConfig(out=place), resume=False)
     (run / "bundle").mkdir()
     assert open_run(place, SomeConfig(out=place), resume=False) == run
     with pytest.raises(ConfigError, match="exists and is not empty; choose another --out, or remove it"):
         open_run(place, SomeConfig(out=place, seed=1), resume=False)
-    (run / "report.html").touch()
+    end_record(run, "It is done.")
     with pytest.raises(ConfigError, match="exists and is not empty"):
         open_run(place, SomeConfig(out=place), resume=False)
     assert (run / "bundle").is_dir()
@@ -118,4 +119,4 @@ def test_an_opened_run_has_no_leftovers(tmp_path: Path) -> None:
     open_run(str(tmp_path), config, resume=False)
     (tmp_path / f".bundle.writing-{dead.pid}").mkdir()
     open_run(str(tmp_path), config, resume=False)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "config.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "config.yaml", "run.json"]

@@ -294,4 +294,11 @@ def test_a_finished_run_leaves_no_parts(place: Path, monkeypatch: pytest.MonkeyP
     assert (place / "run" / PARTS_FOLDER).exists()
     assert run_once(words) == 2
     assert "exists and is not empty; choose another --out, or remove it\n" in capsys.readouterr().err
-    assert sorted(one.name for one in (place / "run").iterdir()) == ["bundle", "config.yaml", "figures", "report.html", "run_id"]
+    assert sorted(one.name for one in (place / "run").iterdir()) == [
+        "bundle",
+        "config.yaml",
+        "figures",
+        "report.html",
+        "run.json",
+        "run_id",
+    ]

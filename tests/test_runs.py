@@ -23,8 +23,9 @@ from warmstart.commands.runs import command
 from warmstart.commands.runs.command import RunsConfig, list_runs
 from warmstart.commands.runs.result import RunsComparison, RunsResult
 from warmstart.locks import LOCK, holder_of, releasing_locks
+from warmstart.run_record import begin_record, end_record
 from warmstart.run_state import RunState, find_runs
-from warmstart.storage import PAGE_FILE, RECIPE_FILE, SETTINGS
+from warmstart.storage import RECIPE_FILE, SETTINGS
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 HOLDER = """
@@ -47,11 +48,12 @@ def write_run(folder: Path, *, finished: bool = True, losses: tuple[float, ...] 
     (folder / "text" / "tokens.bin").write_bytes(b"y" * 300)
     settings = {"text": ["books/"], "train": {"steps": 40, "learning_rate": rate}}
     (folder / SETTINGS).write_text("# pretrain\n" + yaml.safe_dump(settings))
+    begin_record(folder, "pretrain")
     rows = [{"step": 10 * i, "tokens": 100 * i, "seconds": float(i), "loss": loss} for i, loss in enumerate(losses, 1)]
     rows.append({"step": 10 * len(losses), "held_out": {"loss": losses[-1] + 0.5, "perplexity": 9.0}})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if finished:
-        (folder / PAGE_FILE).write_text("<html></html>")
+        end_record(folder, "It is done.")
     return folder
 
 
@@ -197,7 +199,7 @@ def test_cleaning_removes_only_when_told(runs: Path) -> None:
 
 def test_cleaning_leaves_what_a_process_holds(runs: Path, writer: subprocess.Popen[str]) -> None:
     """Neither a run that is written, finished though it looks, nor a run inside such a one."""
-    (runs / "half" / PAGE_FILE).write_text("<html></html>")
+    end_record(runs / "half", "It is done.")
     write_run(runs / "half" / "step")
     assert main(["runs", str(runs), "--clean", "--yes"]) == 0
     assert (runs / "half" / "checkpoints").is_dir()
@@ -209,7 +211,7 @@ def test_a_run_that_is_taken_up_meanwhile_is_kept(
     runs: Path, monkeypatch: pytest.MonkeyPatch, writer: subprocess.Popen[str]
 ) -> None:
     """Whoever comes between the look and the removal keeps the lock, and the run keeps its files."""
-    (runs / "half" / PAGE_FILE).write_text("<html></html>")
+    end_record(runs / "half", "It is done.")
     monkeypatch.setattr("warmstart.run_state.holder_of", lambda _: None)
     result = list_runs(RunsConfig(folder=str(runs), clean=True, yes=True))
     assert any("half/checkpoints is kept" in sentence and str(writer.pid) in sentence for sentence in result.findings)  # type: ignore[union-attr]

@@ -1,5 +1,6 @@
 """The folder of a run, as every command that trains or measures writes it.
 
+run.json        command, state and headline
 config.yaml     all settings
 parts/          what is finished of a run that has several parts, until its end
 metrics.jsonl   the log of training
@@ -31,7 +32,8 @@ from warmstart.errors import ConfigError, StorageError
 from warmstart.locks import LOCK, hold
 from warmstart.machine import describe_machine
 from warmstart.model.history import Provenance
-from warmstart.storage import PAGE_FILE, PARTS_FOLDER, SETTINGS, atomic_write, is_leftover, sweep
+from warmstart.run_record import RUN_FILE, begin_record, is_complete
+from warmstart.storage import PARTS_FOLDER, SETTINGS, atomic_write, is_leftover, sweep
 
 LONGEST_SETTING = 60
 """characters of a setting in an error message"""
@@ -91,14 +93,14 @@ def _refuse_other_files(path: Path, config: Config) -> None:
     if not path.exists() or (path.is_dir() and _is_unfinished(path, config)):
         return
     # settings alone are no results: a run that stopped before it had any may be started again
-    own = (SETTINGS, LOCK)
+    own = (SETTINGS, RUN_FILE, LOCK)
     if not path.is_dir() or any(file.name not in own and not is_leftover(file.name) for file in path.iterdir()):
         raise ConfigError(f"{path} exists and is not empty; choose another --out, or remove it{_advice(path, config)}")
 
 
 def is_finished(path: Path) -> bool:
     """Whether a folder holds a run that has come to its end; parts that it was killed before it removed are removed."""
-    if not (path / PAGE_FILE).exists():
+    if not is_complete(path):
         return False
     if (path / PARTS_FOLDER).is_dir():
         hold(path / LOCK, str(path))
@@ -129,8 +131,8 @@ def _short(value: Any) -> str:
 
 
 def _is_unfinished(path: Path, config: Config) -> bool:
-    """Whether a folder holds a run with these settings that was stopped before it wrote its report, the last file of every run."""
-    return not (path / PAGE_FILE).exists() and _kept_settings(path, config) == config
+    """Whether a folder holds a run with these settings that was stopped before its end."""
+    return not is_complete(path) and _kept_settings(path, config) == config
 
 
 def _kept_settings(path: Path, config: Config) -> Config | None:
@@ -161,9 +163,10 @@ def _with_threads(config: ThreadsConfig, recorded: int | None) -> ThreadsConfig:
 
 
 def save_settings(folder: Path, config: Config) -> None:
-    """Write ``config.yaml``; its first line, a comment, names the command."""
+    """Write ``config.yaml``, whose first line, a comment, names the command, and ``run.json``."""
     text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
     atomic_write(folder / SETTINGS, f"# {command_name(config)}\n{text}".encode())
+    begin_record(folder, command_name(config))
 
 
 def provenance() -> Provenance:

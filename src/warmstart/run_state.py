@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +17,8 @@ from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.locks import LOCK, Holder, holder_of
 from warmstart.notebook import Shown
+from warmstart.run_record import RUN_FILE, read_record_of
 from warmstart.storage import (
-    PAGE_FILE,
     PARTS_FOLDER,
     RACE_FILE,
     RECIPE_FILE,
@@ -76,6 +75,11 @@ class RunState(Shown, view="commands.runs.page:run_view"):
             return None
 
     @cached_property
+    def record(self) -> dict[str, Any]:
+        """What it says of itself in ``run.json``."""
+        return read_record_of(self.path)
+
+    @cached_property
     def steps_done(self) -> dict[str, Any] | None:
         """The record of a recipe: step that is done -> what it was; None if there is none, or if it is damaged."""
         steps = read_json(self.path / RECIPE_FILE)
@@ -86,13 +90,12 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     @cached_property
     def command(self) -> str:
         """The command that made it; empty if its files do not say."""
-        if (self.path / RECIPE_FILE).exists():
-            return "recipe"
-        return (
-            _command_in(self.path / SETTINGS, rb"\A# ([a-z]+(?: [a-z]+)?)\n")
-            or _command_in(self.path / PAGE_FILE, rb"<pre>warmstart (study \w+|[\w-]+)")
-            or _last_record(self.path).get("type", "")
-        )
+        return "recipe" if (self.path / RECIPE_FILE).exists() else str(self.record.get("command", ""))
+
+    @property
+    def headline(self) -> str:
+        """What it came to, in one sentence; empty before its end."""
+        return str(self.record.get("headline", ""))
 
     @property
     def subject(self) -> str:
@@ -120,7 +123,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
             return "damaged"
         if (self.path / RECIPE_FILE).exists():
             return "finished" if self.steps_done and len(self.steps_done) >= (self.planned or 0) else "stopped"
-        return "finished" if (self.path / PAGE_FILE).exists() else "stopped"
+        return "finished" if self.record.get("state") == "finished" else "stopped"
 
     @property
     def damage(self) -> tuple[str, ...]:
@@ -185,15 +188,15 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @property
     def seconds(self) -> float | None:
-        """Of training or of all trials; where neither is recorded, from the settings to the report."""
+        """Of training or of all trials; where neither is recorded, from its begin to its end."""
         logged = max((row["seconds"] for row in self.log if isinstance(row.get("seconds"), int | float)), default=None)
         if logged is not None or self.trials.done:
             return logged if logged is not None else self.trials.seconds
         if self.command == "recipe":
             took = [one.get("seconds") for one in (self.steps_done or {}).values() if isinstance(one, dict)]
             return sum(float(one) for one in took if isinstance(one, int | float))
-        times = [_changed(self.path / name) for name in (SETTINGS, PAGE_FILE)]
-        return times[1] - times[0] if all(times) and times[1] >= times[0] else None
+        times = [_changed(self.path / name) for name in (SETTINGS, RUN_FILE)]
+        return times[1] - times[0] if self.state == "finished" and all(times) and times[1] >= times[0] else None
 
     @cached_property
     def changed(self) -> float:
@@ -207,7 +210,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values, fit for JSON."""
-        names = ("command", "subject", "state", "unit", "done", "planned", "loss", "seconds", "changed", "size")
+        names = ("command", "subject", "state", "headline", "unit", "done", "planned", "loss", "seconds", "changed", "size")
         return {
             "run": str(self.path),
             **{name: getattr(self, name) for name in names},
@@ -301,14 +304,6 @@ def _changed(file: Path) -> float:
         return file.lstat().st_mtime
     except OSError:
         return 0.0
-
-
-def _command_in(file: Path, pattern: bytes) -> str:
-    try:
-        found = re.search(pattern, file.read_bytes())
-    except OSError:
-        return ""
-    return found[1].decode() if found else ""
 
 
 def _whole(value: Any) -> int | None:

@@ -27,6 +27,7 @@ from warmstart.report.headline import paragraphs_once
 from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
+from warmstart.run_record import end_record
 from warmstart.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """
@@ -134,7 +135,7 @@ class Report:
 
 
 def write_report(report: Report, folder: Path) -> Path:
-    """Write ``folder/report.html`` and ``folder/figures/*.svg``; returns the page's path.
+    """Write ``folder/report.html`` and ``folder/figures/*.svg``, the last files of a run; returns the page's path.
 
     They replace an older report; other files of the folder stay. Raises ``StorageError`` when the disk refuses.
     """
@@ -145,6 +146,7 @@ def write_report(report: Report, folder: Path) -> Path:
             (figures / f"{name}.svg").write_text(picture, encoding="utf-8")
     html = insert_links(render(report, specs, pictures), read_links(folder))
     atomic_write(page, html.encode(errors="replace"))  # a command line may hold bytes that are not text
+    end_record(folder, report.sentence)
     return page
 
 

@@ -35,6 +35,7 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
+from warmstart.run_record import is_complete
 from warmstart.storage import atomic_write, read_json
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
@@ -174,7 +175,7 @@ def _with_training(config: PretrainConfig, changes: dict[str, int | None]) -> Pr
 def _is_interrupted(config: StudyObjectivesConfig) -> bool:
     """Whether the folder holds models of this very study. Raises ``ConfigError`` if they are those of another."""
     folder = Path(config.out)
-    if not (folder / MODELS_FOLDER).is_dir() or (folder / "report.html").exists():
+    if not (folder / MODELS_FOLDER).is_dir() or is_complete(folder):
         return False
     kept = StudyObjectivesConfig.build(read_yaml(folder / "config.yaml"), str(folder / "config.yaml"))
     if kept != config.model_copy(update={"threads": config.threads or kept.threads}):
