@@ -151,7 +151,7 @@ def race(validation: Scores, test: Scores) -> RaceResult:
     for m in range(methods):
         method = Method(name=f"{m}", family="adapted", backbone_digest=f"{m}", scheme="full")
         runs = tuple(
-            TrialResult(test[0][m, s], tuple(test[1][m, s]), m + 1.0, validation[0][m, s], tuple(validation[1][m, s]))
+            TrialResult(test[0][m, s], tuple(test[1][m, s]), 3.0**m, validation[0][m, s], tuple(validation[1][m, s]))
             for s in range(seeds)
         )
         ranked.append(RankedMethod(method, runs, tuple(range(seeds))))

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from warmstart.console import console
 from warmstart.errors import CheckpointError, StorageError
-from warmstart.storage import PARTS_FOLDER, atomic_write, read_json, sha256
+from warmstart.storage import PARTS_FOLDER, atomic_write, json_or_none, sha256
 from warmstart.training.distributed import world
 
 _MADE_OF, _VALUES, _SUFFIX = "made_of.json", "values", ".part"
@@ -129,7 +129,7 @@ def _begin(run: Path, made_of: Mapping[str, str]) -> None:
     """Make the folder of a run's parts, or go on with those that are there."""
     folder = run / PARTS_FOLDER
     file = folder / _MADE_OF
-    before = read_json(file)
+    before = json_or_none(file)
     if before is not None and (changed := differences(before, made_of)):
         raise CheckpointError(
             f"{run} holds a run that was stopped, but what it is made of has changed since ({', '.join(changed[:5])}); "

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from warmstart.storage import SETTINGS, atomic_write, read_json
+from warmstart.storage import SETTINGS, atomic_write, json_or_none
 
 RUN_FILE = "run.json"
 
@@ -29,7 +29,7 @@ def end_record(folder: Path, headline: str) -> None:
 
 def read_record_of(folder: Path) -> dict[str, Any]:
     """What the run in a folder says of itself; empty if there is none, or it cannot be read."""
-    return read_json(folder / RUN_FILE) or {}
+    return json_or_none(folder / RUN_FILE) or {}
 
 
 def is_complete(folder: Path) -> bool:

@@ -25,7 +25,7 @@ from warmstart.storage import (
     SETTINGS,
     file_sha256,
     is_leftover,
-    read_json,
+    json_or_none,
     unsealed,
 )
 from warmstart.training.log import read_metrics
@@ -82,7 +82,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     @cached_property
     def steps_done(self) -> dict[str, Any] | None:
         """The record of a recipe: step that is done -> what it was; None if there is none, or if it is damaged."""
-        steps = read_json(self.path / RECIPE_FILE)
+        steps = json_or_none(self.path / RECIPE_FILE)
         return (
             None if steps is None else {name: one for name, one in steps.items() if not (isinstance(one, dict) and one.get(BEGUN))}
         )
@@ -165,9 +165,9 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     def planned(self) -> int | None:
         """Steps or trials in all, if the run says so."""
         if self.unit == TRIALS:
-            return _whole((read_json(self.path / SWEEP_FILE) or {}).get("planned"))
+            return _whole((json_or_none(self.path / SWEEP_FILE) or {}).get("planned"))
         if self.command == "recipe":
-            steps = [one.get("steps") for one in (read_json(self.path / RECIPE_FILE) or {}).values() if isinstance(one, dict)]
+            steps = [one.get("steps") for one in (json_or_none(self.path / RECIPE_FILE) or {}).values() if isinstance(one, dict)]
             return max((one for one in steps if isinstance(one, int)), default=None)
         train = (self.settings or {}).get("train")
         return _whole(train.get("steps")) if isinstance(train, dict) else None

@@ -147,7 +147,7 @@ def unsealed(data: bytes | str, *, values: int = TOKENIZER_VALUES) -> dict[str, 
     return found
 
 
-def read_json(file: Path) -> dict[str, Any] | None:
+def json_or_none(file: Path) -> dict[str, Any] | None:
     """The values by name in a JSON file without a seal; None if there is none, or it holds anything else."""
     try:
         found = parse_json(file.read_bytes(), TOKENIZER_VALUES)

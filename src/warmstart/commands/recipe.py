@@ -32,7 +32,7 @@ from warmstart.made_of import made_of
 from warmstart.parts import differences
 from warmstart.run import is_finished
 from warmstart.run_state import BEGUN
-from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, names_a_folder, read_json
+from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, json_or_none, names_a_folder
 from warmstart.sweep.backends import known_backend
 
 PLACES = ("jobs", "backend", "slurm")
@@ -179,7 +179,7 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
 
 def _read_done(folder: Path) -> dict[str, Any]:
     file = folder / RECIPE_FILE
-    found = read_json(file)
+    found = json_or_none(file)
     if found is None and file.exists():
         raise ConfigError(f"{file} must say which steps are done, but cannot be read; choose another --out")
     return found or {}

@@ -24,7 +24,7 @@ from warmstart.errors import ConfigError, StorageError
 from warmstart.locks import LOCK, hold
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write, is_leftover, read_json, sha256, sweep
+from warmstart.storage import atomic_write, is_leftover, json_or_none, sha256, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -160,7 +160,7 @@ def _begin(
     sweep(folder, PLAN)
     others = [one.name for one in folder.iterdir() if one.name != LOCK and not is_leftover(one.name)]
     if (folder / PLAN).is_file():
-        if (read_json(folder / PLAN) or {}).get("identity") != identity:
+        if (json_or_none(folder / PLAN) or {}).get("identity") != identity:
             raise ConfigError(
                 f"{folder} was begun with other text or other settings (a file that changed is other text); choose another --out, "
                 "or remove it"

@@ -43,7 +43,7 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
     else:
         lines_before = 0
     delimiter = delimiter or _delimiter(text, form)
-    if (columns := 1 + text[: text.find("\n")].count(delimiter)) > MOST_COLUMNS:
+    if (columns := 1 + text.partition("\n")[0].count(delimiter)) > MOST_COLUMNS:
         raise DataError(f"{file} must have at most {MOST_COLUMNS:,} columns, but has {columns:,}; keep those that you need")
     quoted = '"' in text and (form == "csv" or _written_with_quotes(text, delimiter))
     if not quoted and (table := _read_plain(text, delimiter, header=header)) is not None:

@@ -32,7 +32,7 @@ from warmstart.data.task import Task, plain_text
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
-from warmstart.storage import atomic_folder, read_json
+from warmstart.storage import atomic_folder, json_or_none
 
 DOMAIN = "domain"
 """folder of the chosen text, in the folder of the run"""
@@ -209,7 +209,7 @@ def domain_text(source: DomainSource, folder: Path) -> tuple[DomainText, list[So
 def _read(place: Path) -> DomainText | None:
     """What was chosen before; None if nothing was, or it cannot be read."""
     try:
-        return DomainText.build(read_json(place / "domain.json") or {}, str(place))
+        return DomainText.build(json_or_none(place / "domain.json") or {}, str(place))
     except ConfigError:
         return None
 

@@ -35,7 +35,7 @@ def read_xlsx(data: bytes, file: Path, sheet: str | None) -> pl.DataFrame:
     return table.filter(~pl.all_horizontal(pl.all().is_null()))
 
 
-def read_json(data: bytes, file: Path) -> pl.DataFrame:
+def read_json_table(data: bytes, file: Path) -> pl.DataFrame:
     """A list of objects or of texts, an object that holds such a list, or one of columns; or a line for each object.
 
     Raises ``DataError`` for anything else.

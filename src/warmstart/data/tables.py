@@ -12,7 +12,7 @@ from warmstart.data.delimited import DELIMITERS, read_delimited
 from warmstart.data.files import most_bytes, open_bytes, open_text, too_large
 from warmstart.data.saved_dataset import with_names_of_labels
 from warmstart.data.source import Format, Source
-from warmstart.data.spreadsheet import read_json, read_xlsx
+from warmstart.data.spreadsheet import read_json_table, read_xlsx
 from warmstart.data.sqlite import read_sqlite
 from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
@@ -47,7 +47,7 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
             return with_names_of_labels(_read_arrow(data, file), file.parent)
         if form == "ndjson":
             return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
-        return read_xlsx(data, file, source.sheet) if form == "xlsx" else read_json(data, file)
+        return read_xlsx(data, file, source.sheet) if form == "xlsx" else read_json_table(data, file)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None

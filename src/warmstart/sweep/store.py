@@ -26,7 +26,7 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.run_state import SWEEP_FILE, TRIALS
-from warmstart.storage import atomic_write, file_sha256, read_json, sealed, sha256, unsealed
+from warmstart.storage import atomic_write, file_sha256, json_or_none, sealed, sha256, unsealed
 from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult
 
@@ -85,7 +85,7 @@ def write_sweep(folder: Path, threads: int, planned: int) -> None:
 
 def recorded_threads(folder: Path) -> int | None:
     """The threads of each trial that the sweep in a folder has fixed; None if there is none."""
-    found = (read_json(folder / SWEEP_FILE) or {}).get("threads")
+    found = (json_or_none(folder / SWEEP_FILE) or {}).get("threads")
     return found if isinstance(found, int) and found > 0 else None
 
 

@@ -36,7 +36,7 @@ from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
 from warmstart.run_record import is_complete
-from warmstart.storage import atomic_write, read_json
+from warmstart.storage import atomic_write, json_or_none
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
@@ -147,7 +147,7 @@ def _of_equal_time(
 ) -> dict[str, PretrainConfig]:
     """The settings of each objective, with the tokens that take the processor time of the first one's; kept for a resume."""
     kept = folder / SPEEDS
-    speeds = read_json(kept)
+    speeds = json_or_none(kept)
     if speeds is None:
         console.print("Measuring the speed of each objective.")
         speeds = measure_speeds(settings, stores, tokenizer)
