@@ -70,7 +70,9 @@ def open_run(folder: str, config: Config, *, resume: bool) -> Path:
     if isinstance(config, ThreadsConfig):
         config = _with_threads(config, read_yaml(settings).get("threads") if begun else None)
     console.print(f"computing on {describe_machine(pick_device())}")
-    if not resume:
+    if resume:
+        begin_record(path, command_name(config))  # a kill may have come before the first one was written
+    else:
         save_settings(path, config)
     if warning := busy_warning():
         console.print(f"note: {warning}")
