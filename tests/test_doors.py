@@ -26,6 +26,7 @@ from helpers.foreign import folder_of
 from helpers.models import make_language_model
 from warmstart import console
 from warmstart.config import read_yaml
+from warmstart.data import files
 from warmstart.data.label_cells import names_in
 from warmstart.data.read import read_documents, read_examples
 from warmstart.data.source import Source
@@ -149,6 +150,16 @@ def test_what_cannot_be_read_says_where_and_what_to_do(tmp_path: Path) -> None:
     texts, _ = read_examples(Source(path=str(tmp_path / "cp1252.csv"), encoding="cp1252"))
     assert texts == ["Größe und Maß des schönen Hauses für Käufer"]
     assert list(read_documents(Source(path=str(tmp_path / "two.xlsx"), sheet="S2"))) == ["b"]
+
+
+def test_packed_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a .zip or .xlsx file holds is bounded by its own size, as in other compressed files."""
+    monkeypatch.setattr(files, "FREE_BYTES", 10)
+    monkeypatch.setenv("WARMSTART_MAX_EXPANSION", "0")
+    for name, data in (("a.zip", zipped(**{"a.csv": "text\n" + "a\n" * 50})), ("a.xlsx", workbook([["text"], ["a"]]))):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(DataError, match="must hold at most 10 bytes when decompressed, but holds more"):
+            list(read_documents(Source(path=str(tmp_path / name))))
 
 
 def test_several_labels_in_every_spelling(tmp_path: Path) -> None:

@@ -41,13 +41,16 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
         raise DataError(f"{file} must hold a table, but is empty")
     try:
         if form == "parquet":
-            _check_expansion(data, file, "read_parquet")
+            _check_expansion(data, file, "read_parquet(sys.argv[1])")
             return pl.read_parquet(io.BytesIO(data))
         if form == "arrow":
             return with_names_of_labels(_read_arrow(data, file), file.parent)
         if form == "ndjson":
             return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
-        return read_xlsx(data, file, source.sheet) if form == "xlsx" else read_json_table(data, file)
+        if form == "xlsx":
+            _check_expansion(data, file, "read_excel(sys.argv[1], sheet_id=0)")
+            return read_xlsx(data, file, source.sheet)
+        return read_json_table(data, file)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
@@ -66,16 +69,16 @@ def delimiter_of(source: Source) -> str | None:
 def _read_arrow(data: bytes, file: Path) -> pl.DataFrame:
     """Arrow's stream, as ``datasets`` writes it, or its file format."""
     if data.startswith(_ARROW_FILE):
-        _check_expansion(data, file, "read_ipc")
+        _check_expansion(data, file, "read_ipc(sys.argv[1])")
         return pl.read_ipc(io.BytesIO(data))
     if not data.endswith(STREAM_END):
         raise DataError(f"{file} must be an Arrow stream with its end, but is cut short or no such stream; copy the file again")
-    _check_expansion(data, file, "read_ipc_stream")
+    _check_expansion(data, file, "read_ipc_stream(sys.argv[1])")
     return pl.read_ipc_stream(io.BytesIO(data))
 
 
-def _check_expansion(data: bytes, file: Path, reader: str) -> None:
-    """Raise ``DataError`` if a parquet or Arrow file expands to more than ``most_bytes``.
+def _check_expansion(data: bytes, file: Path, call: str) -> None:
+    """Raise ``DataError`` if a parquet, Arrow or .xlsx file expands to more than ``most_bytes``.
 
     Its own figures may lie, so the file is first read in a process that watches its memory; not if the limit is more than the free
     memory.
@@ -87,7 +90,7 @@ def _check_expansion(data: bytes, file: Path, reader: str) -> None:
         copy.write(data)
         copy.flush()
         imports = 'import os; os.environ["POLARS_MAX_THREADS"] = "1"; import polars'
-        run_watched(imports, f"polars.{reader}(sys.argv[1])", Path(copy.name), most, file)  # what polars refuses is refused again
+        run_watched(imports, f"polars.{call}", Path(copy.name), most, file)  # what polars refuses is refused again
 
 
 def _column(table: pl.DataFrame, name: str, how: str, file: Path) -> pl.Series:
