@@ -388,7 +388,7 @@ def test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse() -> N
                 error = Noise.of(gaps, resampled - resampled[races, best][:, None]).error
                 for i in range(20):
                     rows = [MethodScores("", tuple(one), other) for one, other in zip(scores[i], resampled[i], strict=True)]
-                    nearest = cheapest_within_noise(rows, rows[best[i]], range(methods))
+                    nearest = cheapest_within_noise(rows, rows[best[i]], [3.0**m for m in range(methods)])
                     assert (nearest is rows[best[i]]) == ((gaps[i].mean(axis=-1) < -error[i]) | ~cheaper[i]).all()
                 near = float(((gaps.mean(axis=-1) < -error) | ~cheaper).all(axis=1)[cheaper.any(axis=1)].sum() / 400)
                 print(
