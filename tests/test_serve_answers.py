@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
@@ -29,9 +30,11 @@ pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
 from warmstart.serve.app import STREAMS, Server, make_app
 from warmstart.serve.computing import BusyError, Computer
+from warmstart.serve.connections import SPARE_FILES, Connections
 from warmstart.serve.evidence import calibration_of
 from warmstart.serve.forms import EVENTS
-from warmstart.serve.guard import AccessRules, Guard
+from warmstart.serve.guard import AccessRules, Guard, network_of
+from warmstart.serve.running import OnceAMinute
 from warmstart.serve.served import ServedModel, ServedModels
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
@@ -267,8 +270,8 @@ def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
 
 
 def test_a_long_body_and_many_requests_are_refused() -> None:
-    """Whatever the header says of its length; a client that waits may ask again."""
-    now = 0.0
+    """Whatever the header says of its length, and not read to its end; a client that waits may ask again."""
+    now, sent = 0.0, 0
 
     async def empty(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -276,7 +279,9 @@ def test_a_long_body_and_many_requests_are_refused() -> None:
         await send({"type": "http.response.body", "body": b""})
 
     async def chunks() -> AsyncIterator[bytes]:
-        for _ in range(20):
+        nonlocal sent
+        while sent < 100:
+            sent += 1
             yield b"x" * 10
 
     async def ask() -> list[int]:
@@ -288,6 +293,44 @@ def test_a_long_body_and_many_requests_are_refused() -> None:
             return [*found, (await client.get("/")).status_code]
 
     assert asyncio.run(ask()) == [413, *[200] * 9, 429, 200]
+    assert sent < 30
+    assert [network_of(one) for one in ("1.2.3.4", "::ffff:1.2.3.4", "")] == ["1.2.3.4", "1.2.3.4", ""]
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
+
+
+class Visitor:
+    """A connection that asks for nothing, or waits for an answer."""
+
+    def __init__(self, *, idle: bool) -> None:
+        self.idle, self.closed = idle, False
+
+    def close(self) -> None:
+        """There is no room."""
+        self.closed = True
+
+
+def test_an_address_has_a_share_of_the_connections() -> None:
+    """The oldest one that asks for nothing makes room for the next; of one address, and where all are taken."""
+    connections = Connections(SPARE_FILES + 8)
+    busy = [Visitor(idle=False) for _ in range(3)]
+    assert all(connections.admit(one, "a") for one in busy)
+    first, second = Visitor(idle=True), Visitor(idle=False)
+    assert connections.admit(first, "a")
+    assert connections.admit(second, "a")
+    assert first.closed
+    assert not connections.admit(Visitor(idle=True), "a")
+    assert all(connections.admit(Visitor(idle=False), name) for name in "bcde")
+    assert not connections.admit(Visitor(idle=False), "f")
+    connections.forget(second, "a")
+    assert connections.admit(Visitor(idle=True), "f")
+
+
+def test_a_line_is_logged_once_a_minute() -> None:
+    """Whatever may be sent, the log does not fill the disk; another line is logged at once."""
+    once = OnceAMinute(iter((0, 1, 1, 59, 60)).__next__)
+    lines = ("no files", "no files", "other", "no files", "no files")
+    passed = [once.filter(logging.LogRecord("asyncio", logging.ERROR, "", 0, line, (), None)) for line in lines]
+    assert passed == [True, False, True, False, True]
 
 
 # ------------------------------------------------------------------------------------------------ evidence

@@ -6,12 +6,14 @@ import http.client
 import json
 import random
 import re
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +44,10 @@ def bundles(tokenizer: Tokenizer, tmp_path: Path) -> list[Path]:
 class Running:
     """A server in a process of its own."""
 
-    def __init__(self, *words: str | Path) -> None:
+    def __init__(self, *words: str | Path, before: str = "") -> None:
         command = [sys.executable, "-m", "warmstart", "serve", "--port", "0", *map(str, words)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        shell = ["sh", "-c", f'{before} exec "$0" "$@"']
+        self.process = subprocess.Popen([*shell, *command], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr
         self.lines = iter(self.process.stderr.readline, "")
         self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", self.wait_for("serving at"))[0])
@@ -182,6 +185,33 @@ def test_nothing_that_is_sent_harms_a_server(running: Running) -> None:
             sizes.append(psutil.Process(running.process.pid).memory_info().rss)
     assert running.ask("/health")[0] == 200
     assert sizes[1] < sizes[0] + (32 << 20)
+
+
+@pytest.mark.chaos
+def test_half_sent_headers_stop_nobody(bundles: list[Path]) -> None:
+    """More of them than the process may open files: the server answers others, closes them, and logs next to nothing."""
+    server = Running(*bundles, before="ulimit -n 200;")
+    slow = [socket.create_connection(("127.0.0.1", server.port), DEADLINE) for _ in range(230)]
+    for one in slow:
+        with suppress(OSError):
+            one.sendall(b"GET / HTTP/1.1\r\nX: ")
+    assert server.ask("/health")[0] == 200
+    while slow:  # a byte each second does not keep them open
+        for one in select.select(slow, [], [], 1)[0]:
+            slow.remove(one)
+            one.close()
+        for one in slow:
+            with suppress(OSError):
+                one.sendall(b"x")
+    with socket.create_connection(("127.0.0.1", server.port), DEADLINE) as endless:
+        endless.sendall(HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked") % (b"POST", b"/api/predict"))
+        with suppress(BrokenPipeError, ConnectionResetError):  # it would go on, as long as anybody reads
+            while True:
+                endless.sendall(b"%x\r\n%s\r\n" % (1 << 20, b"x" * (1 << 20)))
+    assert server.ask("/health")[0] == 200
+    server.process.terminate()
+    assert len([*server.lines]) < 5
+    server.kill()
 
 
 def _sent(port: int, raw: bytes) -> bytes:

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -29,6 +30,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BODY_SECONDS = 30
 """in which a body must have arrived"""
+LINGER_SECONDS = 2
+"""in which the rest of a refused body is thrown away, at most as much as a body may have"""
 CLIENTS = 10_000
 """clients whose rate is remembered"""
 SECURITY_HEADERS = {
@@ -69,7 +72,7 @@ class Guard:
 
     def __init__(self, app: App, rules: AccessRules, clock: Callable[[], float] = time.monotonic) -> None:
         self.app, self.rules, self.clock = app, rules, clock
-        self._allowance: OrderedDict[str, tuple[float, float]] = OrderedDict()  # client -> (requests left, when that was)
+        self._allowance: OrderedDict[str, tuple[float, float]] = OrderedDict()  # network -> (requests left, when that was)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -94,7 +97,7 @@ class Guard:
             await self.app(scope, await self._whole_body(receive), send_with_headers)
         except _RefusedError as refused:
             if not begun:
-                await _answer(send_with_headers, refused)
+                await self._refuse(refused, receive, send_with_headers)
 
     def _check(self, scope: Scope) -> None:
         headers = _headers(scope)
@@ -107,7 +110,7 @@ class Guard:
         if origin is not None and _address(origin).netloc != host:
             raise _RefusedError(403, "requests from pages of other sites are refused")
         if self.rules.rate is not None:
-            self._count((scope.get("client") or ("", 0))[0], self.rules.rate)
+            self._count(network_of((scope.get("client") or ("", 0))[0]), self.rules.rate)
         if not self._may_pass(scope["path"], headers.get("authorization", "")):
             asks = [("www-authenticate", 'Basic realm="warmstart: any name, the token as password", charset="UTF-8"')]
             raise _RefusedError(401, "a token is needed: Authorization: Bearer TOKEN", asks)
@@ -133,24 +136,40 @@ class Guard:
 
     async def _whole_body(self, receive: Receive) -> Receive:
         """``receive`` with the body read already, as one message; refused once it is too long or too slow."""
-        body, more = b"", True
+        body, more = bytearray(), True
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while more:
                     message = await receive()
-                    body, more = body + message.get("body", b""), message.get("more_body", False)
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
                     if len(body) > self.rules.most_bytes:
                         raise _RefusedError(413, f"a body must have at most {self.rules.most_bytes:,} bytes")
                     if message["type"] == "http.disconnect":
                         raise _RefusedError(400, "the body must arrive whole")
         except TimeoutError:
             raise _RefusedError(408, f"a body must arrive within {BODY_SECONDS} seconds") from None
-        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        messages = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def replayed() -> MutableMapping[str, Any]:
             return messages.pop() if messages else await receive()
 
         return replayed
+
+    async def _refuse(self, refused: _RefusedError, receive: Receive, send: Send) -> None:
+        """Say why, read on a little, lest the answer be lost to a client that still sends, and close the connection."""
+        body = json.dumps({"error": refused.message}).encode()
+        fields = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+        headers = [(name.encode(), value.encode()) for name, value in (*fields, *refused.headers)]
+        await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        left, more = self.rules.most_bytes, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while more and left > 0:
+                    message = await receive()
+                    left, more = left - len(message.get("body", b"")), message.get("more_body", False)
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -181,9 +200,9 @@ def _address(url: str) -> SplitResult:
         return SplitResult("", "", "", "", "")
 
 
-async def _answer(send: Send, refused: _RefusedError) -> None:
-    body = json.dumps({"error": refused.message}).encode()
-    fields = [("content-type", "application/json"), ("content-length", str(len(body))), *refused.headers]
-    headers = [(name.encode(), value.encode()) for name, value in fields]
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def network_of(address: str) -> str:
+    """Whose address it is: of IPv6 the first half, since one client may have all of the other half."""
+    if ":" not in address:
+        return address
+    found = IPv6Address(address)
+    return str(found.ipv4_mapped or found.packed[:8].hex())
