@@ -7,7 +7,7 @@ import base64
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -240,6 +240,52 @@ def test_a_wrong_request_is_told_what_is_wrong(server: Server, description: dict
             answer = asked(server, path, content=content, headers={"content-type": "application/json"})
             assert 400 <= answer.status_code < 500, (content[:80], path, answer.text)
             assert answer.json()["error"], (content[:80], path)
+
+
+ODD = (
+    "", " \n ", "\x00\x01\x1b\x7f\u202e\u200b\ufeff", "\r\n\x85\u2028", "ß" * 400, "ß" * 400 + " cat dog river", "\u0301" * 300,
+)  # fmt: skip
+"""texts without a word, or whose words lie behind the context"""
+OF_TEXTS: dict[str, list[Callable[[str], dict[str, Any]]]] = {
+    "predict": [
+        lambda text: {"model": "labels", "inputs": [text, ["a", text]]},
+        lambda text: {"model": "tags", "inputs": [[text], ["a", text]]},
+        lambda text: {"model": "span", "inputs": [["a", text], [text, "a"]]}, lambda text: {"model": "answers", "inputs": [text]},
+        lambda text: {"model": "choice", "inputs": [[text] * 3]}, lambda text: {"model": "stack", "inputs": [text]},
+    ],
+    "compare": [lambda text: {"model": "labels", "other": "stack", "inputs": [text], "labels": [None]}],
+    "nearest": [lambda text: {"model": "cups", "inputs": [text]}],
+    "probe": [lambda text: {"model": "cups", "inputs": [text]}],
+    "embed": [lambda text: {"model": "vectors", "texts": [text]}],
+    "tokens": [lambda text: {"model": "labels", "texts": [text]}],
+    "explain": [lambda text: {"model": "labels", "text": text}, lambda text: {"model": "causal", "text": text}],
+    "attention": [lambda text: {"model": "masked", "text": text}],
+    "map": [lambda text: {"model": "labels", "text": text}, lambda text: {"model": "masked", "text": text, "layer": 1}],
+    "generate": [lambda text: {"model": "causal", "prompt": text, "max_new_tokens": 2}],
+}  # fmt: skip
+"""endpoint -> bodies of a text"""
+
+
+def test_no_text_is_a_fault_of_the_server(models: dict[str, Any]) -> None:
+    """Empty ones, control characters, and words that lie behind the context: an answer, or what is wrong with the text."""
+    made = Server(
+        ServedModels([ServedModel.of(model, name) for name, model in models.items()]
+                     + [ServedModel.of(models["labels"], "cups", tasks=[cups_task()])]), 1024, 0, 64
+    )  # fmt: skip
+    for path in ("nearest", "probe"):
+        while asked(made, f"/api/{path}", {"model": "cups", "inputs": ["tea"]}).status_code == 503:
+            pass
+
+    async def ask() -> list[tuple[str, dict[str, Any], Any]]:
+        async with client_of(make_app(made, AccessRules())) as client:
+            asked_for = [(path, make(text)) for path, bodies in OF_TEXTS.items() for make in bodies for text in ODD]
+            return [(path, body, await client.post(f"/api/{path}", json=body)) for path, body in asked_for]
+
+    for path, body, answer in asyncio.run(ask()):
+        assert answer.status_code in (200, 422), (path, body, answer.text)
+    behind = asked(made, "/api/map", {"text": ODD[4], "layer": 1}).json()["error"]
+    assert "has 0 within the first 32 tokens of a line; give more" in behind
+    made.close()
 
 
 def test_other_hosts_and_origins_are_refused(server: Server, description: dict[str, Any]) -> None:

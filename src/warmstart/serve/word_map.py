@@ -38,7 +38,11 @@ def word_map(bundle: Bundle, text: str, layer: int | None) -> dict[str, Any]:
     lexicon = lexicon_from_text(bundle.tokenizer, text.splitlines(), MAPPED_WORDS)
     words, vectors = _vectors(bundle, text, lexicon, layer)
     if len(words) < _LEAST:
-        raise DataError(f"a map needs at least {_LEAST} different words that the model can read, but the text has {len(words)}")
+        where = "" if layer is None else f" within the first {bundle.model.backbone.config.max_length} tokens of a line"
+        raise DataError(
+            f"a map needs at least {_LEAST} different words that the model can read, but the text has {len(words)}{where}; "
+            "give more words, or shorter lines"
+        )
     units = unit_vectors(vectors)
     points, explained = project_pca(units)
     nearest, cosines = nearest_neighbours(units, np.arange(len(words)), 1)
@@ -64,4 +68,4 @@ def _vectors(bundle: Bundle, text: str, lexicon: Lexicon, layer: int | None) -> 
     limits = dict.fromkeys(range(len(lexicon)), _OCCURRENCES)
     occurrences = find_occurrences(bundle, text.splitlines(), lexicon, limits, seed=0)
     words = np.unique(occurrences.words)
-    return words.tolist(), mean_states(bundle, occurrences, words, layer)
+    return words.tolist(), mean_states(bundle, occurrences, words, layer) if len(words) >= _LEAST else np.empty(0)
