@@ -36,9 +36,10 @@ from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop import hub
+from warmstart.interop.companions import read_pooling
 from warmstart.interop.convert import from_huggingface, import_folder, to_tensors
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.folder import read_pooling, read_tensors, shards_of
+from warmstart.interop.folder import read_tensors, shards_of
 from warmstart.interop.framing import framed
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
@@ -293,11 +294,16 @@ def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, ca
         assert words in said
     assert main(["doctor", str(tmp_path / "m")]) == 0
     assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 2
-    assert main(["import", str(folder), "--out", str(tmp_path / "n"), "--max-length", "8"]) == 2
+    assert main(["import", str(folder), "--out", str(tmp_path / "n"), "--max-length", "80"]) == 2
     assert main(["import", "nowhere", "--out", str(tmp_path / "n")]) == 2
     assert main(["predict", str(tmp_path / "m"), "a text"]) == 2
     said = capsys.readouterr().err
-    for words in ("exists and is not empty", "a table of 66; remove it", "there is no folder nowhere", "head is 'embedding'"):
+    for words in (
+        "exists and is not empty",
+        "at most 66, the positions of this model",
+        "there is no folder nowhere",
+        "head is 'embedding'",
+    ):
         assert words in said
     assert isinstance(ws.load(f"hf:{folder}").model.head, EmbeddingHead)
     assert main(["cost", f"hf:{folder}"]) == 0
@@ -500,6 +506,7 @@ def test_pooling_is_read_in_every_form_of_sentence_transformers(tmp_path: Path) 
         ({"pooling_mode": ["mean", "cls"]}, None),
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, None),
         ({"pooling_mode_max_tokens": True}, None),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, None),
     ]:
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(told))
         if pooling is None:
@@ -507,7 +514,7 @@ def test_pooling_is_read_in_every_form_of_sentence_transformers(tmp_path: Path) 
         else:
             assert from_huggingface(folder).model.head.config.pooling == pooling, told
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "mean"}))
-    (folder / "modules.json").write_text(json.dumps([*modules, {"type": "x.dense.Dense", "path": "2_Dense"}]))
+    (folder / "modules.json").write_text(json.dumps([*modules, {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]))
     refused(ModelError, "also applies Dense", from_huggingface, folder)
 
 

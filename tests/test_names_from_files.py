@@ -15,7 +15,8 @@ from warmstart.commands.recipe import read_recipe
 from warmstart.data.token_store import TokenStore
 from warmstart.errors import DataError, WarmstartError
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.interop.folder import read_pooling, shards_of
+from warmstart.interop.companions import read_pooling
+from warmstart.interop.folder import shards_of
 from warmstart.interop.hub import find_folder
 from warmstart.report.study_links import StudyLink, add_link, insert_links, read_links
 from warmstart.storage import inside, names_a_folder
@@ -37,7 +38,7 @@ def shard(name: str, folder: Path) -> None:
 
 def pooling(name: str, folder: Path) -> None:
     """The list of modules of sentence-transformers."""
-    (folder / "modules.json").write_text(json.dumps([{"type": "models.Pooling", "path": f"../{name}"}]))
+    (folder / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Pooling", "path": f"../{name}"}]))
     read_pooling(folder)
 
 

@@ -32,7 +32,7 @@ class ImportConfig(Config):
     onto: str | None = None
     """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
     max_length: int | None = Field(None, gt=0)
-    """maximum length, if positions are rotary; default: that of the model, at most 8192"""
+    """maximum length; default: that of the model, with rotary positions at most 8192"""
 
 
 def import_model(config: ImportConfig) -> Bundle:
@@ -81,6 +81,7 @@ def describe(imported: Imported) -> list[str]:
     ]
     if imported.left_out:
         lines.append(f"left out: {', '.join(imported.left_out)}")
+    lines += [f"left out: {setting}" for setting in imported.settings]
     if imported.added:
         lines.append(f"added:    {', '.join(imported.added)} (their embeddings are the mean of all others)")
     if spare := bundle.model.backbone.vocab_size - tokenizer.vocab_size:

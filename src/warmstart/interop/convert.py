@@ -24,9 +24,11 @@ from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.interop.companions import read_companions, read_pooling
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
-from warmstart.interop.folder import as_float, read_json, read_pooling, read_tensors, read_tokenizer
+from warmstart.interop.folder import as_float, read_json, read_tensors
+from warmstart.interop.settings import CONFIG_FILE, config_settings, unapplied, whole_files
 from warmstart.limits import MANIFEST_VALUES, check_depth, refused_if_malformed
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
@@ -46,6 +48,8 @@ class Imported:
     family: str
     left_out: tuple[str, ...] = field(default=())
     """tensors of the file that our model does not have"""
+    settings: tuple[str, ...] = field(default=())
+    """settings that are not applied, one phrase each"""
     added: tuple[str, ...] = field(default=())
     """special tokens that the tokenizer lacked; their embeddings are the mean of all others"""
 
@@ -60,7 +64,7 @@ def from_huggingface(folder: str | Path) -> Bundle:
 
 
 def import_folder(place: Path, max_length: int | None = None) -> Imported:
-    """The same, with what was left out and what was added; ``max_length`` is the maximum length, if positions are rotary."""
+    """The same, with what was left out and what was added; ``max_length`` is the maximum length, if not that of the model."""
     theirs = read_json(place / "config.json")
     with refused_if_malformed(ModelError, f"{place / 'config.json'}, with the files beside it, must describe a model"):
         return _import(place, theirs, max_length)
@@ -69,18 +73,26 @@ def import_folder(place: Path, max_length: int | None = None) -> Imported:
 def _import(place: Path, theirs: dict[str, Any], max_length: int | None) -> Imported:
     name = str(theirs.get("model_type"))
     family = FAMILIES[name]
-    tokenizer, stored = read_tokenizer(place), read_tensors(place)
+    settings = unapplied(CONFIG_FILE, theirs, config_settings(family))
+    settings += whole_files((file.name for file in place.iterdir()), causal=family.causal)
+    tokenizer, longest, beside = read_companions(place, causal=family.causal)
+    stored = read_tensors(place)
     config = _with_length(read_settings(family, theirs), max_length)
-    head = _head_for(family, theirs, stored, place)
-    rows = stored[_table_name(family, stored)].shape[0]
+    head, pooling = _head_for(family, theirs, stored, place)
+    settings += beside + pooling
+    if longest is not None and longest < config.max_length:
+        settings.append(f"the libraries' maximum length of {longest} (texts of up to {config.max_length} tokens are read whole)")
+    table = _table_name(family, stored)
+    rows = stored[table].shape[0]
     _check_tokenizer(tokenizer, rows)
-    model, left_out = from_tensors(family, config, head, stored, rows)
+    model, left_out = from_tensors(family, config, head, _cut_positions(family, stored, config), rows)
     _grow(model, tokenizer.vocab_size)
     language = isinstance(head, LMHeadConfig)
     objective = ObjectiveConfig(name="causal" if family.causal else "masked") if language else None
     record = ImportRecord(family=name, config=theirs, objective=objective, generates=language and family.causal)
     added = tuple(tokenizer.token(i) for i in range(rows, tokenizer.vocab_size))
-    return Imported(Bundle(model, tokenizer, labels_of(family, theirs) or (), (record,)), name, left_out, added)
+    bundle = Bundle(model, tokenizer, labels_of(family, theirs) or (), (record,))
+    return Imported(bundle, name, left_out, tuple(settings), added)
 
 
 def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
@@ -103,11 +115,16 @@ def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
 def _with_length(config: BackboneConfig, max_length: int | None) -> BackboneConfig:
     if max_length is None:
         return config
-    if config.positions != "rotary":
-        raise ModelError(
-            f"max_length can be chosen only if positions are rotary, but this model has a table of {config.max_length}; remove it"
-        )
+    if config.positions == "learned" and max_length > config.max_length:
+        raise ModelError(f"max_length must be at most {config.max_length}, the positions of this model, but is {max_length}")
     return config.model_copy(update={"max_length": max_length})
+
+
+def _cut_positions(family: Family, stored: Mapping[str, Tensor], config: BackboneConfig) -> Mapping[str, Tensor]:
+    """The tensors with as many learned positions as the maximum length has."""
+    ends = f"{family.names.get('positions', chr(0))}.weight"
+    rows = config.max_length + config.position_offset
+    return {name: tensor[:rows] if name.endswith(ends) else tensor for name, tensor in stored.items()}
 
 
 def from_tensors(
@@ -208,22 +225,25 @@ def _table_name(family: Family, stored: Mapping[str, Tensor]) -> str:
     return found[0]
 
 
-def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Tensor], place: Path) -> HeadConfig:
-    """The head in the file: language modelling (perhaps tied), classification, or none, which becomes an embedding head."""
+def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Tensor], place: Path) -> tuple[HeadConfig, list[str]]:
+    """The head in the file, and what of its settings is left out.
+
+    Language modelling (perhaps tied), classification, or none, which becomes an embedding head.
+    """
     if (labels := labels_of(family, theirs)) is not None:
         dropout = read_settings(family, theirs).dropout
-        return ClassificationHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout)
+        return ClassificationHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout), []
     own = [one for name, one in family.head.items() if name != "head.weight" and isinstance(one, str)]
     weight = str(family.head["head.weight"])
     words = [name for name in stored if name.startswith(tuple(own))] if own else [name for name in stored if name == weight]
     tied = theirs.get("tie_word_embeddings", family.tied)
     if not words and (not (family.causal and tied) or (place / "modules.json").exists()):
-        pooling, normalize = read_pooling(place)
-        return EmbeddingHeadConfig(pooling=pooling, normalize=normalize)
+        pooling, normalize, left_out = read_pooling(place)
+        return EmbeddingHeadConfig(pooling=pooling, normalize=normalize), left_out
     table = _table_name(family, stored)
     tied = weight not in stored or torch.equal(stored[weight], stored[table])
     eps = read_settings(family, theirs).norm_eps
-    return LMHeadConfig(tied=tied, norm_eps=eps, **{"bias": False, **family.transform})
+    return LMHeadConfig(tied=tied, norm_eps=eps, **{"bias": False, **family.transform}), []
 
 
 def labels_of(family: Family, theirs: Mapping[str, Any]) -> tuple[str, ...] | None:

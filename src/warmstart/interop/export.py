@@ -22,10 +22,11 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.interop.companions import POOLED, pooling_files
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
-from warmstart.interop.folder import POOLED, free_place, pooling_files, refuse_windows
+from warmstart.interop.folder import free_place, refuse_windows
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord

@@ -1,13 +1,11 @@
-"""Reading the folder of a Hugging Face model: settings, tensors, tokenizer, and the pooling of sentence-transformers.
+"""Reading the folder of a Hugging Face model: settings and tensors; ``companions`` reads the files beside them.
 
 Only ``safetensors`` are read: the older ``.bin`` files are pickles, which can run any code.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +14,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from warmstart.backbone.config import BackboneConfig
-from warmstart.errors import ConfigError, ModelError, TokenizerError
-from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.head import HeadConfig
 from warmstart.limits import MANIFEST_BYTES, check_tensor_header, free_memory, parse_json
 from warmstart.storage import inside, read_inside
-from warmstart.tokenizer.load import load_tokenizer
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
-POOLED = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
-"""our poolings -> the keys of sentence-transformers that all its versions read"""
-MODES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
-"""names of poolings in sentence-transformers from version 6 on -> ours"""
 
 
 def free_place(folder: str | Path) -> Path:
@@ -111,78 +101,3 @@ def read_tensor_file(file: Path) -> dict[str, Tensor]:
 def as_float(tensor: Tensor) -> Tensor:
     """Half precision becomes float32, exactly; integers stay."""
     return tensor.float() if tensor.is_floating_point() and tensor.dtype is not torch.float64 else tensor
-
-
-def read_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder; raises ``TokenizerError`` if there is none, or its mask token is not recognised."""
-    try:
-        file = inside(folder, "tokenizer.json")
-    except ValueError as error:
-        raise TokenizerError(f"cannot read the tokenizer of {folder}: {error}; do not use this model, or copy the file") from None
-    if not file.exists():
-        raise TokenizerError(
-            f"a model's folder must hold tokenizer.json, but {folder} does not; write it with "
-            "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        )
-    tokenizer = load_tokenizer(file)
-    settings: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        settings |= read_json(folder / name) if (folder / name).exists() else {}
-    mask = settings.get("mask_token")
-    mask = mask.get("content") if isinstance(mask, Mapping) else mask
-    if mask is not None and tokenizer.id(mask) != tokenizer.specials.mask:
-        found = tokenizer.token(tokenizer.specials.mask)
-        raise TokenizerError(
-            f"the mask token of this model is {mask!r}, but the tokenizer's is {found!r}; rename it in tokenizer.json"
-        )
-    return tokenizer
-
-
-def read_pooling(folder: Path) -> tuple[str, bool]:
-    """How sentence-transformers pools in this folder: (pooling, whether vectors are normalised); the mean by default."""
-    if not (folder / "modules.json").exists():
-        return "mean", True
-    try:
-        modules = parse_json(read_inside(folder, "modules.json", MANIFEST_BYTES))
-        paths = {str(module["type"]).rsplit(".", 1)[-1]: module["path"] for module in modules}
-        settings = read_json(inside(folder, f"{paths['Pooling']}/config.json")) if "Pooling" in paths else {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"cannot read the pooling in {folder / 'modules.json'}: {error}; copy it again, or remove it") from None
-    others = [name for name in paths if name not in ("Transformer", "Pooling", "Normalize", "Dropout")]
-    if others:
-        raise ModelError(
-            f"the embedding of a text must be a pooled hidden state, but {folder} also applies {', '.join(others)}; "
-            "remove modules.json to use the mean of the hidden states"
-        )
-    return _pooling(settings, folder), "Normalize" in paths
-
-
-def _pooling(settings: Mapping[str, Any], folder: Path) -> str:
-    """Our name of the pooling, from either form of the settings."""
-    if "pooling_mode" in settings:
-        modes = settings["pooling_mode"] if isinstance(settings["pooling_mode"], list) else [settings["pooling_mode"]]
-        chosen = [MODES.get(mode, "") for mode in modes]
-    else:
-        nothing = not any(value is True for key, value in settings.items() if key.startswith("pooling_mode"))
-        chosen = ["mean"] if nothing else [name for name, key in POOLED.items() if settings.get(key)]
-    if len(chosen) != 1 or not chosen[0]:
-        raise ModelError(
-            f"the pooling must be one of {', '.join(POOLED)}, but {folder} has {dict(settings)}; remove modules.json for the mean"
-        )
-    return chosen[0]
-
-
-def pooling_files(head: EmbeddingHeadConfig, backbone: BackboneConfig) -> dict[str, bytes]:
-    """The files that sentence-transformers needs to compute a head's embeddings; ``read_pooling`` reads them."""
-    parts = [("Transformer", ""), ("Pooling", "1_Pooling"), *[("Normalize", "2_Normalize")] * head.normalize]
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{part}"}
-        for i, (part, path) in enumerate(parts)
-    ]
-    settings = {"word_embedding_dimension": backbone.width, **{key: name == head.pooling for name, key in POOLED.items()}}
-    return {
-        "modules.json": json.dumps(modules, indent=2).encode(),
-        "sentence_bert_config.json": json.dumps({"max_seq_length": backbone.max_length, "do_lower_case": False}).encode(),
-        "config_sentence_transformers.json": json.dumps({"prompts": {}, "similarity_fn_name": "cosine"}).encode(),
-        "1_Pooling/config.json": json.dumps(settings, indent=2).encode(),
-    }

@@ -18,7 +18,10 @@ CACHE = Path.home() / ".cache" / "warmstart" / "models"
 ADDRESS = "https://huggingface.co/{name}/resolve/main/{file}"
 """address of a model's file on the hub"""
 NEEDED = ("config.json", "tokenizer.json")
-WANTED = ("tokenizer_config.json", "special_tokens_map.json", "modules.json", "1_Pooling/config.json")
+WANTED = (
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "modules.json", "1_Pooling/config.json",
+    "sentence_bert_config.json", "config_sentence_transformers.json",
+)  # fmt: skip
 """read if they exist"""
 
 

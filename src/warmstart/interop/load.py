@@ -6,7 +6,7 @@ from pathlib import Path
 
 from warmstart.console import console
 from warmstart.errors import BundleError, ModelError
-from warmstart.interop.convert import from_huggingface
+from warmstart.interop.convert import from_huggingface, import_folder
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import STACK_MANIFEST, find_bundle, load_bundle, saved_as
@@ -52,7 +52,10 @@ def load_model(path: str | Path) -> Bundle:
             "`export` and `doctor` read it"
         )
     if str(path).startswith("hf:"):
-        place, bundle, checked = Path(path), from_huggingface(find_folder(str(path))), "not a bundle, so not checked"
+        place, imported = Path(path), import_folder(find_folder(str(path)))
+        bundle, checked = imported.bundle, "not a bundle, so not checked"
+        if imported.settings:
+            checked += f"; left out: {'; '.join(imported.settings)}"
     else:
         place, checked = find_bundle(path), "hashes match"
         if not place.is_dir():

@@ -22,6 +22,8 @@ class Rules(NamedTuple):
     """their settings, and ours according to the table -> more settings of ours"""
     write: Callable[[BackboneConfig], dict[str, Any]]
     """our settings -> keys of theirs"""
+    reads: tuple[str, ...] = ()
+    """the keys that ``read`` reads"""
 
 
 NO_RULES = Rules(lambda _theirs, _ours: {}, lambda _ours: {})
@@ -38,6 +40,7 @@ ROBERTA_RULES = Rules(
     lambda ours: {
         "pad_token_id": ours.position_offset - 1, "max_position_embeddings": ours.max_length + ours.position_offset,
     },
+    ("pad_token_id",),
 )  # fmt: skip
 
 
@@ -49,10 +52,17 @@ def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
         raise ModelError(
             f"the scaling of rotary positions must be none or llama3, but is '{found['rope_type']}'; this model cannot be imported"
         )
+    if found.get("partial_rotary_factor", 1.0) != 1.0:
+        raise ModelError(
+            f"partial_rotary_factor must be 1.0, but is {found['partial_rotary_factor']}: positions turn a part of each head; "
+            "this model cannot be imported"
+        )
     return found
 
 
 def _llama_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    if local := [kind for kind in theirs.get("layer_types") or () if kind != "full_attention"]:
+        raise ModelError(f"every block must have full attention, but layer_types has {local[0]!r}; this model cannot be imported")
     rope = _rope(theirs)
     made: dict[str, Any] = {"rotary_base": rope["rope_theta"], "max_length": min(ours["max_length"], LONGEST)}
     if rope["rope_type"] == "llama3":
@@ -70,7 +80,8 @@ def _llama_write(ours: BackboneConfig) -> dict[str, Any]:
     return {"rope_parameters": rope, "rope_theta": ours.rotary_base, "num_key_value_heads": ours.groups, "head_dim": ours.per_head}
 
 
-LLAMA_RULES = Rules(_llama_read, _llama_write)
+_ROPE_KEYS = ("rope_parameters", "rope_scaling", "rope_theta")
+LLAMA_RULES = Rules(_llama_read, _llama_write, (*_ROPE_KEYS, "layer_types"))
 
 
 def _modernbert_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
@@ -105,4 +116,8 @@ def _modernbert_write(ours: BackboneConfig) -> dict[str, Any]:
     return {"layer_types": kinds, "rope_parameters": rope, "local_attention": 2 * (ours.window or 0), **old}
 
 
-MODERNBERT_RULES = Rules(_modernbert_read, _modernbert_write)
+MODERNBERT_RULES = Rules(
+    _modernbert_read,
+    _modernbert_write,
+    ("layer_types", "rope_parameters", "local_attention", "global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"),
+)
