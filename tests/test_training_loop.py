@@ -50,6 +50,19 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str, s
     assert steps == sorted({*steps})
 
 
+def test_a_run_that_goes_on_with_other_threads_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, and again if the number changes back: each checkpoint has that of the steps before it."""
+    before, said = torch.get_num_threads(), list[bool]()
+    try:
+        for threads, steps in ((1, 2), (1, 4), (2, 6), (2, 8), (1, 10)):
+            torch.set_num_threads(threads)
+            train(make_language_model(), job(steps=steps), TrainConfig(), tmp_path)
+            said.append("threads, so its last digits" in " ".join(capsys.readouterr().err.split()))
+    finally:
+        torch.set_num_threads(before)
+    assert said == [False, False, True, False, True]
+
+
 def test_a_resumed_run_keeps_its_arithmetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever another machine, or this one a day later, would choose."""
     recorded, used = Arithmetic("bfloat16", "onednn"), list[Arithmetic]()

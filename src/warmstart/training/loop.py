@@ -306,7 +306,7 @@ class _Run:
             return ""
         restore(self.model, self.optimizer, checkpoint)
         self.output.steps, self.output.seconds = checkpoint.step, checkpoint.seconds
-        self.arithmetic = checkpoint.arithmetic or self.arithmetic
+        self.arithmetic = checkpoint.arithmetic.resumed(self.device) if checkpoint.arithmetic else self.arithmetic
         self.output.tokens = int(checkpoint.tensors["tokens"])
         loss_sum = checkpoint.tensors["loss_sum"].to(self.device)
         self.loss_sum = loss_sum if self.world.leads else torch.zeros_like(loss_sum)
