@@ -285,7 +285,7 @@ def test_the_command_ranks_components_and_prunes(
         assert words in printed
     assert "pale: not significant" in (tmp_path / "run" / "report.html").read_text()
     assert (tmp_path / "run" / "figures" / "grid.svg").exists()
-    pruned, full = load_bundle(tmp_path / "run" / "bundle", selftest=True), load_bundle(trained)
+    pruned, full = load_bundle(tmp_path / "run" / "bundle"), load_bundle(trained)
     assert (pruned.model.backbone.config.heads, pruned.generates) == (3, True)
     kept = pruned.history[-1].kept_heads  # type: ignore[attr-defined]
     assert 0 not in kept[0]
@@ -375,7 +375,7 @@ def test_adapted_models_are_evaluated_on_their_task(name: str, tokenizer: Tokeni
     assert full.scores[0] == pytest.approx(100 * outcome.best_scores.score(outcome.task.metric))
     assert first.difference.mean == pytest.approx(full.scores[0] - first.scores.scores[0])
     assert "Intervals over only 16 texts are too narrow" in " ".join(result.findings)
-    smaller = load_bundle(tmp_path / "study" / "bundle", selftest=True)
+    smaller = load_bundle(tmp_path / "study" / "bundle")
     assert smaller.labels == load_bundle(tmp_path / "run" / "bundle").labels
     assert smaller.calibration is None
     assert len(choose_metric(smaller, str(manifest), (), 7, 0).encoded) == 7

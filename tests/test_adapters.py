@@ -95,7 +95,7 @@ def test_every_adapter_keeps_its_contract(config: Config, tokenizer: Tokenizer, 
         assert not any(part._forward_hooks for part in backbone.modules())
     backbone = with_random_adapter(config, vocab_size=tokenizer.vocab_size)
     model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
-    again = load_bundle(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"), selftest=True)
+    again = load_bundle(save(Bundle(model, tokenizer, ("a", "b")), tmp_path / "b"))
     with torch.no_grad():
         assert torch.equal(model(IDS), again.model(IDS))
     assert json.loads((tmp_path / "b" / "bundle.json").read_text())["adapters"] == [config.to_dict()]

@@ -85,7 +85,7 @@ def test_a_model_that_cannot_be_checked_is_kept_and_named(saved: Path, tmp_path:
     broken_python(tmp_path, monkeypatch)
     with pytest.warns(UncheckedWarning, match=r"again is saved, but could not be checked .* no torch in the second process; run"):
         save(load_bundle(saved), tmp_path / "again")
-    assert load_bundle(tmp_path / "again", selftest=True).labels == load_bundle(saved).labels
+    assert load_bundle(tmp_path / "again").labels == load_bundle(saved).labels
 
     def no_process(*_arguments: str) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -104,7 +104,7 @@ def test_a_command_that_saved_an_unchecked_model_ends_its_work_with_code_1(
     assert main(["pretrain", str(text), "--out", str(tmp_path / "run"), "--steps", "1", *small]) == 1
     assert "could not be checked in a fresh process" in capsys.readouterr().err
     assert (tmp_path / "run" / "report.html").exists()
-    assert load_bundle(tmp_path / "run" / "bundle", selftest=True)
+    assert load_bundle(tmp_path / "run" / "bundle")
 
 
 def test_hurting_any_file_makes_loading_fail(copy: Path) -> None:
@@ -150,12 +150,24 @@ def test_an_edited_manifest_is_noticed(copy: Path) -> None:
 
 
 def test_the_self_test_notices_other_outputs(copy: Path) -> None:
-    """A load whose arithmetic differs fails on request, with the size of the difference."""
+    """Arithmetic that differs is a fault, with the size of the difference."""
     bundle = load_bundle(copy)
     with torch.no_grad():
         bundle.model.head.score.bias += 1.0
     found = faults(run_checks(bundle, read_selftest(copy), moment="load"))
     assert "outputs differ from the stored ones" in found[0]
+
+
+def test_a_model_loads_where_products_are_rounded(copy: Path) -> None:
+    """A caller's precision changes what it predicts, not whether it is what was saved."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            load_bundle(copy)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_what_is_no_bundle_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -240,7 +252,7 @@ def test_every_head_keeps_its_contract(kind: str, tokenizer: Tokenizer, tmp_path
     for number, config in enumerate(cases):
         history = (OtherRecord(name="test", details={"kept": [1, 2]}),)
         before = replace(bundle_with(tokenizer, config, causal=number % 2 == 0), history=history)
-        after = load_bundle(save(before, tmp_path / str(number)), selftest=True)
+        after = load_bundle(save(before, tmp_path / str(number)))
         with torch.no_grad():
             ids = torch.tensor([[5, 9, 2, 7]])
             assert torch.equal(before.model(ids), after.model(ids)), config

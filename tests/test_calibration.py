@@ -215,7 +215,7 @@ def run(place: Path, out: str, **changes: object) -> AdaptConfig:
 def test_a_bundle_keeps_its_calibration(adapted: Path) -> None:
     """Saved and loaded it is the same; predictions are calibrated; the report has a section on it."""
     result = adapt(run(adapted, "run", calibration_fraction=0.5))
-    bundle = load_bundle(adapted / "run" / "bundle", selftest=True)
+    bundle = load_bundle(adapted / "run" / "bundle")
     assert bundle.calibration
     assert len(bundle.calibration.held_out) == 10
     assert len(result.task.validation) == 10

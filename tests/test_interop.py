@@ -145,7 +145,7 @@ def test_a_model_of_a_family_comes_in_and_goes_out(name: str, tmp_path: Path, no
         check_cache(theirs, bundle.model)
     check_tensors(bundle, folder)
     ids, mask = ragged("right")
-    again = load_bundle(save(bundle, tmp_path / "bundle"), selftest=True)
+    again = load_bundle(save(bundle, tmp_path / "bundle"))
     assert torch.equal(again.model(ids, mask), bundle.model(ids, mask))
     check_export(name, theirs, bundle, folder, tmp_path / "out")
 

@@ -25,7 +25,7 @@ def test_every_objective_by_command(objective: str, text: Path, tmp_path: Path) 
     out, rows = tmp_path / "run", "packed" if list(OBJECTIVES).index(objective) % 2 else "documents"
     flags = ["--objective", objective, "--rows", rows, "--steps", "3", *QUICK]
     assert main(["pretrain", str(text), "--out", str(out), *flags]) == 0
-    bundle = load_bundle(out / "bundle", selftest=True)
+    bundle = load_bundle(out / "bundle")
     assert bundle.history[-1].objective.rows == rows
     assert all(np.isfinite(value) for value in bundle.history[-1].held_out.values())
     assert main(["doctor", str(out)]) == 0

@@ -54,7 +54,7 @@ def test_every_method_predicts_from_its_folder_what_was_scored(raced: Raced, tmp
     assert {method.family for method in methods} == {"baseline", "frozen", "adapted", "scratch", "stack"}
     for number, method in enumerate(methods):
         fitted = refit(method, runs, context)
-        saved = load(fitted.save(tmp_path / str(number)), selftest=True)
+        saved = load(fitted.save(tmp_path / str(number)))
         assert isinstance(saved, Bundle if method.family in ("adapted", "scratch") else Stack), method
         assert (len(saved.members) > 1) == (method.family == "stack") if isinstance(saved, Stack) else saved.labels
         scored = read_predictions(fitted.trial, context)

@@ -90,7 +90,7 @@ def test_every_kind_from_manifest_to_prediction(
     assert rows["pretrained"] > rows["majority"]
     first, *others = outcome.comparison.rows
     assert all(found.over_texts for found in compare_pairs([(first, other) for other in others])), "test texts are chance too"
-    bundle = load_bundle(tmp_path / "run" / "bundle", selftest=True)
+    bundle = load_bundle(tmp_path / "run" / "bundle")
     assert task_type_for(bundle) is TASK_TYPES[name]
     texts = task.test.texts
     together, alone = predict(bundle, texts), [predict(bundle, [text])[0] for text in texts]

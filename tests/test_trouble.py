@@ -83,7 +83,7 @@ def test_a_file_whose_name_is_no_unicode_trains_a_whole_model(tmp_path: Path) ->
     command = [sys.executable, "-m", "warmstart", "pretrain", str(file), "--out", str(out), *QUICK]
     ended = subprocess.run(command, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")
-    provenance = load_bundle(out / "bundle", selftest=True).history[-1].provenance
+    provenance = load_bundle(out / "bundle").history[-1].provenance
     assert provenance is not None
     assert "t\udcff.txt" in provenance.command
 
@@ -211,7 +211,7 @@ def test_a_model_is_not_lost_to_its_card(
     assert "the model card cannot be written: KeyError('a new record')" in capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "bundle" / "bundle.json").read_text())["history"]
     assert "could not be written" in (tmp_path / "run" / "bundle" / "README.md").read_text()
-    load_bundle(tmp_path / "run" / "bundle", selftest=True)
+    load_bundle(tmp_path / "run" / "bundle")
 
 
 def test_every_error_has_an_entry(capsys: pytest.CaptureFixture[str]) -> None:

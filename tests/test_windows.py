@@ -184,7 +184,7 @@ def test_a_saved_model_joins_windows(tokenizer: Tokenizer, tmp_path: Path) -> No
     """It predicts the same after loading, and its card says how; formats of others could not: they refuse it, and write nothing."""
     for windows in JOINED:
         bundle = reader(tokenizer, windows)
-        loaded = load_bundle(save(bundle, tmp_path / windows), selftest=True)
+        loaded = load_bundle(save(bundle, tmp_path / windows))
         assert loaded.model.head.config == bundle.model.head.config
         assert raw_predictions(loaded, [LONG, SHORT]).tolist() == raw_predictions(bundle, [LONG, SHORT]).tolist()
         assert f"joined by {windows}" in (tmp_path / windows / "README.md").read_text()

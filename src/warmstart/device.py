@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
     if in_bfloat16(precision, device):
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Products in float32, whatever ``torch.set_float32_matmul_precision`` or an autocast of the caller says."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast("cpu", enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def processor() -> str:

@@ -104,7 +104,7 @@ def checked_here() -> Iterator[None]:
     """A fresh process for each save costs seconds: models are checked in this one, and stacks where they are loaded."""
 
     def verify(place: Path) -> None:
-        load_bundle(place, selftest=True)
+        load_bundle(place)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", verify)

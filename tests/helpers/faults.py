@@ -161,7 +161,7 @@ def serve() -> None:
     for name in ("adapt", "race", "recipe"):
         COMMANDS[name].load()
     # charts, and a fresh process for each save, cost seconds
-    files._verify_in_fresh_process = lambda place: files.load_bundle(place, selftest=True) and None
+    files._verify_in_fresh_process = lambda place: files.load_bundle(place) and None
     page.svg, page._script = lambda spec: "<svg/>", lambda: ""
     for line in sys.stdin:
         request = json.loads(line)

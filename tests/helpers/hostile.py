@@ -425,7 +425,7 @@ def read(base: str, folder: Path, sound: Path) -> None:
     from warmstart.tokenizer.load import load_tokenizer
 
     if base == "bundle":
-        load_bundle(folder, selftest=True)
+        load_bundle(folder)
     elif base == "import":
         import_folder(folder)
     elif base == "lora":

@@ -64,6 +64,10 @@ def bases(tokenizer: Tokenizer) -> dict[str, Bundle]:
     }
 
 
+RELOAD = "the reload after it is written"
+"""what catches a module that does something else than its settings say: the model that is read again is another one"""
+
+
 @dataclass(frozen=True)
 class CodeMutant:
     """A model broken before it is saved: one of its modules, or its settings."""
@@ -187,21 +191,21 @@ def block(bundle: Bundle, depth: int = 0) -> Any:
 
 
 IN_CODE = [
-    CodeMutant("tokens attend to themselves alone", "masked", "reach", lambda b: attention(b, (1,), only_itself)),
-    CodeMutant("a model that reads both sides is causal at depth 1", "masked", "reach",
+    CodeMutant("tokens attend to themselves alone", "masked", RELOAD, lambda b: attention(b, (1,), only_itself)),
+    CodeMutant("a model that reads both sides is causal at depth 1", "masked", RELOAD,
          lambda b: attention(b, (1,), lambda m: replace(m, causal=True))),
     CodeMutant("`generates` is set on a masked model", "masked", "objective", lambda b: with_record(b, generates=True)),
     CodeMutant("a causal model is set to read both sides", "causal", "objective", lambda b: setattr(b.model, "causal", False)),
-    CodeMutant("gelu instead of its tanh form", "causal", "settings",
+    CodeMutant("gelu instead of its tanh form", "causal", RELOAD,
          lambda b: setattr(block(b).feedforward, "activation", "gelu-tanh")),
-    CodeMutant("another epsilon of one layer norm", "causal", "settings", lambda b: setattr(block(b, 1).norm_1, "eps", 0.1)),
-    CodeMutant("the local window is ignored", "masked", "settings",
+    CodeMutant("another epsilon of one layer norm", "causal", RELOAD, lambda b: setattr(block(b, 1).norm_1, "eps", 0.1)),
+    CodeMutant("the local window is ignored", "masked", RELOAD,
          lambda b: attention(b, (1,), lambda m: replace(m, window=None))),
-    CodeMutant("the last token is pooled instead of the mean", "labels", "settings",
+    CodeMutant("the last token is pooled instead of the mean", "labels", RELOAD,
          lambda b: setattr(b.model.head, "pooling", pool_last)),
-    CodeMutant("LoRA is scaled twice", "lora", "settings",
+    CodeMutant("LoRA is scaled twice", "lora", RELOAD,
          lambda b: [setattr(one, "scale", 2 * one.scale) for one in b.model.modules() if hasattr(one, "lora_A")]),
-    CodeMutant("the norm comes after the branch", "causal", "settings", lambda b: setattr(block(b), "norm_first", False)),
+    CodeMutant("the norm comes after the branch", "causal", RELOAD, lambda b: setattr(block(b), "norm_first", False)),
     CodeMutant("dropout is on when the head predicts", "labels", "evaluation mode",
          lambda b: setattr(b.model.head.dropout, "forward", lambda x: F.dropout(x, 0.3, True))),
     CodeMutant("a dropout layer ignores `eval`", "labels", "evaluation mode",
@@ -221,8 +225,8 @@ IN_CODE = [
          lambda b: setattr(b.model.head, "weight", nn.Parameter(b.model.backbone.embedding.weight.detach() + 0.01))),
     CodeMutant("two label names are swapped", "labels", "label names", lambda b: with_labels(b, "milk", "tea", "water")),
     CodeMutant("a label name is repeated", "labels", "label names", lambda b: with_labels(b, "tea", "tea", "water")),
-    CodeMutant("special ids are swapped", "causal", "special ids", lambda b: with_specials(b, pad=3, mask=0)),
-    CodeMutant("two special tokens share an id", "masked", "special ids", lambda b: with_specials(b, pad=2)),
+    CodeMutant("special ids are swapped", "causal", RELOAD, lambda b: with_specials(b, pad=3, mask=0)),
+    CodeMutant("two special tokens share an id", "masked", RELOAD, lambda b: with_specials(b, pad=2)),
     CodeMutant("the tokenizer has a decoder too few", "causal", "tokenizer round trip",
          lambda b: with_tokenizer(b, lambda spec: spec.update(decoder={"type": "Fuse"}))),
     CodeMutant("the embedding has three times as many rows as tokens", "learned", "vocabulary size",
@@ -235,7 +239,7 @@ IN_CODE = [
     CodeMutant("a dead feed-forward layer", "causal", "dead units", lambda b: fill(block(b).feedforward.out.weight, 0)),
     CodeMutant("a dead attention layer", "causal", "dead units", lambda b: fill(block(b).attention.out.weight, 0)),
     CodeMutant("a dead head", "labels", "dead units", lambda b: fill(b.model.head.score.weight, 0)),
-    CodeMutant("embeddings that overflow", "causal", "test texts",
+    CodeMutant("embeddings that overflow", "causal", RELOAD,
          lambda b: output(b.model.backbone.embedding, lambda x: x * 1e38)),
 ]  # fmt: skip
 
@@ -245,6 +249,11 @@ IN_CODE = [
 
 def swap(values: dict[str, Any], one: str, other: str) -> None:
     values[one], values[other] = values[other], values[one]
+
+
+def exchange(tensor: Tensor, row: int) -> None:
+    """A row and the next one change places."""
+    tensor[[row, row + 1]] = tensor[[row + 1, row]]
 
 
 def untie(manifest: dict[str, Any], tensors: dict[str, Tensor], factor: float) -> None:
@@ -288,12 +297,18 @@ IN_FILES = [
                lambda m, t, s: t.update({"backbone.positions.weight": t["backbone.positions.weight"].roll(1, 0)})),
     FileMutant("two blocks are exchanged", "causal", "stored outputs",
                lambda m, t, s: [swap(t, name, name.replace("blocks.0", "blocks.1")) for name in list(t) if "blocks.0" in name]),
-    FileMutant("two rows of the embedding are exchanged", "masked", "stored outputs",
-               lambda m, t, s: t["backbone.embedding.weight"].__setitem__([100, 101], t["backbone.embedding.weight"][[101, 100]])),
+    *(FileMutant(f"rows {one} and {one + 1} of the embedding are exchanged", base, "stored vocabulary",
+                 lambda m, t, s, i=one: exchange(t["backbone.embedding.weight"], i))
+      for base in ("masked", "labels") for one in range(6, 300, 42)),
+    FileMutant("two learned positions are exchanged", "learned", "stored vocabulary",
+               lambda m, t, s: exchange(t["backbone.positions.weight"], 20)),
+    FileMutant("two tokens exchange their ids", "labels", "stored vocabulary", lambda m, t, s: swap(s["model"]["vocab"], "e", "a")),
+    FileMutant("two special tokens exchange their ids", "causal", "stored vocabulary",
+               lambda m, t, s: rename_token(s, "[PAD]", "[MASK]")),
     FileMutant("weights are rounded to bfloat16", "causal", "stored outputs",
                lambda m, t, s: t.update({name: tensor.bfloat16().float() for name, tensor in t.items()})),
     FileMutant("two rows of the head are exchanged", "labels", "stored predictions",
-               lambda m, t, s: t["head.score.weight"].__setitem__([0, 1], t["head.score.weight"][[1, 0]])),
+               lambda m, t, s: exchange(t["head.score.weight"], 0)),
     FileMutant("another pooling", "labels", "stored outputs", lambda m, t, s: m["head"].update(pooling="last")),
     FileMutant("an untied head with other values", "causal", "stored outputs", lambda m, t, s: untie(m, t, 1.1)),
     FileMutant("another mean of a regression", "number", "stored predictions", lambda m, t, s: m["head"].update(mean=4.0)),
@@ -310,7 +325,7 @@ SCORED = "the predictions that were scored (`adapt`)"
 """what catches the mutants below"""
 IN_TRAINING = [
     FileMutant("two rows of the head were exchanged after scoring", "labels", SCORED,
-               lambda m, t, s: t["head.score.weight"].__setitem__([0, 1], t["head.score.weight"][[1, 0]])),
+               lambda m, t, s: exchange(t["head.score.weight"], 0)),
     FileMutant("label names were swapped after scoring, in the history too", "labels", SCORED,
                lambda m, t, s: (m.update(labels=["milk", "tea", "water"]), m["history"][0]["task"].update(labels=m["labels"]))),
     FileMutant("the vocabulary was permuted after scoring", "labels", SCORED,

@@ -14,10 +14,10 @@ from warmstart.stack.files import load_stack
 from warmstart.stack.stack import Stack
 
 
-def load(folder: str | Path, *, selftest: bool = False) -> Bundle | Stack:
+def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
     """The bundle or the stack in a folder, or that of a run; ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads the Hugging Face format.
 
-    With ``selftest`` a saved model must also reproduce the outputs that were stored when it was saved.
+    A saved model must reproduce the outputs that were stored when it was saved, unless ``selftest`` is false.
     """
     if str(folder).startswith("hf:"):
         return from_huggingface(find_folder(str(folder)))
@@ -37,7 +37,7 @@ def load_predictor(path: str | Path) -> Bundle | Stack:
         return load_model(path)
     stack = load_stack(place)
     what = f"a stack of {len(stack.members)} ({stack.names})" if len(stack.members) > 1 else stack.names
-    console.print(f"loaded {place}: {what}, hashes match")
+    console.print(f"loaded {place}: {what}, hashes and stored outputs match")
     return stack
 
 
@@ -57,7 +57,7 @@ def load_model(path: str | Path) -> Bundle:
         if imported.settings:
             checked += f"; left out: {'; '.join(imported.settings)}"
     else:
-        place, checked = find_bundle(path), "hashes match"
+        place, checked = find_bundle(path), "hashes and stored outputs match"
         if not place.is_dir():
             raise BundleError(f"there is no model at {path}: give the folder of a bundle, or of a run that has finished")
         bundle = load_bundle(place)

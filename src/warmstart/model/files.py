@@ -6,8 +6,9 @@
     selftest.safetensors   test rows and the outputs for them when the bundle was saved
     README.md              the model card, for people; nothing reads it back
 
-Loading checks every hash, name and shape: a lost head or tokenizer is an error. Saving ends with a reload in a fresh process, which
-must reproduce the stored outputs before the folder is put in place. There are no pickles.
+Loading checks every hash, name and shape, then compares a few outputs with the stored ones: a lost head or tokenizer is an error,
+and so are label names in another order. Saving ends with a reload in a fresh process, before the folder is put in place. There are
+no pickles.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 STACK_MANIFEST = "stack.json"
 MANIFESTS = ("bundle.json", STACK_MANIFEST)
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
+DIFFERS = "it was changed after it was saved, or this machine computes differently; copy it again"
 
 
 def save(bundle: Bundle, folder: str | Path) -> Path:
@@ -128,10 +130,10 @@ def warn_unchecked(target: Path, reason: str) -> None:
     )
 
 
-def load_bundle(folder: str | Path, *, selftest: bool = False) -> Bundle:
+def load_bundle(folder: str | Path, *, selftest: bool = True) -> Bundle:
     """The bundle in a folder. Raises ``BundleError`` that names a missing, damaged or exchanged file or tensor.
 
-    With ``selftest`` the model must also reproduce its stored outputs.
+    The model must also reproduce its stored outputs; ``selftest=False`` is for the doctor, which says which of them differ.
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
@@ -151,7 +153,7 @@ def _load(folder: Path, manifest: dict[str, Any], selftest: bool) -> Bundle:
     history = tuple(map(read_record, manifest["history"]))
     bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), history, calibration)
     if selftest and (found := faults(run_checks(bundle, _stored(contents["selftest.safetensors"]), moment="load"))):
-        raise BundleError(f"{folder} fails its self-test: {'; '.join(found)}; it was damaged, or this machine computes differently")
+        raise BundleError(f"{folder} fails its self-test: {'; '.join(found)}; {DIFFERS}")
     return bundle
 
 
@@ -256,7 +258,7 @@ def _verify_in_fresh_process(folder: Path) -> str | None:
 
 
 def verify_in_fresh_process(folder: Path, module: str, function: str) -> str | None:
-    """Load a saved model in a fresh process, by this function, with its self-test.
+    """Load a saved model in a fresh process, by this function.
 
     Returns the reason if that was not possible; raises ``BundleError`` if it fails.
     """
@@ -278,7 +280,7 @@ _VERIFY = f"""
 import importlib
 load = getattr(importlib.import_module(sys.argv[2]), sys.argv[3])
 try:
-    load(sys.argv[1], selftest=True)
+    load(sys.argv[1])
 except MemoryError:
     raise
 except Exception as error:

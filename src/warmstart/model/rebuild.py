@@ -1,6 +1,6 @@
 """A model as settings and tensors, and back: what a bundle stores of it.
 
-Nothing else of a model is stored: whatever a module was given beside them is lost, and ``checks`` notices it.
+Nothing else of a model is stored: whatever a module was given beside them is lost, and saving ends with a reload that notices it.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from warmstart.data.encode import Encoded, encode
+from warmstart.device import exact_products
 from warmstart.heads.head import TaskHead
 from warmstart.heads.regression import RegressionHead
 from warmstart.model.bundle import Bundle
@@ -40,6 +41,7 @@ def make_selftest(bundle: Bundle) -> dict[str, Tensor]:
     With windows also ``window_answers`` (3, C or D). With room for text also ``framed_ids`` (P,), the texts as the model reads
     them, and ``longest``, the tokens that are read of a text without end. With labels also ``label NAME`` (4,) for each of them,
     what the model predicts for the texts, and ``calibrated`` (4, C), the same at its temperature; of a regression ``number`` (4,).
+    The rows read few tokens, so each token has a number in ``row_products`` and in ``pieces``.
     """
     model = bundle.model
     ids, mask = _rows(model)
@@ -57,6 +59,8 @@ def make_selftest(bundle: Bundle) -> dict[str, Tensor]:
         "answers": outputs_of(model, ids, mask),
         "text_ids": torch.tensor([id_ for row in tokenized for id_ in row], dtype=torch.int64),
         "text_lengths": torch.tensor([len(row) for row in tokenized], dtype=torch.int64),
+        "row_products": row_products(model),
+        "pieces": torch.from_numpy(bundle.tokenizer.checksums()),
     }  # fmt: skip
 
 
@@ -114,6 +118,16 @@ def calibrated_predictions(bundle: Bundle, named: Mapping[str, Tensor]) -> Tenso
 
 
 @torch.no_grad()
+@exact_products()
+def row_products(model: Model) -> Tensor:
+    """(R,) each row of the tables that are read by number (tokens, learned positions, token types) times a fixed vector."""
+    tables = [module.weight for module in model.backbone.modules() if isinstance(module, nn.Embedding)]
+    fixed = torch.from_numpy(rng(0, "row products").standard_normal(model.backbone.config.width)).float()
+    return torch.cat([table @ fixed for table in tables])
+
+
+@torch.no_grad()
+@exact_products()
 def outputs_of(model: Model, ids: Tensor, mask: Tensor | None = None, windows: tuple[int, ...] = ()) -> Tensor:
     """The output for each row, or, of a head with outputs per token, for its last real token: (rows, C or V).
 

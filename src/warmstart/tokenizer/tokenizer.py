@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -100,6 +101,14 @@ class Tokenizer:
             starts[id] = id in self._special_ids or starts_word(self.type, piece)
         starts.flags.writeable = False  # every caller gets this same array
         return Vocabulary(self.vocab_size, self.specials, starts)
+
+    def checksums(self) -> np.ndarray:
+        """(V + S,) a checksum of the piece of each id, 0 where there is none, then the ids of the special tokens."""
+        sums, special = np.zeros(self.vocab_size, dtype=np.int64), self.specials
+        for piece, id in self._backend.get_vocab(with_added_tokens=True).items():
+            sums[id] += crc32(piece.encode())  # two spellings of one id come in any order
+        roles = (special.pad, special.unk, special.eos, special.mask, special.cls, special.begin, *special.sentinels)
+        return np.concatenate([sums, np.array(roles, dtype=np.int64)])
 
     @cached_property
     def digest(self) -> str:

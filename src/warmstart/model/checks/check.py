@@ -19,6 +19,7 @@ from torch import Tensor
 from warmstart.backbone.backbone import Backbone, BackboneOutput
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
+from warmstart.model.selftest import named_predictions
 from warmstart.notebook import Shown
 from warmstart.seeding import rng
 
@@ -29,7 +30,7 @@ ROWS, ROW_TOKENS = 3, 6
 
 S = TypeVar("S")
 Moment = Literal["save", "load"]
-"""``save``: before a bundle is written; ``load``: when its self-test runs, and so once in a fresh process after it was written"""
+"""``save``: before a bundle is written; ``load``: whenever it is loaded, and so once in a fresh process after it was written"""
 
 
 class NotApplicable(Exception):  # noqa: N818  it is no error
@@ -64,6 +65,11 @@ class Subject:
     def read(self, ids: Tensor) -> BackboneOutput:
         """The backbone's states of ``ids`` (B, T), as the model reads."""
         return self.backbone(ids, causal=self.model.causal)
+
+    @cached_property
+    def named_predictions(self) -> Mapping[str, Tensor]:
+        """What the model predicts for the test texts, by label name."""
+        return named_predictions(self.bundle)
 
     def stored_tensor(self, name: str) -> Tensor:
         """A tensor of the self-test. Raises ``NotApplicable`` if it has none of this name."""

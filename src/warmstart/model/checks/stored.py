@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from warmstart.model.checks.check import NotApplicable, Subject, largest, relative_gap
+import torch
+
+from warmstart.model.checks.check import OUTPUT_TOLERANCE, NotApplicable, Subject, largest, relative_gap
 from warmstart.model.selftest import (
     SELFTEST_TEXTS,
     WINDOWS,
@@ -10,8 +12,8 @@ from warmstart.model.selftest import (
     framed_ids,
     joins_windows,
     longest_row,
-    named_predictions,
     outputs_of,
+    row_products,
 )
 
 
@@ -23,6 +25,16 @@ def stored_tokens(subject: Subject) -> float:
     if "framed_ids" in subject.stored:
         pairs.append((framed_ids(subject.bundle).tolist(), subject.stored["framed_ids"].tolist()))
     return float(sum(abs(len(one) - len(other)) + sum(a != b for a, b in zip(one, other, strict=False)) for one, other in pairs))
+
+
+def stored_vocabulary(subject: Subject) -> float:
+    """How many rows of the tables, and ids of tokens, are not those that were stored."""
+    found, wanted = row_products(subject.model), subject.stored_tensor("row_products")
+    pieces, named = torch.from_numpy(subject.bundle.tokenizer.checksums()), subject.stored["pieces"]
+    if found.shape != wanted.shape or pieces.shape != named.shape:
+        return float(abs(len(found) - len(wanted)) + abs(len(pieces) - len(named)))
+    near = (found - wanted).abs() <= OUTPUT_TOLERANCE * wanted.abs().max()  # nan is not
+    return float((~near).sum() + (pieces != named).sum())
 
 
 def stored_outputs(subject: Subject) -> float:
@@ -37,7 +49,7 @@ def stored_outputs(subject: Subject) -> float:
 
 def stored_predictions(subject: Subject) -> float:
     """The prediction for each test text: a number, or the probability of each label, found by its name."""
-    if not (found := named_predictions(subject.bundle)):
+    if not (found := subject.named_predictions):
         raise NotApplicable("it has no labels, and predicts no number")
     subject.stored_tensor("number" if "number" in found else "calibrated")
     wanted = {name: column for name, column in subject.stored.items() if name == "number" or name.startswith("label ")}
@@ -51,7 +63,7 @@ def stored_calibration(subject: Subject) -> float:
     if not subject.bundle.labels:
         raise NotApplicable("it has no labels")
     wanted = subject.stored_tensor("calibrated")
-    return relative_gap(calibrated_predictions(subject.bundle, named_predictions(subject.bundle)), wanted)
+    return relative_gap(calibrated_predictions(subject.bundle, subject.named_predictions), wanted)
 
 
 def stored_length(subject: Subject) -> float:

@@ -1,4 +1,4 @@
-"""Checks of tokenizer, special tokens, length, labels and temperature, and of whether they fit the weights."""
+"""Checks of tokenizer, length, labels and temperature, and of whether they fit the weights."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.checks.check import NotApplicable, Subject
 from warmstart.model.history import ImportRecord, recorded_labels
-from warmstart.model.selftest import LEAST_LENGTH, SELFTEST_TEXTS, encoded_texts, longest_row
+from warmstart.model.selftest import LEAST_LENGTH, SELFTEST_TEXTS, longest_row
 from warmstart.stats.calibration import RANGE
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 FEWEST = 0.5
 """a tokenizer has at least this fraction of the rows of the embedding"""
@@ -25,16 +24,6 @@ def tokenizer_round_trip(subject: Subject) -> float:
     if not rows:
         raise NotApplicable("it cannot spell the test texts")
     return float(sum(one != other for one, other in zip(tokenizer.encode([*map(tokenizer.decode, rows)]), rows, strict=True)))
-
-
-def special_ids(subject: Subject) -> float:
-    """How many special ids are shared, have no row, or are not those that ``tokenizer.json`` gives."""
-    tokenizer = subject.bundle.tokenizer
-    specials, written = tokenizer.specials, Tokenizer.from_json(tokenizer.to_json()).specials
-    roles = ("pad", "unk", "eos", "mask", "cls", "begin")
-    moved = sum(getattr(specials, role) != getattr(written, role) for role in roles) + (specials.sentinels != written.sentinels)
-    shared = 4 - len({specials.pad, specials.unk, specials.eos, specials.mask})
-    return float(moved + shared + sum(not 0 <= one < subject.backbone.vocab_size for one in specials.all()))
 
 
 def vocabulary_size(subject: Subject) -> float:
@@ -76,14 +65,6 @@ def temperature(subject: Subject) -> float:
         raise NotApplicable("it is not calibrated")
     low, high = calibration.interval or RANGE
     return float(not max(low, RANGE[0]) * (1 - 1e-6) <= calibration.temperature <= min(high, RANGE[1]) * (1 + 1e-6))
-
-
-def reads_texts(subject: Subject) -> float:
-    """How many of the test texts the model cannot read: tokens without a row, or outputs that are no numbers."""
-    if subject.backbone.config.max_length < LEAST_LENGTH:
-        raise NotApplicable("the context is too short")
-    states = (subject.read(torch.from_numpy(row)[None]).last_hidden_state for row in encoded_texts(subject.bundle).rows)
-    return float(sum(not bool(one.isfinite().all()) for one in states))
 
 
 def _tables(subject: Subject) -> list[tuple[nn.Module, int]]:

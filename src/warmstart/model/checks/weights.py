@@ -1,4 +1,4 @@
-"""Checks of what a model consists of: its tensors, tables of positions, precision and mode, and the settings that describe it.
+"""Checks of what a model consists of: its tensors, tables of positions, precision, mode and objective.
 
 Letters: T tokens, D width.
 """
@@ -17,8 +17,9 @@ from warmstart.backbone.taps import tapped
 from warmstart.device import autocast
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.checks.check import NotApplicable, Subject, largest, relative_gap
-from warmstart.model.rebuild import model_settings, rebuilt
+from warmstart.model.history import AnswersRecord
 from warmstart.model.selftest import outputs_of
+from warmstart.objectives import OBJECTIVES
 
 
 def finite(subject: Subject) -> float:
@@ -89,8 +90,12 @@ def dead(subject: Subject) -> float:
     return largest(float((states == states[:1]).all(dim=0).float().mean()) for states in found.values())
 
 
-def settings(subject: Subject) -> float:
-    """Outputs of a model made anew from its settings and tensors, against its own."""
-    tensors = {name: tensor.detach() for name, tensor in subject.model.weights().items()}
-    again = rebuilt(model_settings(subject.model), tensors)
-    return relative_gap(outputs_of(again, subject.ids), outputs_of(subject.model, subject.ids))
+def objective(subject: Subject) -> float:
+    """1 if the direction or the ability to generate is not that of the objective in its history."""
+    bundle = subject.bundle
+    if not isinstance(subject.model.head, LMHead) or bundle.language_record is None or bundle.language_record.objective is None:
+        raise NotApplicable("its history names no objective of its head")
+    config = bundle.language_record.objective
+    row = OBJECTIVES[config.name]
+    can = row.generates(config) or isinstance(bundle.language_record, AnswersRecord)
+    return float(row.causal != subject.model.causal or (bundle.generates and not can))
