@@ -37,7 +37,7 @@ class Arithmetic:
         now = replace(self, threads=torch.get_num_threads())
         if now != self and device.type == "cpu":
             console.print(
-                f"note: this run goes on with {now.threads} instead of {self.threads} threads, so its last digits will not be those "
+                f"note: this run goes on with {now.threads} instead of {self.threads} threads, so its last digits are not those "
                 f"of a run that was never stopped; with OMP_NUM_THREADS={self.threads} they would"
             )
         return now
