@@ -346,11 +346,11 @@ def test_labels_are_shown_as_they_are(task: Path, tokenizer: Tokenizer, tmp_path
 
 
 def test_texts_come_from_any_column(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pretraining on a table reads the column that --column names, and says so where it needs one."""
+    """Pretraining on a table reads the column that --text-column names, and says so where it needs one."""
     table = tmp_path / "mails.csv"
     rows = [f'{number},"{line.strip()}"' for number, line in enumerate(text.read_text().splitlines()) if line.strip()]
     table.write_text("\n".join(["id,body", *rows]) + "\n")
     words = ["pretrain", str(table), *QUICK, "--steps", "2"]
     assert main([*words, "--out", str(tmp_path / "none")]) == 2
-    assert "--column" in capsys.readouterr().err
-    assert main([*words, "--column", "body", "--out", str(tmp_path / "body")]) == 0
+    assert "--text-column" in capsys.readouterr().err
+    assert main([*words, "--text-column", "body", "--out", str(tmp_path / "body")]) == 0

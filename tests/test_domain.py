@@ -156,7 +156,7 @@ def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path
     """The task's texts, and what is held out of them, are found all the same."""
     table = tmp_path / "corpus.tsv"
     table.write_text("\n".join(["question", *(line for line in corpus.read_text().splitlines() if line)]) + "\n")
-    words = ["--for", manifest, "--column", "question", "--steps", "3", "--held-out", "0.1"]
+    words = ["--for", manifest, "--text-column", "question", "--steps", "3", "--held-out", "0.1"]
     record = run(tmp_path / "run", table, *words).history[-1]
     assert isinstance(record, PretrainRecord)
     assert record.domain

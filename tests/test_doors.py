@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import sys
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,9 @@ from helpers.bundles import classifier
 from helpers.foreign import folder_of
 from helpers.models import make_language_model
 from warmstart import console
+from warmstart.cli import main
 from warmstart.config import read_yaml
+from warmstart.corpora.index import SHARD_INDEX, read_index
 from warmstart.data import files
 from warmstart.data.label_cells import names_in
 from warmstart.data.read import read_documents, read_examples
@@ -37,6 +40,7 @@ from warmstart.estimators import TextClassifier
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import to_huggingface
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
 from warmstart.report.page import Figure, Table
 from warmstart.report.score_charts import class_scores_chart, confusions
 from warmstart.tasks.load import load_task, read_groups
@@ -118,7 +122,13 @@ def cell(value: Any) -> str:
 def test_tables_as_programs_write_them(tmp_path: Path) -> None:
     """Delimiters, quotes, blank lines, encodings, JSON and compression are found; texts and labels are those that were written."""
     rows = [["text", "label"], *map(list, TWO)]
-    binary = [("book.xlsx", workbook(rows, []), TWO), ("a.zip", zipped(**{"a.csv": 'text,label\n"hello, you",a\nx,b\n'}), TWO)]
+    zstd = pytest.importorskip("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    packed = [("a.csv.zst", zstd.compress(b'text,label\n"hello, you",a\nx,b\n'), TWO)]
+    binary = [
+        *packed,
+        ("book.xlsx", workbook(rows, []), TWO),
+        ("a.zip", zipped(**{"a.csv": 'text,label\n"hello, you",a\nx,b\n'}), TWO),
+    ]
     wrong = {}
     for name, data, expected in [*TABLES, *binary]:
         (tmp_path / name).write_bytes(data)
@@ -132,7 +142,8 @@ REFUSED = [
     ("short.csv", b"text,label\n\nhello\n", r"line 3 has 1: 'hello'; fill in what is missing"),
     ("cp1252.csv", "text,label\nGröße und Maß des schönen Hauses für Käufer,a\n".encode("cp1252"),
      r"must be text in utf-8, but is not at line 2 .*reads 'Größe und Maß.*say so with 'encoding: \S+', or --encoding"),
-    ("a.zst", b"(\xb5/\xfd", "it is packed; unpack it first"), ("a.xls", b"\xd0\xcf\x11\xe0", "a spreadsheet; save it"),
+    ("a.7z", b"7z", "it is packed; unpack it first"),
+    ("a.csv.zst", b"(\xb5/\xfd", "damaged or incomplete"), ("a.xls", b"\xd0\xcf\x11\xe0", "a spreadsheet; save it"),
     ("no.json", b'{"a": 1}', "must hold a list of objects"), ("bad.json", b"[{", "must be JSON, but is not"),
     ("two.zip", zipped(**{"a.csv": "text\n", "b.csv": "text\n"}), "must hold one file, but holds 2; unpack it"),
     ("two.xlsx", workbook([["text"], ["a"]], [["text"], ["b"]]), "has S1, S2; name one with 'sheet: …'"),
@@ -203,6 +214,68 @@ def test_blank_texts_and_missing_groups_are_not_copies(tmp_path: Path) -> None:
     for seed in range(20):
         _, held = grouped_split(np.zeros(300, dtype=np.int64), blocks, 0.2, seed)
         assert 0 not in blocks[held]
+
+
+ODD = "été à Paris {};cat\nle chien dort {};dog\n"
+"""as Excel saves a table in western Europe, without names of columns"""
+
+
+def test_the_next_file_is_read_as_the_training_texts_were(
+    tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model remembers columns, delimiter, header and encoding; a flag or a file in UTF-8 says more. Each row keeps its number."""
+    train = "".join(ODD.format(number, number) for number in range(12))
+    (tmp_path / "train.csv").write_bytes(train.encode("cp1252"))
+    manifest = "name: odd\nsource: {encoding: cp1252, header: false, text: 1, label: 2}\ntrain: train.csv\ntest: 6\n"
+    (tmp_path / "task.yaml").write_text(manifest)
+    save(Bundle(make_language_model(vocab_size=tokenizer.vocab_size), tokenizer), tmp_path / "lm")
+    quick = ["--steps", "2", "--seeds", "1", "--no-scratch", "--no-baselines", "--out", str(tmp_path / "run")]
+    assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task.yaml"), *quick]) == 0
+    texts = ["été à Paris 99", "le chien dort 99"]
+
+    def predicted(name: str, data: bytes, *flags: str) -> list[tuple[int, str, bool]]:
+        (tmp_path / name).write_bytes(data)
+        assert main(["predict", str(tmp_path / "run"), "--file", str(tmp_path / name), *flags]) == 0, name
+        rows = map(json.loads, capsys.readouterr().out.splitlines())
+        return [(row["row"], row["text"], row["label"] is not None) for row in rows]
+
+    expected = [(1, texts[0], True), (2, texts[1], True)]
+    assert predicted("next.csv", ODD.format(99, 99).encode("cp1252")) == expected
+    assert predicted("utf8.csv", ODD.format(99, 99).encode()) == expected
+    assert predicted("tab.csv", "x\té\n".encode("cp1252"), "--text-column", "2", "--delimiter", "tab") == [(1, "é", True)]
+    assert predicted("lines.txt", f"{texts[0]}\n \n\n{texts[1]}\n\n".encode()) == [
+        (1, texts[0], True), (2, " ", False), (3, "", False), (4, texts[1], True),
+    ]  # fmt: skip
+    (tmp_path / "named.csv").write_text("text,label\na,b\n")
+    assert main(["predict", str(tmp_path / "run"), "--file", str(tmp_path / "named.csv"), "--text-column", "txt"]) == 2
+    assert "no column 'txt'" in capsys.readouterr().err
+
+
+def test_a_table_is_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its columns are guessed and printed, flags overrule the guess; so are folders of texts; a manifest takes no such flags."""
+    rows = "".join(f"{number};{label};text {number} of {label}\n" for number in range(20) for label in ("cat", "dog"))
+    (tmp_path / "mails.csv").write_bytes(f"\ufeffnumber;art;Straße\n{rows}".encode("utf-16"))
+    task = load_task(tmp_path / "mails.csv")
+    assert (task.labels, len(task.train), len(task.test), task.reading) == (("cat", "dog"), 32, 8, {"text": "Straße"})
+    assert "text is read from column 'Straße', the label from 'art'" in capsys.readouterr().err
+    assert main(["audit", str(tmp_path / "mails.csv"), "--text-column", "art", "--label-column", "number"]) == 0
+    assert "from column 'art', the label from 'number'" in capsys.readouterr().err
+    (tmp_path / "old.csv").write_bytes("text,label\nça va bien à tous les élèves,oui\nnon,non\nx,oui\ny,non\n".encode("cp1252"))
+    assert main(["audit", str(tmp_path / "old.csv")]) == 2
+    assert "--encoding" in capsys.readouterr().err
+    assert main(["audit", str(tmp_path / "old.csv"), "--encoding", "cp1252"]) == 0
+    (tmp_path / "task.yaml").write_text("name: a\ntrain: mails.csv\ntest: 2\n")
+    assert main(["audit", str(tmp_path), "--label-column", "art"]) == 2
+    assert "is a manifest" in capsys.readouterr().err
+
+
+def test_text_is_tokenized_as_the_flags_say(tmp_path: Path) -> None:
+    """The column, delimiter and encoding of a table."""
+    text = "".join(f"{number};Die Größe von Haus {number} ist nicht gleich.\n" for number in range(50))
+    (tmp_path / "old.csv").write_bytes(f"id;Satz\n{text}".encode("cp1252"))
+    flags = ["--text-column", "Satz", "--encoding", "cp1252", "--tokenizer.vocab-size", "300", "--held-out", "none"]
+    assert main(["tokenize", str(tmp_path / "old.csv"), *flags, "--out", str(tmp_path / "shards")]) == 0
+    assert read_index((tmp_path / "shards" / SHARD_INDEX).read_bytes(), "").counts(held_out=False).documents == 50
 
 
 def test_predict_takes_a_column(tokenizer: Tokenizer) -> None:

@@ -88,7 +88,8 @@ def test_folders_fasttext_and_other_encodings(tmp_path: Path) -> None:
     (tmp_path / "windows.csv").write_bytes("text,label\nça va,oui\nnon,non\nété,oui\npas,non\nbien,oui\n".encode("cp1252"))
     for name, labels in (("classes", ("cat", "dog")), ("lines.txt", ("cat", "dog")), ("windows.csv", ("non", "oui"))):
         out = tmp_path / f"{name}.yaml"
-        task = write_manifest(InitConfig(table=str(tmp_path / name), out=str(out), test="2"))
+        encoding = "cp1252" if name == "windows.csv" else None
+        task = write_manifest(InitConfig(table=str(tmp_path / name), out=str(out), test="2", encoding=encoding))
         assert task.labels == labels
         assert load_task(out).digest == task.digest
     assert any("été" in text for text in (*task.train.texts, *task.test.texts))
@@ -132,7 +133,7 @@ def test_a_table_that_is_no_task_is_refused(tmp_path: Path, capsys: pytest.Captu
     for content, flags, message in (
         ("text\na\n", [], "one column, text"),
         ("text,label\n", [], "looks like labels|at least"),
-        ("text,label\nx,1\ny,2\n", ["--label", "lable"], "no column 'lable'; did you mean 'label'"),
+        ("text,label\nx,1\ny,2\n", ["--label-column", "lable"], "no column 'lable'; did you mean 'label'"),
         ("text,label\nx,1\ny,2\n", ["--type", "classify"], "classification"),
         (sound, ["--test", "nowhere.csv"], "--test must be a file, a fraction"),
         (sound, ["--unlabelled", "nowhere"], "no such file or folder"),

@@ -56,8 +56,8 @@ def test_paragraphs_of_a_word_document_are_texts(tmp_path: Path) -> None:
     assert read_pool([str(file)]).texts == (*TEXTS[:2], "Tom & Jerry. They ran.")
     (tmp_path / "b.txt").write_text("A last one.")
     assert texts_of(tmp_path)[2:] == ["Tom & Jerry. They ran.", "A last one."]
-    (piece,) = pieces_of([str(tmp_path)], "paragraph")
-    assert [text for text, _ in documents_of_piece(piece, "paragraph", tmp_path)] == texts_of(tmp_path)
+    (piece,) = pieces_of([str(tmp_path)], Source(path=""))
+    assert [text for text, _ in documents_of_piece(piece, Source(path=""), tmp_path)] == texts_of(tmp_path)
 
 
 def test_what_is_no_text_of_a_word_document_is_left_out(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_table_of_a_database_is_read_like_any_other(tmp_path: Path, capsys: py
     assert main(["init", str(file), "--out", str(tmp_path / "task.yaml")]) == 0
     assert yaml.safe_load((tmp_path / "task.yaml").read_text())["source"] == {"text": "body"}
     assert load_task(tmp_path).labels == ("cat", "dog")
-    assert read_pool([str(file)], column="body").texts[0] == TEXTS[0]
+    assert read_pool([str(file)], reading={"text": "body"}).texts[0] == TEXTS[0]
     assert file.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith("mails")] == ["mails.db"]
 

@@ -188,9 +188,9 @@ def test_pieces_of_a_file_are_its_documents(tmp_path: Path, monkeypatch: pytest.
         whole = [one for one in count_documents(source) if not one[0].isspace()]
         for size in (50, 777, 10_000, 1 << 20):
             monkeypatch.setattr(pieces_module, "PIECE_BYTES", size)
-            pieces = pieces_of([str(file)], source.document)
+            pieces = pieces_of([str(file)], source)
             assert len(pieces) > 1 or size > 10_000 or document == "file"
-            found = [one for piece in pieces for one in documents_of_piece(piece, source.document, tmp_path)]
+            found = [one for piece in pieces for one in documents_of_piece(piece, source, tmp_path)]
             assert found == whole, (document, newline, size)
 
 

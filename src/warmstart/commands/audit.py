@@ -6,7 +6,7 @@ from tyro.conf import Positional
 
 from warmstart.console import console, print_table
 from warmstart.data.audit import Audit, audit, drop_leaks
-from warmstart.data.source import Source
+from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import Ledger
 from warmstart.data.token_store import documents_of
@@ -19,11 +19,11 @@ from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 
 
-class AuditConfig(WindowSettings):
+class AuditConfig(WindowSettings, LabelledTableFlags):
     """Check a task's data: leaks between splits, duplicates, conflicting labels, empty texts, and how often test was scored."""
 
     task: Positional[str]
-    """manifest of the task (YAML)"""
+    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
     model: str | None = None
     """also count the tokens that this model truncates or does not know: a bundle, or the folder of a run"""
     text: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class AuditConfig(WindowSettings):
 
 def audit_task(config: AuditConfig) -> Audit:
     """The ``audit`` command."""
-    task = load_task(config.task)
+    task = load_task(config.task, flags=config)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     pretraining = documents_of([Source(path=path) for path in config.text]) if config.text else None

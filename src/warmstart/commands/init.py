@@ -11,19 +11,19 @@ from typing import Any
 import yaml
 from tyro.conf import Positional
 
-from warmstart.config import Config
 from warmstart.console import console, print_table
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.storage import atomic_write
 from warmstart.tasks import TASK_TYPES
-from warmstart.tasks.guess import MANY_TEXTS, Guess, guess_task, path_from
+from warmstart.tasks.guess import Guess, guess_task, path_from
 from warmstart.tasks.load import TaskSpec, build_task
 
 SHOWN_ROWS, SHOWN_LABELS, SHOWN_CHARACTERS = 3, 20, 50
 
 
-class InitConfig(Config):
+class InitConfig(LabelledTableFlags):
     """Write a task.yaml from a table; it asks in a terminal, and elsewhere says what it guesses."""
 
     table: Positional[str]
@@ -31,12 +31,6 @@ class InitConfig(Config):
     with a folder of texts per label"""
     out: str = "task.yaml"
     """the manifest to write"""
-    text: str | None = None
-    """the column of the text; default: a guess"""
-    label: str | None = None
-    """the column of the label; default: a guess"""
-    sqlite_table: str | None = None
-    """the table or view of a SQLite file; default: the only one"""
     type: str | None = None
     """the task type: classification, multilabel, regression, tagging …; default: a guess"""
     test: str | None = None
@@ -61,27 +55,20 @@ def write_manifest(config: InitConfig) -> Task:
         raise ConfigError(f"{out} must not exist yet, but does; name another with --out, or replace it with --force")
     if config.type is not None:
         TASK_TYPES.known(config.type)
-    guess = _guess(config, config.text, config.label, config.type)
+    guess = guess_task(Path(config.table), config, config.type)
     if config.ask and sys.stdin.isatty() and sys.stderr.isatty():
         config = _asked(config, guess)
-        guess = _guess(config, config.text, config.label, config.type)
-    for sentence in _sentences(config, guess):
+        guess = guess_task(Path(config.table), config, config.type)
+    for sentence in guess.sentences():
         console.print(sentence)
-    manifest = _manifest(config, guess, out.parent, 0)
+    manifest = _manifest(config, guess, out.parent)
     task = _task(manifest, out)
-    if guess.validation is None and config.validation is None and len(task.train) >= MANY_TEXTS:
-        manifest = _manifest(config, guess, out.parent, len(task.train))
-        task = _task(manifest, out)
     _show(task)
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(out, _commented(manifest, task).encode())
     console.print(f"manifest: {out}")
     console.print(f"next: warmstart audit {out}\n      warmstart race {out} --backbones pool --budget 10m")
     return task
-
-
-def _guess(config: InitConfig, text: str | None, label: str | None, kind: str | None = None) -> Guess:
-    return guess_task(Path(config.table), text, label, kind, config.sqlite_table)
 
 
 def _task(manifest: dict[str, Any], out: Path) -> Task:
@@ -103,11 +90,11 @@ def _asked(config: InitConfig, guess: Guess) -> InitConfig:
     changes: dict[str, Any] = {}
     if guess.columns:
         columns = list(guess.columns)
-        for name, question in (("text", "Which column holds the text?"), ("label", "Which column holds the label?")):
-            if getattr(config, name) is None:
-                changes[name] = ask(question, guess.source.get(name, name), columns)
+        for name in ("text", "label"):
+            if getattr(config, f"{name}_column") is None:
+                changes[f"{name}_column"] = ask(f"Which column holds the {name}?", guess.source.get(name, name), columns)
     if config.type is None:
-        again = _guess(config, changes.get("text", config.text), changes.get("label", config.label))
+        again = guess_task(Path(config.table), config.model_copy(update=changes))
         changes["type"] = ask("Which type is the task?", again.type, list(TASK_TYPES))
     if config.test is None and guess.test is None:
         changes["test"] = ask("Test texts (a file, a fraction or a number)?", "0.2")
@@ -117,21 +104,15 @@ def _asked(config: InitConfig, guess: Guess) -> InitConfig:
     return config.model_copy(update=changes)
 
 
-def _manifest(config: InitConfig, guess: Guess, folder: Path, texts: int) -> dict[str, Any]:
-    """The manifest's keys, in the order in which they are written; ``texts`` learn if none are set apart, 0: not known yet."""
-    sources = guess.sources(folder)
-    test = _split(config.test, folder, "test") if config.test else sources.get("test", 0.2)
-    validation = _split(config.validation, folder, "validation") if config.validation else sources.get("validation")
-    if validation is None and config.validation is None and texts:
-        validation = 0.1
-    name = (guess.name or guess.train.name).removesuffix(".gz").removesuffix(".xz")
-    manifest: dict[str, Any] = {"name": Path(name).stem or "task", "type": guess.type}
-    if guess.source:
-        manifest["source"] = guess.source
-    manifest["train"] = sources["train"]
-    if validation is not None:
-        manifest["validation"] = validation
-    manifest["test"] = test
+def _manifest(config: InitConfig, guess: Guess, folder: Path) -> dict[str, Any]:
+    """What is guessed, with the splits and the pool that flags name."""
+    manifest = guess.manifest(folder)
+    if config.test:
+        manifest["test"] = _split(config.test, folder, "test")
+    if config.validation:
+        test = manifest.pop("test")  # the manifest has it behind the validation texts
+        manifest["validation"] = _split(config.validation, folder, "validation")
+        manifest = {key: value for key, value in manifest.items() if value is not None} | {"test": test}
     if config.unlabelled:
         place = Path(config.unlabelled)
         if not place.exists():
@@ -152,22 +133,6 @@ def _split(given: str, folder: Path, name: str) -> float | int | str | None:
             raise DataError(f"--{name} must be a file, a fraction or a number of texts, but is {given}") from None
         return path_from(folder, Path(given))
     return number if number < 1 else int(number)
-
-
-def _sentences(config: InitConfig, guess: Guess) -> list[str]:
-    """What was guessed, as complete sentences."""
-    found = []
-    if guess.columns:
-        text, label = (guess.source.get(name, name) for name in ("text", "label"))
-        second = f" and '{guess.source['second']}'" if "second" in guess.source else ""
-        found.append(f"The text is read from column '{text}'{second}, the label from '{label}'.")
-    if guess.classes:
-        found.append(f"Each folder is a label: {', '.join(guess.classes[:SHOWN_LABELS])}.")
-    found.append(f"The task type is {guess.type}.")
-    if "encoding" in guess.source:
-        found.append(f"{guess.train} is not UTF-8 and is read as {guess.source['encoding']}.")
-    found += [f"{file} is the {name} split." for name, file in (("test", guess.test), ("validation", guess.validation)) if file]
-    return found
 
 
 def _show(task: Task) -> None:

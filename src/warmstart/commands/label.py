@@ -31,9 +31,7 @@ class LabelConfig(AccessSettings, TableFlags):
     """Label texts in the browser; run again with the same --out to go on."""
 
     pool: Positional[tuple[str, ...]] = ()
-    """texts to label: files or globs with a text on each line, or tables (--column); not needed to go on"""
-    column: Advanced[str] = "text"
-    """the column of a table that holds the texts"""
+    """texts to label: files or globs with a text on each line, or tables (--text-column); not needed to go on"""
     out: str
     """folder of the project"""
     labels: tuple[str, ...] = ()
@@ -112,7 +110,7 @@ def _project(config: LabelConfig) -> Project:
         manifest = config.task or (project.task if project and config.pool else None)
         task = load_task(manifest) if manifest else None
         rows = task_answers(task) if task and config.task else []
-        found = read_pool(config.pool, task, config.column, **config.reading) if config.pool or not project else None
+        found = read_pool(config.pool, task, config.reading) if config.pool or not project else None
         if found:
             console.print("".join(pool_sentences(found)), end="")
         if project is None:

@@ -15,6 +15,7 @@ from tyro.conf import Positional
 from warmstart.config import Advanced
 from warmstart.console import console
 from warmstart.data.source import Source, TableFlags
+from warmstart.data.tables import reading_alike
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
 from warmstart.finetuning.calibration import confidences_of, threshold_for
@@ -27,7 +28,7 @@ from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.proper_names import unseen_names
-from warmstart.tasks.trained_on import known_texts_sentence
+from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model
 
 
 class PredictConfig(TableFlags):
@@ -38,9 +39,7 @@ class PredictConfig(TableFlags):
     texts: Positional[tuple[str, ...]] = ()
     """texts to label, or questions to answer"""
     file: str | None = None
-    """a file of texts: one per line, or a table with a text column"""
-    column: str = "text"
-    """the column of the table that holds the texts, or lists of words to tag"""
+    """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were"""
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
     alternatives: Advanced[tuple[str, ...]] = ()
@@ -67,6 +66,10 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
+    if config.file:  # what a table of results is joined on
+        rows = [{"row": number} | row if number > 0 else row for number, row in enumerate(rows, 1 - len(config.texts))]
+    if blank := sum(_is_blank(text) for text in texts):
+        console.print(f"{blank:,} of the {len(texts):,} texts {'is' if blank == 1 else 'are'} blank, and get no label")
     data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         atomic_write(Path(config.out), data.encode())
@@ -94,8 +97,12 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     probabilities = predictions.probabilities
     confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
     for text, row, confidence in zip(texts, predictions, confidences, strict=True):
-        abstains = threshold is not None and confidence < threshold.threshold
-        yield row | ({"label": None} if abstains else {}) | {"text": text}
+        abstains = _is_blank(text) or (threshold is not None and confidence < threshold.threshold)
+        yield row | ({next(iter(row)): None} if abstains else {}) | {"text": text}
+
+
+def _is_blank(text: Any) -> bool:
+    return isinstance(text, str) and not text.strip()
 
 
 def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
@@ -106,19 +113,20 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
     sources = [Source(path=path) for path in config.corpus]
     unseen = unseen_names(texts, documents_of(sources)) if sources else [[] for _ in texts]
     for text, one, names in zip(texts, answer_questions(bundle, texts), unseen, strict=True):
-        given = threshold is None or (one.confidence >= threshold.threshold and not names)
+        given = not _is_blank(text) and (threshold is None or (one.confidence >= threshold.threshold and not names))
         row: dict[str, Any] = {"answer": one.text if given else None, "confidence": round(one.confidence, 4), "text": text}
         yield row | ({"unseen_names": names} if names else {})
 
 
 def _inputs_of(bundle: Bundle | Stack, config: PredictConfig) -> list[Any]:
-    """The texts given, then those of the file, in its order; blank lines are skipped."""
+    """The texts given, then those of the file, in its order, also blank ones, so that nothing moves up."""
     task_type = TASK_TYPES["classification"] if _answers_questions(bundle) else task_type_for(bundle)
     if config.texts and config.second:
         raise DataError("pairs of texts must come from a table: give --file, and name its columns")
     given = [task_type.parse(text) for text in config.texts]
     if config.file is None:
         return given
-    columns = {"text": config.column, "second": config.second, "alternatives": config.alternatives}
-    source = Source.build({"path": config.file, "document": "line", **columns, **config.reading})
+    columns = {name: value for name in ("second", "alternatives") if (value := getattr(config, name))}
+    how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns})
+    source = Source.build({"path": config.file, "document": "line", **how})
     return given + task_type.read_inputs(source)

@@ -10,12 +10,12 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced
 from warmstart.console import console, print_table
 from warmstart.corpora.index import PLAN, SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
-from warmstart.data.source import Document, Source
+from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
@@ -35,7 +35,7 @@ SAMPLE_BYTES = 1 << 28
 HEADER = ("text", "shards", "documents", "words", "tokens", "tokens per word", "unknown")
 
 
-class TokenizeConfig(Config):
+class TokenizeConfig(TableFlags):
     """Write text as shards of tokens. The same command goes on where it stopped, with any number of jobs."""
 
     text: Positional[tuple[str, ...]] = Field((), min_length=1)
@@ -70,6 +70,11 @@ class TokenizeConfig(Config):
         return value
 
     @property
+    def how(self) -> Source:
+        """How each file is read; the path is that of none."""
+        return Source.build({"path": "", "document": self.document, **self.reading})
+
+    @property
     def held_out_fraction(self) -> float | None:
         """None: nothing is held out."""
         return None if self.held_out == "none" else float(self.held_out)
@@ -79,8 +84,8 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     """Tokenize, and print what the shards hold; the ``tokenize`` command."""
     folder = Path(config.out)
     texts, filters = _test_texts(config)
-    pieces = tuple(pieces_of(config.text, config.document))
-    if note := unbroken_note(Source(path=path, document=config.document) for path in config.text):
+    pieces = tuple(pieces_of(config.text, config.how))
+    if note := unbroken_note(config.how.model_copy(update={"path": path}) for path in config.text):
         console.print(note)
     _refuse_text_inside(folder, pieces)
     given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
@@ -89,7 +94,7 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     if config.drop_near_duplicates:
         filters = ("near-duplicates", *filters)
     plan = TokenizePlan(
-        pieces, config.document, tokenizer, config.held_out_fraction, folder, config.drop_near_duplicates, texts, filters
+        pieces, config.how, tokenizer, config.held_out_fraction, folder, config.drop_near_duplicates, texts, filters
     )
     index = _complete(folder) or tokenize_text(plan, config.jobs)
     print_table(f"{folder}: token shards", shard_table(index), HEADER)
@@ -214,9 +219,7 @@ def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], test_
     texts = (
         text
         for number, piece in zip(order, drawn, strict=False)
-        for document, (text, _, known) in enumerate(
-            with_test_texts(documents_of_piece(piece, config.document, scratch), test_texts)
-        )
+        for document, (text, _, known) in enumerate(with_test_texts(documents_of_piece(piece, config.how, scratch), test_texts))
         if not known and not is_held_out(fraction, int(number), document)
     )
     sizes = accumulate(texts, lambda seen, text: (seen[0] + len(text), text), initial=(0, ""))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from warmstart.data.files import is_compressed
 from warmstart.data.read import count_documents, count_span, source_files, source_format, source_root, span_ends
-from warmstart.data.source import Document, Source
+from warmstart.data.source import Source
 from warmstart.errors import DataError
 from warmstart.storage import sha256
 from warmstart.urls import bring, is_url, remote_files
@@ -48,10 +48,13 @@ class Part:
 Piece = tuple[Part, ...]
 
 
-def pieces_of(paths: Sequence[str], document: Document) -> list[Piece]:
-    """The pieces of some files, folders, globs and URLs, in order. Raises ``DataError`` if one of these names no file."""
+def pieces_of(paths: Sequence[str], how: Source) -> list[Piece]:
+    """The pieces of some files, folders, globs and URLs, in order, which are read as ``how`` is, whatever its path.
+
+    Raises ``DataError`` if one of these names no file.
+    """
     pieces, waiting, size = list[Piece](), list[Part](), 0
-    for part in (part for path in paths for part in _parts(path, document)):
+    for part in (part for path in paths for part in _parts(path, how)):
         if waiting and size + part.bytes > PIECE_BYTES:
             pieces.append(tuple(waiting))
             waiting, size = [], 0
@@ -60,17 +63,17 @@ def pieces_of(paths: Sequence[str], document: Document) -> list[Piece]:
     return [*pieces, tuple(waiting)] if waiting else pieces
 
 
-def _parts(path: str, document: Document) -> Iterator[Part]:
+def _parts(path: str, how: Source) -> Iterator[Part]:
     if is_url(path):
         yield from (Part(file.url, file.name, file.size or 0, 0) for file in remote_files(path))
         return
-    source = Source(path=path, document=document)
+    source = how.model_copy(update={"path": path})
     root = source_root(source)
     for file in source_files(source):
         status = file.stat()
         name = file.name if file == root else file.relative_to(root).as_posix()
         ends = [status.st_size]
-        if source_format(source, file) == "text" and not is_compressed(file) and document != "file":
+        if source_format(source, file) == "text" and not is_compressed(file) and how.document != "file":
             ends = span_ends(source, file, PIECE_BYTES)
         for start, end in zip([0, *ends], ends, strict=False):
             yield Part(str(file), name, status.st_size, status.st_mtime_ns, start, end if len(ends) > 1 else None)
@@ -82,17 +85,17 @@ def identity_of(pieces: Sequence[Piece]) -> str:
     return sha256(json.dumps(known).encode())
 
 
-def documents_of_piece(piece: Piece, document: Document, scratch: Path) -> Iterator[tuple[str, int]]:
+def documents_of_piece(piece: Piece, how: Source, scratch: Path) -> Iterator[tuple[str, int]]:
     """The documents of a piece that are not blank, with their numbers of words; files of URLs lie in ``scratch`` meanwhile."""
-    return (one for part in piece for one in _documents(part, document, scratch) if one[0] and not one[0].isspace())
+    return (one for part in piece for one in _documents(part, how, scratch) if one[0] and not one[0].isspace())
 
 
-def _documents(part: Part, document: Document, scratch: Path) -> Iterator[tuple[str, int]]:
+def _documents(part: Part, how: Source, scratch: Path) -> Iterator[tuple[str, int]]:
     if is_url(part.path):
         file = scratch / f"{sha256(part.path.encode())[:16]}-{part.path.rpartition('/')[2].partition('?')[0]}"
         scratch.mkdir(parents=True, exist_ok=True)
         try:
-            yield from count_documents(Source(path=str(bring(part.path, file, part.size or None)), document=document))
+            yield from count_documents(how.model_copy(update={"path": str(bring(part.path, file, part.size or None))}))
         finally:
             file.unlink(missing_ok=True)
         return
@@ -103,5 +106,5 @@ def _documents(part: Part, document: Document, scratch: Path) -> Iterator[tuple[
         raise DataError(f"{file} cannot be read ({error.strerror}): it was there when the command began; put it back") from None
     if (status.st_size, status.st_mtime_ns) != (part.size, part.changed):
         raise DataError(f"{file} was changed while it was read; let no program write it, and use another --out")
-    source = Source(path=part.path, document=document)
+    source = how.model_copy(update={"path": part.path})
     yield from count_documents(source) if part.end is None else count_span(source, file, (part.start, part.end))

@@ -25,7 +25,7 @@ from warmstart.console import console
 from warmstart.corpora.index import LeftOut, ShardEntry, ShardIndex
 from warmstart.corpora.pieces import Piece, documents_of_piece, identity_of
 from warmstart.corpora.sketches import near_copies, write_sketches
-from warmstart.data.source import Document
+from warmstart.data.source import Source
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import documents_with
 from warmstart.data.token_store import BATCH_CHARACTERS, document_batches, encode_documents, tokens_dtype
@@ -48,7 +48,8 @@ class TokenizePlan:
     """What is tokenized, how, and where to."""
 
     pieces: tuple[Piece, ...]
-    document: Document
+    how: Source
+    """how each file is read, whatever the path here"""
     tokenizer: Tokenizer
     held_out: float | None
     """fraction of the documents that is held out"""
@@ -63,7 +64,7 @@ class TokenizePlan:
     def identity(self) -> str:
         """A hash of everything but the folder."""
         texts = [self.drop_near_duplicates, self.test_texts, self.filters]
-        known = [FORMAT, identity_of(self.pieces), self.document, self.tokenizer.digest, self.held_out, texts]
+        known = [FORMAT, identity_of(self.pieces), self.how.to_dict(), self.tokenizer.digest, self.held_out, texts]
         return sha256(json.dumps(known).encode())
 
     def place(self, number: int) -> Path:
@@ -76,7 +77,7 @@ class TokenizePlan:
 
     def documents(self, piece: Piece) -> Iterator[tuple[str, int]]:
         """The documents of a piece, each with its number of words."""
-        return documents_of_piece(piece, self.document, self.scratch())
+        return documents_of_piece(piece, self.how, self.scratch())
 
     @property
     def settings(self) -> TokenizePlan:
@@ -114,7 +115,7 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
         format=FORMAT,
         tokenizer=plan.tokenizer.digest,
         dtype=tokens_dtype(plan.tokenizer).name,
-        document=plan.document,
+        document=plan.how.document,
         held_out=plan.held_out,
         filters=plan.filters,
         left_out=sum((one[1] for one in found if one), LeftOut()),

@@ -12,15 +12,26 @@ import io
 import json
 import lzma
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
 from warmstart.errors import DataError, suggest
+
+_ZSTD: Any = None
+with suppress(ImportError):
+    _ZSTD = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+_DAMAGED = (
+    *(gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError),
+    *([_ZSTD.ZstdError] if _ZSTD else []),
+)
+"""what libraries raise for a compressed file that is damaged, or packed as they cannot read"""
 
 
 def _only_member(file: Path, mode: str = "rb") -> IO[bytes]:
@@ -29,7 +40,17 @@ def _only_member(file: Path, mode: str = "rb") -> IO[bytes]:
     return archive.open(_member(archive, file))
 
 
-COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zip": _only_member}
+def _zstd(file: Path, mode: str = "rb") -> IO[bytes]:
+    """A .zst file, opened by what the standard library has from Python 3.14 on."""
+    if _ZSTD is None:
+        raise DataError(f"{file} is read with backports.zstd: `pip install 'warmstart[zst]'`, or unpack the file first")
+    return cast("IO[bytes]", _ZSTD.open(file, mode))
+
+
+COMPRESSED: dict[str, Callable[..., Any]] = {
+    **{".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open},
+    **{".zip": _only_member, ".zst": _zstd},
+}
 """ending of a compressed file -> what opens it"""
 EXPANSION = 200
 """a compressed file may hold so many times its own bytes; text seldom holds more than ten times"""
@@ -148,7 +169,7 @@ def open_bytes(file: Path) -> Iterator[IO[bytes]]:
                 io.BufferedReader(_Bounded(binary, file), 1 << 18) as bounded,
             ):
                 yield cast("IO[bytes]", bounded)
-    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         raise DataError(f"{file} is damaged or incomplete ({error}); copy or download it again") from None
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror or error}; check the path and its permissions") from None
@@ -187,6 +208,21 @@ def too_large(file: Path) -> str:
         f"{file} must hold at most {most_bytes(file):,} bytes when decompressed, but holds more; if you trust it, set "
         f"{EXPANSION_VARIABLE} to how many times its size it may expand (default {EXPANSION})"
     )
+
+
+def is_utf8(file: Path) -> bool:
+    """Whether all bytes of a file, decompressed, are UTF-8; a folder or a missing file is not."""
+    if not file.is_file():
+        return False
+    with open_bytes(file) as binary:
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while part := binary.read(1 << 20):
+                decoder.decode(part)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
 
 
 def text_lines(texts: Iterable[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@
     read_examples(source)    ->  texts and their labels, for a task
 
 - Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables, .docx and .pdf are read whole.
-- ``.gz``, ``.xz``, ``.bz2`` and ``.zip`` files are decompressed; a byte order mark is dropped; lines may end in LF or CRLF.
+- ``.gz``, ``.xz``, ``.bz2``, ``.zst`` and ``.zip`` files are decompressed; a byte order mark is dropped; lines end in LF or CRLF.
 - A file that cannot be read as it should be is refused with its name, the position and what to do; no part of it is used.
 
 It does not split, shuffle or clean (``splits.py``, ``audit.py``), and it downloads nothing.
@@ -46,8 +46,8 @@ UNREAD = {
     ".doc": "it is in Word's old format; save it as .docx",
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "a spreadsheet; save it as .xlsx or .csv"),
     **dict.fromkeys(
-        (".zst", ".7z", ".rar", ".tar", ".tgz", ".br", ".lz4"),
-        "it is packed; unpack it first, or pack it as .gz, .xz, .bz2 or .zip",
+        (".7z", ".rar", ".tar", ".tgz", ".br", ".lz4"),
+        "it is packed; unpack it first, or pack it as .gz, .xz, .bz2, .zst or .zip",
     ),
     **dict.fromkeys(
         (".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth", ".safetensors", ".h5", ".onnx", ".gguf"),
@@ -69,6 +69,20 @@ def read_documents(source: Source) -> Iterator[str]:
     pieces, cut at line ends, or at white space if a single line is too long. Tables and patterns give one text per row.
     """
     return (text for text, _ in count_documents(source))
+
+
+def read_lines(source: Source) -> list[str] | None:
+    """Every line of a source of plain text, also blank ones but the last; None if a file of it is a table."""
+    files = source_files(source)
+    if any(source_format(source, file) != "text" for file in files):
+        return None
+    found = list[str]()
+    for file in files:
+        with open_prose(source, file, "text") as lines:
+            found += [line.rstrip("\r\n") for line in lines]
+        while found and not found[-1].strip():
+            found.pop()
+    return found[: source.limit]
 
 
 def count_documents(source: Source) -> Iterator[tuple[str, int]]:

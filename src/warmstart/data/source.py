@@ -31,7 +31,7 @@ ENDINGS: dict[str, Format] = {
     ".docx": "docx",
     ".pdf": "pdf",
 }
-"""ending of a file, without .gz, .xz, .bz2 or .zip -> its format if ``format`` is auto; any other ending is text"""
+"""ending of a file, without .gz, .xz, .bz2, .zst or .zip -> its format if ``format`` is auto; any other ending is text"""
 PROSE: tuple[Format, ...] = ("text", "docx", "pdf")
 """formats without columns: documents are cut out of running text"""
 BINARY: tuple[Format, ...] = ("parquet", "arrow", "xlsx", "sqlite", "docx", "pdf")
@@ -41,8 +41,10 @@ BINARY: tuple[Format, ...] = ("parquet", "arrow", "xlsx", "sqlite", "docx", "pdf
 class TableFlags(Config):
     """How a command reads tables and text that are not as usual."""
 
-    encoding: Advanced[str] = "utf-8"
-    """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
+    text_column: str | None = None
+    """the column of a table that holds the texts; default: text, or that of the texts from which a model learned"""
+    encoding: Advanced[str | None] = None
+    """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: Advanced[str | None] = None
     """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found"""
     header: Advanced[bool] = True
@@ -54,8 +56,17 @@ class TableFlags(Config):
 
     @property
     def reading(self) -> dict[str, Any]:
-        """These settings, as those of a ``Source``."""
-        return {name: getattr(self, name) for name in TableFlags.model_fields}
+        """Those of these settings that were given, as a ``Source`` has them."""
+        given = {name: getattr(self, name) for name in TableFlags.model_fields}
+        named = {"text" if name == "text_column" else name: value for name, value in given.items() if value is not None}
+        return named if not self.header else {name: value for name, value in named.items() if name != "header"}
+
+
+class LabelledTableFlags(TableFlags):
+    """The same for a table of texts and labels, of which the columns are guessed."""
+
+    label_column: str | None = None
+    """the column of a table that holds the labels; default: a guess, which is printed"""
 
 
 class Source(Config):

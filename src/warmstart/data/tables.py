@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from warmstart.console import console
 from warmstart.data.delimited import DELIMITERS, read_delimited
-from warmstart.data.files import most_bytes, open_bytes, open_text, too_large
+from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large
 from warmstart.data.saved_dataset import with_names_of_labels
 from warmstart.data.source import Format, Source
 from warmstart.data.spreadsheet import read_json_table, read_xlsx
@@ -22,6 +25,30 @@ STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """with which an Arrow stream ends; without it rows may be missing"""
 _ARROW_FILE = b"ARROW1"
 """with which Arrow's other format begins, that of random access"""
+
+
+ALIKE = ("encoding", "delimiter", "header", "sheet", "sqlite_table", "text", "second", "alternatives", "pieces")
+"""settings of a ``Source`` that also hold for the next file of the same kind"""
+
+
+def reading_of(source: Source) -> dict[str, Any]:
+    """How a source is read, as far as that holds for the next file of the same kind: settings that are not their defaults."""
+    values = source.model_dump(include={*ALIKE}, exclude_defaults=True)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a ``Source`` for a file: those ``given``, over those with which others of its kind were read ``before``.
+
+    An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant.
+    """
+    kept = {name: value for name, value in before.items() if name in ALIKE and name not in given}
+    if "encoding" in kept and is_utf8(Path(path)):
+        del kept["encoding"]
+    if kept:
+        shown = ", ".join(f"{name} {value!r}" for name, value in kept.items())
+        console.print(f"{path} is read as the texts were from which the model learned: {shown}")
+    return {**kept, **given}
 
 
 def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
@@ -101,7 +128,7 @@ def _column(table: pl.DataFrame, name: str, how: str, file: Path) -> pl.Series:
 
 def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
     """The column of texts."""
-    return _strings(_column(table, source.text, "'text: …' in a manifest, or --column on the command line", file), file)
+    return _strings(_column(table, source.text, "'text: …' in a manifest, or --text-column on the command line", file), file)
 
 
 def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:

@@ -97,6 +97,9 @@ class Task(Shown, view="report.notebook:task_view"):
     label_descriptions: Mapping[str, str] = field(default_factory=dict)
     """label name -> what it means, in words, for those that are described"""
 
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    """settings with which its training texts were read, as far as they hold for the next file of the same kind"""
+
     @property
     def label_meanings(self) -> tuple[str, ...]:
         """What each label means: its description, or the words of its name; empty for a name without any letter."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from warmstart.data.annotations import Annotation, annotated_texts
 from warmstart.data.pool import pool_unlike
 from warmstart.data.read import open_prose, source_files, source_format
 from warmstart.data.source import PROSE, Source
-from warmstart.data.tables import read_table, text_column
+from warmstart.data.tables import read_table, reading_alike, text_column
 from warmstart.data.task import Task, plain_text
 from warmstart.errors import ConfigError
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
@@ -32,14 +32,16 @@ class PoolTexts:
     """texts that are equal to a test or validation text of the task, or nearly the same"""
 
 
-def read_pool(paths: Sequence[str], task: Task | None = None, column: str = "text", **reading: Any) -> PoolTexts:
+def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[str, Any] | None = None) -> PoolTexts:
     """The texts of files, without those like a test or validation text of the task; without files, the task's own pool.
 
-    In a table they are those of ``column``; ``reading`` are settings of a ``Source``. Blank texts are left out.
+    ``reading`` are settings of a ``Source``, such as the column; without them files are read as those of the task were. Blank texts
+    are left out.
 
     Raises ``DataError`` that names file and line of a text that is too long or not Unicode.
     """
-    given = [Source(path=path, document="line", text=column, **reading) for path in paths]
+    alike = task.reading if task else {}
+    given = [Source.build({"path": path, "document": "line"} | reading_alike(alike, path, reading or {})) for path in paths]
     sources = given or list(task.unlabelled if task else ())
     found = [text for source in sources for file in source_files(source) for text in _texts(source, file)]
     different = tuple(dict.fromkeys(found))

@@ -60,6 +60,8 @@ class TaskRecord(Config):
     """split -> hashes of its texts, as the task was read; empty if they were not wanted"""
     labelled: TextHashes | None = None
     """of the texts whose labels were looked at, to learn or to choose; None: unknown"""
+    reading: dict[str, Any] = Field(default_factory=dict)
+    """settings with which the training texts were read, which hold for the next file of the same kind"""
 
     @classmethod
     def of(cls, task: Task, loaded: Task | None = None, apart: Split | None = None) -> TaskRecord:
@@ -73,7 +75,8 @@ class TaskRecord(Config):
             kept = {"splits": loaded.text_hashes(), "labelled": TextHashes.of(seen)}
         held_out = {name: len(split) or None for name, split in task.held_out().items()}
         named = {"name": task.name, "type": task.type, "metric": task.metric, "labels": task.labels}
-        return cls.build({**named, "train": len(task.train), **held_out, "learned": texts_digest(task.train.keys), **kept}, "task")
+        known = {"learned": texts_digest(task.train.keys), "reading": dict(task.reading)}
+        return cls.build({**named, "train": len(task.train), **held_out, **known, **kept}, "task")
 
 
 class MethodRecord(Config):

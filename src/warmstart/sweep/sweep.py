@@ -86,7 +86,7 @@ class SweepConfig(Config):
     """Methods, learning rates, seeds and time."""
 
     task: Positional[str]
-    """manifest of the task (YAML)"""
+    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
     backbones: Annotated[tuple[str, ...], Field(min_length=1)]
     """pretrained models: bundles, or folders of runs; pool: a small one that is pretrained on the task's own text first"""
     schemes: tuple[SchemeName, ...] = ("full",)

@@ -16,11 +16,11 @@ import polars as pl
 
 from warmstart.data.annotations import annotated_target
 from warmstart.data.conllu import is_conll
-from warmstart.data.files import open_bytes, without_compression
+from warmstart.data.files import without_compression
 from warmstart.data.label_cells import is_list, other_separator
 from warmstart.data.read import open_prose, source_format
 from warmstart.data.saved_dataset import dataset_files, dataset_splits
-from warmstart.data.source import BINARY, PROSE, Source
+from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import read_table
 from warmstart.errors import DataError, suggest
 
@@ -64,6 +64,7 @@ _NUMBERS = 20
 """a column with more different numbers than these holds numbers, not classes"""
 _SAMPLE = 2000
 _LONGEST_LABEL = 60
+_SHOWN_LABELS = 20
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class Guess:
     validation: Path | None = None
     columns: tuple[str, ...] = ()
     """of the table"""
+    rows: int = 0
+    """of the table; 0: not counted"""
     name: str = ""
     """of the task, if it is not that of ``train``"""
 
@@ -93,15 +96,40 @@ class Guess:
         splits = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: path_from(folder, file) for name, file in splits.items() if file}
 
+    def manifest(self, folder: Path) -> dict[str, Any]:
+        """The keys of a manifest in ``folder``, in the order in which they are written.
 
-def guess_task(
-    place: Path, text: str | None = None, label: str | None = None, kind: str | None = None, table: str | None = None
-) -> Guess:
+        Without a file for it, a fifth of the texts is set apart for test, and of many texts a tenth for validation.
+        """
+        sources = self.sources(folder)
+        name = Path((self.name or self.train.name).removesuffix(".gz").removesuffix(".xz")).stem
+        apart = {"validation": 0.1} if self.rows >= MANY_TEXTS else {}
+        head = {"name": name or "task", "type": self.type} | ({"source": self.source} if self.source else {})
+        return head | {"train": sources.pop("train")} | apart | {"test": 0.2} | sources
+
+    def sentences(self) -> list[str]:
+        """What was guessed, as complete sentences."""
+        found = []
+        if self.columns:
+            text, label = (self.source.get(name, name) for name in ("text", "label"))
+            second = f" and '{self.source['second']}'" if "second" in self.source else ""
+            found.append(f"The text is read from column '{text}'{second}, the label from '{label}'.")
+        if self.classes:
+            more = f", and {len(self.classes) - _SHOWN_LABELS} more" if len(self.classes) > _SHOWN_LABELS else ""
+            found.append(f"Each folder is a label: {', '.join(self.classes[:_SHOWN_LABELS])}{more}.")
+        found.append(f"The task type is {self.type}.")
+        return found + [
+            f"{file} is the {name} split." for name, file in (("test", self.test), ("validation", self.validation)) if file
+        ]
+
+
+def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str | None = None) -> Guess:
     """The guess for a table, a saved dataset, a folder with one folder of texts per label, a CoNLL file, or lines of fastText.
 
-    ``text``, ``label`` and ``kind`` (the task type) overrule what would be guessed; ``table`` is that of a SQLite file. Raises
-    ``DataError`` if nothing can be guessed.
+    ``flags`` and ``kind`` (the task type) overrule what would be guessed. Raises ``DataError`` if nothing can be guessed.
     """
+    flags = flags or LabelledTableFlags()
+    text, label = flags.text_column, flags.label_column
     if place.is_dir():
         if (splits := dataset_splits(place)) is not None:
             return _guess_dataset(place, splits, text, label, kind)
@@ -114,7 +142,7 @@ def guess_task(
             "label"
         )
     test, validation = _beside(place, "test"), _beside(place, "validation")
-    source = _encoding(place) | ({"sqlite_table": table} if table else {})
+    source = {name: value for name, value in flags.reading.items() if name != "text"}
     if is_conll(place):
         return Guess("tagging", place, source, test=test, validation=validation)
     read = Source(path=str(place), **source)
@@ -141,7 +169,7 @@ def _guess_table(place: Path, file: Path, source: dict[str, Any], text: str | No
     kind = kind or found
     if kind == "multilabel" and separator not in (None, "|"):
         source["separator"] = separator
-    return Guess(kind, place, source, columns=tuple(table.columns))
+    return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table))
 
 
 def _guess_dataset(place: Path, splits: Sequence[str], text: str | None, label: str | None, kind: str | None) -> Guess:
@@ -181,19 +209,6 @@ def _pattern(place: Path, source: Source) -> str:
     return FASTTEXT
 
 
-def _encoding(place: Path) -> dict[str, Any]:
-    """``{}`` for UTF-8; else the encoding of Windows, which most other tables have."""
-    if source_format(Source(path=str(place)), place) in BINARY:
-        return {}
-    with open_bytes(place) as binary:
-        start = binary.read(1 << 20)
-    try:
-        start[: start.rfind(b"\n") + 1].decode()
-    except UnicodeDecodeError:
-        return {"encoding": "cp1252"}
-    return {}
-
-
 def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: str | None) -> dict[str, Any]:
     """The settings ``text``, ``label`` and ``second``, where they differ from the defaults."""
     for name in (text, label):
@@ -228,7 +243,7 @@ def _fewest_values(table: pl.DataFrame, free: Sequence[str], place: Path) -> str
             counts[name] = different
     if not counts:
         raise DataError(
-            f"no column of {place} looks like labels (few different short values); name it with --label. It has {_columns(table)}"
+            f"no column of {place} looks like labels (few short values); name it with --label-column. It has {_columns(table)}"
         )
     return min(counts, key=counts.__getitem__)
 
@@ -236,7 +251,7 @@ def _fewest_values(table: pl.DataFrame, free: Sequence[str], place: Path) -> str
 def _longest_texts(table: pl.DataFrame, free: Sequence[str], place: Path) -> str:
     lengths = {name: table[name].str.len_chars().mean() or 0.0 for name in free if table[name].dtype == pl.String}
     if not lengths:
-        raise DataError(f"no column of {place} holds texts beside the labels; name it with --text. It has {_columns(table)}")
+        raise DataError(f"no column of {place} holds texts beside the labels; name it with --text-column. It has {_columns(table)}")
     return max(lengths, key=lambda name: float(str(lengths[name])))
 
 

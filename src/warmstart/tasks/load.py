@@ -29,14 +29,17 @@ import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
+from warmstart.console import console
 from warmstart.data.read import source_format
-from warmstart.data.source import PROSE, Source
+from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
+from warmstart.data.tables import reading_of
 from warmstart.data.task import Split, Task, subsample
 from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
 from warmstart.storage import atomic_folder, names_a_folder
 from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.guess import guess_task
 from warmstart.tasks.rows import Examples, string_of, table_rows
 
 
@@ -109,12 +112,13 @@ def _one(entry: str | dict[str, Any] | Source, common: Mapping[str, Any], where:
     return Source.build({**common, **({"path": entry} if isinstance(entry, str) else entry)}, where)
 
 
-def load_task(path: str | Path, seed: int = 0) -> Task:
+def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None = None) -> Task:
     """The task in a manifest (or in the ``task.yaml`` of a folder); paths in it start at its own folder.
 
-    Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
+    Of a table, or a folder with a folder of texts for each label, the manifest is guessed, and the guess is printed; ``flags`` say
+    what is not as usual. Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
     """
-    file, spec = read_spec(path)
+    file, spec = read_spec(path, flags)
     try:
         return replace(build_task(spec, file.parent, seed), manifest=file, sealed=spec.sealed)
     except DataError as error:
@@ -132,12 +136,34 @@ def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:
     return tasks
 
 
-def read_spec(path: str | Path) -> tuple[Path, TaskSpec]:
-    """A manifest (or the ``task.yaml`` of a folder): its path and its contents. Raises ``ConfigError`` if it is wrong."""
-    file = Path(path) / "task.yaml" if Path(path).is_dir() else Path(path)
-    if file.is_file() and source_format(Source(path=str(file)), file) not in PROSE:
-        raise ConfigError(f"a task is described by a manifest in YAML, but {file} is a table; `warmstart init {file}` writes one")
+def read_spec(path: str | Path, flags: LabelledTableFlags | None = None) -> tuple[Path, TaskSpec]:
+    """A manifest (or the ``task.yaml`` of a folder, or a table): its path and its contents, of a table a guess.
+
+    Raises ``ConfigError`` if it is wrong.
+    """
+    place = Path(path)
+    file = place / "task.yaml" if place.is_dir() else place
+    if (place.is_dir() and not file.is_file() and any(place.iterdir())) or (
+        file.is_file() and source_format(Source(path=str(file)), file) not in PROSE
+    ):
+        return place, _guessed(place, flags)
+    if flags and (flags.reading or flags.label_column):
+        raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
     return file, TaskSpec.build(read_yaml(file), str(file))
+
+
+def _guessed(place: Path, flags: LabelledTableFlags | None) -> TaskSpec:
+    """The guess for a table or a folder, printed once."""
+    flags = flags or LabelledTableFlags()
+    guess = guess_task(place, flags)
+    if (said := "\n".join(guess.sentences())) not in _SAID:
+        _SAID.add(said)
+        console.print(said)
+    return TaskSpec.build(guess.manifest(place.parent), str(place))
+
+
+_SAID = set[str]()
+"""guesses that this process has printed"""
 
 
 def names_validation(path: str | Path) -> bool:
@@ -170,7 +196,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
     metric = spec.metric or task_type.metrics[0]
     task = Task(
         spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type,
-        label_descriptions=_descriptions(spec, labels),
+        label_descriptions=_descriptions(spec, labels), reading=reading_of(spec.train[0]),
     )  # fmt: skip
     _check_train_covers(task)
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import Encoded, encode
-from warmstart.data.read import read_documents
+from warmstart.data.read import read_documents, read_lines
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.windows import CUT, WindowPooling
@@ -83,9 +83,13 @@ class TaskType(ABC):
         return inputs[: source.limit], targets[: source.limit]
 
     def read_inputs(self, source: Source) -> list[Any]:
-        """The inputs of a source that has no targets: texts, or pairs if the source names a second column."""
+        """The inputs of a source that has no targets: texts, or pairs if the source names a second column.
+
+        Of plain text every line is one, also if it is blank.
+        """
         if source.second is None:
-            return list(read_documents(source))
+            lines = read_lines(source)
+            return list(read_documents(source)) if lines is None else lines
         return [text_or_pair(row, source) for row in table_rows(source)]
 
     def parse(self, text: str) -> Any:

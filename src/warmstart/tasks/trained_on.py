@@ -45,6 +45,11 @@ def _counted(number: int, exact: bool) -> str:
     return f"{number:,}" if exact and number else "none" if exact else f"about {number:,}"
 
 
+def reading_of_model(model: Bundle | Stack) -> dict[str, Any]:
+    """How the training texts of the last task were read, as settings of a ``Source``."""
+    return next((record.reading for record in reversed(_task_records(model))), {})
+
+
 def known_texts(model: Bundle | Stack, texts: Sequence[Any]) -> Overlap:
     """How many of these texts the model has seen with their labels, to learn or to choose."""
     known = [record.labelled for record in _task_records(model) if record.labelled]

@@ -69,7 +69,7 @@ class AdaptConfig(Config):
     model: Positional[str]
     """the pretrained model: a bundle, or the folder of a run"""
     task: Positional[str]
-    """manifest of the task (YAML)"""
+    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
     out: str = "runs/adapt"
     """folder of the run"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()

@@ -93,8 +93,6 @@ class PretrainConfig(TableFlags):
     """what one document is: paragraph, sentence, line or file"""
     max_words: Advanced[int | None] = Field(None, gt=0)
     """words of the text to read at most: whole documents, drawn at random, the same for every seed; default: all"""
-    column: Advanced[str] = "text"
-    """the column of a table that holds the texts"""
     tracker: Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]] = ()
     """show the training log in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -184,7 +182,7 @@ class _Ready:
 
 
 def _source(config: PretrainConfig, path: str) -> Source:
-    return Source(path=path, document=config.document, text=config.column, **config.reading)
+    return Source(path=path, document=config.document, **config.reading)
 
 
 def _prepare(config: PretrainConfig) -> _Ready:
@@ -217,7 +215,7 @@ def _prepare(config: PretrainConfig) -> _Ready:
         text, sources, held_out = domain_text(chosen_from, folder)
         domain = DomainRun(text, joint)
         if chosen_from.fraction is not None:  # what is held out of the task's text lies beside it, in the column `text`
-            plain = config.model_copy(update={"held_out": str(held_out or NOTHING), "column": "text"})
+            plain = config.model_copy(update={"held_out": str(held_out or NOTHING), "text_column": None})
         for sentence in domain_sentences(text):
             console.print(sentence)
     tokenizer, stores = shards or tokenized(plain, sources, folder, origin, report=True)

@@ -7,7 +7,7 @@ from tyro.conf import Positional
 
 from warmstart.config import Advanced
 from warmstart.console import console
-from warmstart.data.source import Source
+from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
 from warmstart.inspection.explanations import Removal, check_explainable, explain_text, explain_texts, prepare_text
@@ -21,7 +21,7 @@ from warmstart.studies.explain.page import explain_sections, heat_text
 from warmstart.studies.explain.result import explain_result
 
 
-class StudyExplainConfig(ThreadsConfig):
+class StudyExplainConfig(ThreadsConfig, TableFlags):
     """Measure how much each word contributes to a prediction, and test whether the explanation is faithful."""
 
     model: Positional[str]
@@ -32,8 +32,6 @@ class StudyExplainConfig(ThreadsConfig):
     """the label, or the next token (" the"), to be explained; default: the most probable one"""
     file: str | None = None
     """texts over which the faithfulness of the methods is measured: one per line, or a table"""
-    column: Advanced[str] = "text"
-    """the column of the table that holds the texts"""
     limit: int = Field(50, gt=1)
     """number of texts of the file, drawn at random"""
     removal: Removal = "delete"
@@ -68,7 +66,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
 
 
 def _texts(config: StudyExplainConfig) -> list[str]:
-    texts = list(documents_of([Source(path=str(config.file), text=config.column, document="line")]))
+    texts = list(documents_of([Source.build({"path": str(config.file), "document": "line", **config.reading})]))
     if len(texts) < 2:
         raise ConfigError(f"faithfulness needs at least two texts, but {config.file} has {len(texts)}")
     return [texts[i] for i in rng(config.seed, "texts to explain").permutation(len(texts))[: config.limit]]
