@@ -140,7 +140,7 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-3)
     (tmp_path / "in.txt").write_text("a cat\n\na river\n")
     assert main(["predict", str(adapted), "--file", str(tmp_path / "in.txt"), "--out", str(tmp_path / "out.ndjson")]) == 0
-    assert [json.loads(line)["text"] for line in (tmp_path / "out.ndjson").read_text().splitlines()] == ["a cat", "a river"]
+    assert [json.loads(line)["text"] for line in (tmp_path / "out.ndjson").read_text().splitlines()] == ["a cat", "", "a river"]
     assert main(["generate", str(out), "She", "--max-new-tokens", "5", "--greedy"]) == 0
     assert capsys.readouterr().out.startswith("She")
     assert main(["audit", str(task), "--model", str(adapted)]) == 0

@@ -70,12 +70,10 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 
 def test_the_suggestions_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the way to all commands; and a table given as a task leads to ``init``."""
+    """With the way to all commands."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "labelled.csv").write_text("text,label\na,b\n")
     assert main([]) == 0
     said = capsys.readouterr().out
     assert "warmstart init labelled.csv" in said
     assert "warmstart --help" in said
-    assert main(["audit", "labelled.csv"]) == 2
-    assert "`warmstart init labelled.csv` writes one" in capsys.readouterr().err

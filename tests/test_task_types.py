@@ -98,7 +98,6 @@ def test_every_kind_from_manifest_to_prediction(
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "run"), str(manifest)]) == 0
     words = ["predict", str(tmp_path / "run"), "--file", str(tmp_path / name / "test.ndjson")]
-    words += {"classification": ["--second", "second"], "span": ["--second", "passage"]}.get(name, [])
     capsys.readouterr()
     assert main(words) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -108,8 +107,8 @@ def test_every_kind_from_manifest_to_prediction(
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A prediction without the probabilities, which differ in the last digit, and without the text."""
-    kept = {name: value for name, value in row.items() if name not in ("probabilities", "probability", "text")}
+    """A prediction without the probabilities, which differ in the last digit, and without the text and its row."""
+    kept = {name: value for name, value in row.items() if name not in ("probabilities", "probability", "text", "row")}
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in kept.items()}
 
 

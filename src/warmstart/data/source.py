@@ -41,7 +41,7 @@ BINARY: tuple[Format, ...] = ("parquet", "arrow", "xlsx", "sqlite", "docx", "pdf
 class TableFlags(Config):
     """How a command reads tables and text that are not as usual."""
 
-    text_column: str | None = None
+    text_column: Advanced[str | None] = None
     """the column of a table that holds the texts; default: text, or that of the texts from which a model learned"""
     encoding: Advanced[str | None] = None
     """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
@@ -65,7 +65,7 @@ class TableFlags(Config):
 class LabelledTableFlags(TableFlags):
     """The same for a table of texts and labels, of which the columns are guessed."""
 
-    label_column: str | None = None
+    label_column: Advanced[str | None] = None
     """the column of a table that holds the labels; default: a guess, which is printed"""
 
 
