@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 import warmstart as ws
 from helpers.foreign import SENTENCES, folder_of, transformers
 from helpers.refusals import refused
+from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError
 from warmstart.interop import settings as table
 from warmstart.interop.convert import from_huggingface, import_folder
@@ -61,6 +63,16 @@ def test_every_setting_that_a_library_reads_is_classified() -> None:
     for file, keys in SENTENCE_KEYS.items():
         assert {*keys.split()} == FOREIGN_SETTINGS[file].keys(), file
     assert unapplied(table.TOKENIZER_FILE, {"brand_new": 3, "old": None}) == ["brand_new 3 of tokenizer_config.json (unknown here)"]
+
+
+def test_a_missing_key_has_the_value_that_it_has_there() -> None:
+    """As of their configuration classes: sizes, and what must have one value."""
+    for name, family in FAMILIES.items():
+        theirs = {field.name: field.default for field in fields(transformers.CONFIG_MAPPING[name])}
+        for key, default in family.settings.values():
+            assert theirs.get(key, default) == default, (name, key)
+        missing = {key: theirs.get(key) for key, value in family.must.items() if theirs.get(key) not in (value, None)}
+        assert missing.keys() == {*family.stated}, name
 
 
 def cased_tokenizer(folder: Path, **settings: Any) -> Path:
@@ -183,3 +195,30 @@ def test_a_shorter_length_can_be_asked_for(tmp_path: Path) -> None:
         assert torch.equal(short.model(ids), whole.model(ids)), case
     ws.to_huggingface(short, tmp_path / "out")
     assert from_huggingface(tmp_path / "out").model.backbone.config.max_length == 9
+
+
+def test_wrappers_of_names_are_taken_off(tmp_path: Path) -> None:
+    """torch.compile and DataParallel put a prefix before every name; the model is the same."""
+    folder = folder_of("bert-labels", tmp_path)
+    before, stored = from_huggingface(folder).model.weights(), load_file(folder / "model.safetensors")
+    for prefix in ("_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."):
+        save_file({prefix + name: tensor for name, tensor in stored.items()}, folder / "model.safetensors", {"format": "pt"})
+        after = from_huggingface(folder).model.weights()
+        assert all(torch.equal(after[name], tensor) for name, tensor in before.items()), prefix
+
+
+def test_a_multilingual_tokenizer_reads_as_theirs(tmp_path: Path) -> None:
+    """XLM-RoBERTa's: pieces of a Unigram model with their spaces marked, in a frame of <s> and </s>."""
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((f"▁{one}", -3.0) for one in LETTERS), ("▁", -4.0)]
+    pieces += [(one, -5.0) for one in LETTERS + "ABCé数字.مرح"] + [("▁the", -2.0), ("<mask>", 0.0)]
+    made = Tokenizer(models.Unigram(pieces, unk_id=3))
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    frame = ("<s> $A </s>", "<s> $A </s> </s> $B </s>", [("<s>", 0), ("</s>", 2)])
+    made.post_processor = processors.TemplateProcessing(*frame)
+    folder = folder_of("xlm-roberta", tmp_path)
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizer", "mask_token": "<mask>"}))
+    theirs, came = transformers.AutoTokenizer.from_pretrained(folder), import_folder(folder)
+    texts = [*SENTENCES[:3], *TEXTS, "مرح 数字", "a  b"]
+    assert [row.tolist() for row in encode(came.bundle.tokenizer, texts, 64).rows] == theirs(texts)["input_ids"]
+    assert "pairs" in " ".join(came.settings)

@@ -74,7 +74,7 @@ def check_outputs(name: str, theirs: Any, bundle: Bundle, side: str) -> None:
     said, found = read_theirs(theirs, ids, mask), bundle.model(ids, mask)
     if "bare" in name and name != "gpt2-bare":
         assert isinstance(bundle.model.head, EmbeddingHead)
-        wanted = torch.stack([torch.nn.functional.normalize(one.last_hidden_state[0].mean(0), dim=-1) for one in said])
+        wanted = torch.stack([torch.nn.functional.normalize(one.hidden_states[-1][0].mean(0), dim=-1) for one in said])
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     elif "labels" in name:
         assert bundle.labels == tuple(theirs.config.id2label[i] for i in range(len(bundle.labels)))
@@ -179,8 +179,12 @@ def test_what_is_wrong_with_a_folder_is_named(tmp_path: Path) -> None:
     cut = with_tensors(lambda found: {name: one[:50] if one.shape[:1] == (VOCAB,) else one for name, one in found.items()})
     known = r"must be those of a BERT, MiniLM model with these settings, but missing: bert\.embeddings\.LayerNorm\.bias"
     for number, (change, said) in enumerate([
-        (with_config("model_type", "t5"), "unknown model_type 't5'; known: bert, distilbert, esm, gpt2, llama"),
-        (with_config("model_type", "brt"), "unknown model_type 'brt'; did you mean 'bert'"),
+        (with_config("model_type", "t5"), r"unknown model_type 't5' \(an encoder and a decoder\); known: bert, camembert"),
+        (with_config("model_type", "mpnet"), r"unknown model_type 'mpnet' \(.*MiniLM and E5"),
+        (with_config("model_type", "nobody"), "unknown model_type 'nobody'; known: bert,"),
+        (with_config("architectures", ["BertForTokenClassification"]), "head of a BertForTokenClassification .* its base model"),
+        (with_config("architectures", ["BertForQuestionAnswering"]), "head of a BertForQuestionAnswering cannot be imported"),
+        (with_config("hidden_act", "relu"), "transform of a language head must have gelu, but .* its base model"),
         (with_config("hidden_act", "silu"), "activation must be one of gelu, gelu_new"),
         (with_config("position_embedding_type", "relative_key"),
          "position_embedding_type must be 'absolute' in a BERT, MiniLM model"),

@@ -36,6 +36,16 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "vocab_size": VOCAB, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64,
         "initializer_range": 0.3}),
     "roberta": ("RobertaConfig", "RobertaForMaskedLM", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
+    "xlm-roberta": ("XLMRobertaConfig", "XLMRobertaForMaskedLM", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
+    "xlm-roberta-bare": ("XLMRobertaConfig", "XLMRobertaModel", {**BERT, "type_vocab_size": 1, "pad_token_id": 0}),
+    "xlm-roberta-labels": ("XLMRobertaConfig", "XLMRobertaForSequenceClassification", {
+        **BERT, "type_vocab_size": 1, "pad_token_id": 1, "num_labels": 4}),
+    "camembert": ("CamembertConfig", "CamembertForMaskedLM", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
+    "camembert-labels": ("CamembertConfig", "CamembertForSequenceClassification", {
+        **BERT, "type_vocab_size": 1, "pad_token_id": 1, "num_labels": 3}),
+    "electra": ("ElectraConfig", "ElectraForMaskedLM", {**BERT, "embedding_size": 32, "hidden_act": "gelu_new"}),
+    "electra-bare": ("ElectraConfig", "ElectraForPreTraining", {**BERT, "embedding_size": 32}),
+    "electra-labels": ("ElectraConfig", "ElectraForSequenceClassification", {**BERT, "embedding_size": 32, "num_labels": 3}),
     "bert-labels": ("BertConfig", "BertForSequenceClassification", {**BERT, "id2label": {0: "no", 1: "yes", 2: "perhaps"}}),
     "distilbert-labels": ("DistilBertConfig", "DistilBertForSequenceClassification", {
         "vocab_size": VOCAB, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64}),

@@ -11,6 +11,7 @@ from warmstart.config import Advanced
 from warmstart.data.windows import WindowSettings
 from warmstart.finetuning.compose import known_scheme
 from warmstart.finetuning.schemes import SCHEMES, SchemeOptions
+from warmstart.heads.classification import HeadActivation
 from warmstart.heads.pooling import POOLINGS
 from warmstart.registry import Choices
 from warmstart.training.config import TrainConfig
@@ -27,7 +28,7 @@ class FineTuneConfig(WindowSettings):
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""
     head_dropout: Advanced[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
-    head_hidden: Advanced[Literal["none", "tanh", "relu"]] = "none"
+    head_hidden: Advanced[HeadActivation] = "none"
     """one label per text: one more layer before the logits; tanh with the pooling first is BERT's head, which `export --to hf` can
     write"""
     attention_direction: Advanced[Literal["as-pretrained", "causal", "bidirectional"]] = "as-pretrained"

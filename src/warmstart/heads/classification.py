@@ -16,6 +16,9 @@ from torch import Tensor, nn
 from warmstart.heads.pooled import PooledHead, PooledHeadConfig
 from warmstart.products import Linear
 
+HeadActivation = Literal["none", "tanh", "relu", "gelu"]
+_ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "gelu": F.gelu}
+
 
 class ClassificationHeadConfig(PooledHeadConfig):
     """A head that assigns each text one of ``classes`` labels."""
@@ -24,8 +27,9 @@ class ClassificationHeadConfig(PooledHeadConfig):
     """name of this head in files"""
     classes: int = Field(gt=1)
     """number of labels (C)"""
-    hidden: Literal["none", "tanh", "relu"] = "none"
-    """activation of one more layer before the logits: tanh as in BERT's pooler, relu as in DistilBERT; none: no such layer"""
+    hidden: HeadActivation = "none"
+    """activation of one more layer before the logits: tanh as in BERT's pooler, relu as in DistilBERT, gelu as in ELECTRA; none: no
+    such layer"""
 
 
 class ClassificationHead(PooledHead):
@@ -47,7 +51,7 @@ class ClassificationHead(PooledHead):
         """``hidden_states`` (R, T, D), ``attention_mask`` (R, T) and ``windows`` (B,), as of ``PooledHead`` -> (B, C) logits."""
         pooled = self.pooled(hidden_states, attention_mask, windows)  # (B, D)
         if self.config.hidden != "none":
-            pooled = self.hidden(pooled).tanh() if self.config.hidden == "tanh" else self.hidden(pooled).relu()
+            pooled = _ACTIVATIONS[self.config.hidden](self.hidden(pooled))
         return self.score(self.dropout(pooled, texts=windows is not None))
 
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:

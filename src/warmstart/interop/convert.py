@@ -18,14 +18,14 @@ from torch import Tensor
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import GATED
 from warmstart.backbone.config import BackboneConfig
-from warmstart.errors import ModelError, TokenizerError
+from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.heads import make_head
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.companions import read_companions, read_pooling
-from warmstart.interop.families import FAMILIES
+from warmstart.interop.families import FAMILIES, OTHER_FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import as_float, read_json, read_tensors
 from warmstart.interop.settings import CONFIG_FILE, config_settings, unapplied, whole_files
@@ -72,7 +72,7 @@ def import_folder(place: Path, max_length: int | None = None) -> Imported:
 
 def _import(place: Path, theirs: dict[str, Any], max_length: int | None) -> Imported:
     name = str(theirs.get("model_type"))
-    family = FAMILIES[name]
+    family = _family(name, theirs)
     settings = unapplied(CONFIG_FILE, theirs, config_settings(family))
     settings += whole_files((file.name for file in place.iterdir()), causal=family.causal)
     tokenizer, longest, beside = read_companions(place, causal=family.causal)
@@ -95,10 +95,26 @@ def _import(place: Path, theirs: dict[str, Any], max_length: int | None) -> Impo
     return Imported(bundle, name, left_out, tuple(settings), added)
 
 
+HEADS_NOT_READ = ("ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice", "ForNextSentencePrediction")
+"""endings of the classes of models whose heads are not imported"""
+BASE_MODEL = "import its base model, transformers.AutoModel.from_pretrained(FOLDER).save_pretrained(NEW), with its tokenizer"
+
+
+def _family(name: str, theirs: Mapping[str, Any]) -> Family:
+    """The family of a model. Raises ``ConfigError`` for one that we do not have, and ``ModelError`` for heads that are not read."""
+    if name not in FAMILIES:
+        why = f" ({OTHER_FAMILIES[name]})" if name in OTHER_FAMILIES else ""
+        raise ConfigError(f"unknown model_type '{name}'{why}; known: {', '.join(sorted(FAMILIES))}; choose a model of one of these")
+    architecture = str((theirs.get("architectures") or [""])[0])
+    if architecture.endswith(HEADS_NOT_READ):
+        raise ModelError(f"the head of a {architecture} cannot be imported; {BASE_MODEL}, and adapt it")
+    return FAMILIES[name]
+
+
 def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
     """Our settings for their ``config.json``. Raises ``ModelError`` for unsupported values."""
     for key, value in family.must.items():
-        if (found := theirs.get(key, value)) != value and found is not None:
+        if (found := theirs.get(key, "absent" if key in family.stated else value)) != value and found is not None:
             raise ModelError(f"{key} must be {value!r} in a {family.title} model, but is {found!r}; this model cannot be imported")
     ours = {name: theirs.get(setting.key, setting.default) for name, setting in family.settings.items()}
     if "activation" in ours:
@@ -143,7 +159,8 @@ def from_tensors(
     problems += [f"unknown: {name}" for name in sorted(stored.keys() - known - set(left_out))]
     if problems:
         raise ModelError(
-            f"the tensors must be those of a {family.title} model with these settings, but {_some(problems)}; copy the folder again"
+            f"the tensors must be those of a {family.title} model with these settings, but {_some(problems)}; copy the folder "
+            "again if it is not whole; if it is, config.json describes another model"
         )
     made = {name: _joined(family, name, [as_float(stored[one]) for one in names]) for name, names in wanted.items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in model.weights().items()}
@@ -240,6 +257,8 @@ def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Te
     if not words and (not (family.causal and tied) or (place / "modules.json").exists()):
         pooling, normalize, left_out = read_pooling(place)
         return EmbeddingHeadConfig(pooling=pooling, normalize=normalize), left_out
+    if not family.gelu and read_settings(family, theirs).activation != "gelu":
+        raise ModelError(f"the transform of a language head must have gelu, but hidden activations are others; {BASE_MODEL}")
     table = _table_name(family, stored)
     tied = weight not in stored or torch.equal(stored[weight], stored[table])
     eps = read_settings(family, theirs).norm_eps

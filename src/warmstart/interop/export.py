@@ -146,6 +146,8 @@ def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
         wanted = {"bias": False, "transform": False, **family.transform}
         if wanted["transform"]:
             wanted["norm_eps"] = bundle.model.backbone.config.norm_eps
+            if not family.gelu and (activation := bundle.model.backbone.config.activation) != "gelu":
+                return [f"gelu in the transform of its head instead of {activation!r}"]
     found = {key: getattr(head, key) for key in wanted}
     return [f"{key} {found[key]!r} of the head instead of {value!r}" for key, value in wanted.items() if found[key] != value]
 

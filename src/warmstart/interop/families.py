@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from warmstart.interop.family import Family, Names, Setting
-from warmstart.interop.rules import LLAMA_RULES, MODERNBERT_RULES, ROBERTA_RULES
+from warmstart.interop.rules import ELECTRA_RULES, LLAMA_RULES, MODERNBERT_RULES, ROBERTA_RULES
 from warmstart.registry import Registry
 
 _BERT_BLOCK = "encoder.layer.{i}."
@@ -61,6 +61,22 @@ _ROBERTA_HEAD = {
     "head.weight": "lm_head.decoder.weight",
 }
 _ROBERTA_CLASSIFY = {"head.hidden": "classifier.dense", "head.score": "classifier.out_proj"}
+_ROBERTA = Family(
+    title="RoBERTa",
+    causal=False,
+    prefix="roberta.",
+    fixed=_BERT_FIXED,
+    settings=_BERT_SETTINGS,
+    names=_BERT_NAMES,
+    head=_ROBERTA_HEAD,
+    transform={"transform": True, "bias": True},
+    must=_BERT_MUST,
+    left_out=(r"pooler\.", r"position_ids$", r"^lm_head\.decoder\."),
+    classify=_ROBERTA_CLASSIFY,
+    hidden="tanh",
+    architectures=_classes("Roberta"),
+    rules=ROBERTA_RULES,
+)
 
 _LLAMA_BLOCK = "layers.{i}."
 _LLAMA = Family(
@@ -101,6 +117,12 @@ _LLAMA = Family(
     architectures={"language-modeling": "LlamaForCausalLM", "embedding": "LlamaModel"},
     rules=LLAMA_RULES,
 )  # fmt: skip
+
+_QWEN_SETTINGS = {
+    "kv_heads": Setting("num_key_value_heads", 32),
+    "feedforward": Setting("intermediate_size", 22016),
+    "max_length": Setting("max_position_embeddings", 32768),
+}
 
 FAMILIES: Registry[Family] = Registry(
     "model_type",
@@ -152,6 +174,7 @@ FAMILIES: Registry[Family] = Registry(
                 "head.weight": "cls.predictions.decoder.weight",
             },
             transform={"transform": True, "bias": True},
+            gelu=False,
             must=_BERT_MUST,
             left_out=(r"pooler\.", r"^cls\.seq_relationship\.", r"position_ids$", r"^cls\.predictions\.decoder\."),
             classify={"head.hidden": "bert.pooler.dense", "head.score": "classifier"},
@@ -189,26 +212,40 @@ FAMILIES: Registry[Family] = Registry(
                 "head.weight": "vocab_projector.weight",
             },
             transform={"transform": True, "bias": True},
+            gelu=False,
             left_out=(r"position_ids$", r"^vocab_projector\.weight$"),
             classify={"head.hidden": "pre_classifier", "head.score": "classifier"},
             hidden="relu",
             architectures=_classes("DistilBert"),
         ),
-        "roberta": Family(
-            title="RoBERTa",
+        "roberta": _ROBERTA,
+        "xlm-roberta": replace(_ROBERTA, title="XLM-RoBERTa", architectures=_classes("XLMRoberta")),
+        "camembert": replace(_ROBERTA, title="CamemBERT", architectures=_classes("Camembert")),
+        "electra": Family(
+            title="ELECTRA",
             causal=False,
-            prefix="roberta.",
+            prefix="electra.",
             fixed=_BERT_FIXED,
-            settings=_BERT_SETTINGS,
+            settings={
+                **_BERT_SETTINGS,
+                "width": Setting("hidden_size", 256),
+                "heads": Setting("num_attention_heads", 4),
+                "feedforward": Setting("intermediate_size", 1024),
+            },
             names=_BERT_NAMES,
-            head=_ROBERTA_HEAD,
+            head={
+                "head.transform.dense": "generator_predictions.dense",
+                "head.transform.norm": "generator_predictions.LayerNorm",
+                "head.bias": "generator_lm_head.bias",
+                "head.weight": "generator_lm_head.weight",
+            },
             transform={"transform": True, "bias": True},
             must=_BERT_MUST,
-            left_out=(r"pooler\.", r"position_ids$", r"^lm_head\.decoder\."),
+            left_out=(r"position_ids$", r"^discriminator_predictions\.", r"^generator_lm_head\.weight$"),
             classify=_ROBERTA_CLASSIFY,
-            hidden="tanh",
-            architectures=_classes("Roberta"),
-            rules=ROBERTA_RULES,
+            hidden="gelu",
+            architectures=_classes("Electra"),
+            rules=ELECTRA_RULES,
         ),
         "esm": Family(
             title="ESM",
@@ -217,6 +254,7 @@ FAMILIES: Registry[Family] = Registry(
             fixed={"activation": "gelu"},
             settings={
                 **{name: key for name, key in _BERT_SETTINGS.items() if name not in ("token_types", "activation")},
+                "max_length": Setting("max_position_embeddings", 1026),
                 "rotary_base": Setting("rope_theta", 10_000.0),
             },
             names={
@@ -232,6 +270,7 @@ FAMILIES: Registry[Family] = Registry(
                 "position_embedding_type": "rotary", "token_dropout": False, "emb_layer_norm_before": False, "is_decoder": False,
                 "add_cross_attention": False, "is_folding_model": False,
             },
+            stated=("position_embedding_type",),
             left_out=(r"pooler\.", r"position_ids$", r"contact_head\.", r"inv_freq$", r"^lm_head\.decoder\."),
             classify=_ROBERTA_CLASSIFY,
             hidden="tanh",
@@ -242,13 +281,14 @@ FAMILIES: Registry[Family] = Registry(
             _LLAMA,
             title="Qwen2, Qwen2.5",
             fixed={**_LLAMA.fixed, "qkv_bias": True},
+            settings={**_LLAMA.settings, **_QWEN_SETTINGS},
             architectures={"language-modeling": "Qwen2ForCausalLM", "embedding": "Qwen2Model"},
         ),
         "qwen3": replace(
             _LLAMA,
             title="Qwen3",
             fixed={**_LLAMA.fixed, "qk_norm": True},
-            settings={**_LLAMA.settings, "head_width": Setting("head_dim", 128)},
+            settings={**_LLAMA.settings, **_QWEN_SETTINGS, "head_width": Setting("head_dim", 128)},
             architectures={"language-modeling": "Qwen3ForCausalLM", "embedding": "Qwen3Model"},
         ),
         "starcoder2": replace(
@@ -256,7 +296,13 @@ FAMILIES: Registry[Family] = Registry(
             title="StarCoder2",
             fixed={},
             settings={
-                **{name: key for name, key in _LLAMA.settings.items() if name != "head_width"},
+                "width": Setting("hidden_size", 3072),
+                "depth": Setting("num_hidden_layers", 30),
+                "heads": Setting("num_attention_heads", 24),
+                "kv_heads": Setting("num_key_value_heads", 2),
+                "feedforward": Setting("intermediate_size", 12288),
+                "max_length": Setting("max_position_embeddings", 4096),
+                "init_std": Setting("initializer_range", 0.018042),
                 "activation": Setting("hidden_act", "gelu_pytorch_tanh"),
                 "dropout": Setting("residual_dropout", 0.0),
                 "norm_eps": Setting("norm_epsilon", 1e-5),
@@ -314,3 +360,14 @@ FAMILIES: Registry[Family] = Registry(
     },
 )  # fmt: skip
 """Every family, by the ``model_type`` of its ``config.json``."""
+
+_ENCODER_DECODER = "an encoder and a decoder"
+OTHER_FAMILIES = {
+    "albert": "its blocks share their weights",
+    **dict.fromkeys(("bart", "mbart", "t5", "mt5", "pegasus", "marian", "m2m_100"), _ENCODER_DECODER),
+    "mpnet": "its attention adds a bias for each distance; MiniLM and E5 sentence encoders have BERT's form",
+    **dict.fromkeys(("deberta", "deberta-v2"), "its attention reads distances apart from contents"),
+    "xlnet": "its attention reads distances apart from contents",
+    **dict.fromkeys(("longformer", "big_bird"), "its attention is sparse"),
+}
+"""Well-known families that are not imported, and what stands in the way."""

@@ -38,12 +38,16 @@ class Family:
     """our parts of the language head -> their names"""
     transform: Mapping[str, Any] = field(default_factory=dict)
     """settings of the language head"""
+    gelu: bool = True
+    """its transform has gelu, whatever the activation of the backbone is"""
     classify: Names = field(default_factory=dict)
     """our parts of the classification head -> their names; empty: we have no such head"""
     hidden: str = "none"
     """the classification head's setting of that name; the head reads the first token"""
     must: Mapping[str, Any] = field(default_factory=dict)
     """keys that must have this value if present; other values are not supported"""
+    stated: tuple[str, ...] = ()
+    """of these the ones that must be present"""
     left_out: tuple[str, ...] = ()
     """patterns of tensors that are copies, buffers, or parts of another head"""
     flipped: tuple[str, ...] = ()

@@ -21,6 +21,8 @@ from warmstart.storage import inside, read_inside
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
+WRAPPERS = ("_orig_mod.", "module.", "_orig_mod.")
+"""what torch.compile and DataParallel put before every name, in either order"""
 
 
 def free_place(folder: str | Path) -> Path:
@@ -59,6 +61,9 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for file in shards_of(folder) if sharded else [folder / WEIGHTS]:
         found |= read_tensor_file(file)
+    for wrapper in WRAPPERS:
+        if found and all(name.startswith(wrapper) for name in found):
+            found = {name.removeprefix(wrapper): tensor for name, tensor in found.items()}
     # the first BERT files call a norm's weight gamma and its bias beta
     return {re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)): tensor for name, tensor in found.items()}
 

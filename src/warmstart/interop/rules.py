@@ -44,6 +44,18 @@ ROBERTA_RULES = Rules(
 )  # fmt: skip
 
 
+def _whole_embedding(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    if (width := theirs.get("embedding_size", 128)) != ours["width"]:
+        raise ModelError(
+            f"the embedding must be as wide as the hidden states, but embedding_size is {width} and hidden_size {ours['width']}, "
+            "as in small ELECTRA models; this model cannot be imported, a base or large one can"
+        )
+    return {}
+
+
+ELECTRA_RULES = Rules(_whole_embedding, lambda ours: {"embedding_size": ours.width}, ("embedding_size",))
+
+
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of rotary positions, in either of the two spellings."""
     given = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}

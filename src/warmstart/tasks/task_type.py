@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -21,6 +21,7 @@ from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.windows import CUT, WindowPooling
 from warmstart.errors import ConfigError, DataError
+from warmstart.heads.classification import HeadActivation
 from warmstart.heads.head import TaskHead, TaskHeadConfig
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
@@ -39,7 +40,7 @@ class HeadSettings(NamedTuple):
 
     pooling: str = "mean"
     dropout: float = 0.1
-    hidden: Literal["none", "tanh", "relu"] = "none"
+    hidden: HeadActivation = "none"
     windows: WindowPooling = "none"
     window_overlap: float = CUT.window_overlap
     max_windows: int = 0

@@ -1,6 +1,6 @@
 // Predictions: texts framed and cut as in training, read by the backbone and a head, with the calibrated temperature.
 
-import { softmax } from "./backbone.js";
+import { ACTIVATIONS, softmax } from "./backbone.js";
 import { product } from "./weights.js";
 
 const rounded = (value, digits) => Number(value.toFixed(digits));
@@ -71,7 +71,7 @@ export class Predictor {
   hidden(pooled) {
     const { hidden } = this.settings.head;
     if (!hidden || hidden === "none") return pooled;
-    return this.linear(pooled, 1, "hidden").map(hidden === "tanh" ? Math.tanh : (one) => Math.max(0, one));
+    return this.linear(pooled, 1, "hidden").map(hidden === "tanh" ? Math.tanh : ACTIVATIONS[hidden]);
   }
 
   // The probabilities of a text's labels, in their order.
