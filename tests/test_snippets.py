@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -24,6 +25,7 @@ from warmstart.errors import WarmstartError
 from warmstart.finetuning import finetune
 from warmstart.flags import all_flags
 from warmstart.heads import HEADS, head_config
+from warmstart.interop.convert import from_huggingface
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
@@ -32,6 +34,7 @@ from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.run import save_settings
 from warmstart.tasks.load import TaskSpec, save_task
+from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -116,6 +119,24 @@ def test_the_snippets_of_a_document_run(
         for out in re.findall(r'out="([^"]+)"', snippet):
             shutil.rmtree(out, ignore_errors=True)
         exec(compile(snippet, f"{page}, snippet {number}", "exec"), namespace)
+
+
+@pytest.mark.journeys
+def test_the_onnx_snippet_reads_every_model(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An imported encoder with token types, and one of ours: the probabilities are those of ``predict``."""
+    from helpers.foreign import folder_of  # here, because without transformers it skips the file that imports it
+
+    page = "docs/how-to/import-export.md"
+    (snippet,) = (one for one in snippets(PAGES[page]) if "onnxruntime" in one)
+    ours = Bundle(classifier(tokenizer), tokenizer, ("other", "cat"))
+    for name, bundle in (("typed", from_huggingface(folder_of("bert-labels", tmp_path / "hf"))), ("plain", ours)):
+        to_onnx(bundle, tmp_path / name / "exported" / "topics-onnx")
+        monkeypatch.chdir(tmp_path / name)
+        namespace: dict[str, Any] = {}
+        exec(compile(snippet, page, "exec"), namespace)
+        expected = raw_predictions(bundle, ["Where is the river?", "Who was it?"])
+        np.testing.assert_allclose(namespace["probabilities"], expected, atol=1e-5, err_msg=name)
+        assert len(namespace["config"]["inputs"]) == (3 if name == "typed" else 2)
 
 
 def test_few_snippets_are_not_run() -> None:
