@@ -58,6 +58,23 @@ def test_labels_are_imported_and_exported_without_a_server(
         assert [label.name for label in project.labels()] == ["a", "b", "c"]
 
 
+def test_an_import_alone_ends_without_a_server(
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how many answers came and what to do next; what a spreadsheet would run as a formula is said at the export."""
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    (tmp_path / "more.csv").write_text("text,label\n=1+1,a\n")
+    words = [str(pool), "--out", str(tmp_path / "p"), "--import", str(pool.with_name("labels.ndjson")), str(tmp_path / "more.csv")]
+    assert main(["label", *words]) == 0
+    said = capsys.readouterr().err
+    assert "13 answers of 2 people are imported; 1 texts are new; new labels: a, b." in said
+    assert f"To label on: warmstart label --out {tmp_path / 'p'}; to write a task: the same with --export FOLDER." in said
+    assert run(tmp_path) == 0
+    assert "1 texts or labels begin with =, +, -, @ or a tab" in capsys.readouterr().err
+    assert run(tmp_path, "--safe-csv") == 0
+    assert "begin with" not in capsys.readouterr().err
+
+
 def test_a_random_test_split_says_what_it_is(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And how much of the pool was labelled otherwise."""
     texts = [f"text {number}" for number in range(100)]

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
-from warmstart.data.annotations import Annotation
+from warmstart.data.annotation_values import Annotation
+from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError
-from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, random_texts
+from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, formula_texts, random_texts
 from warmstart.labelling.importing import import_files, take_rows
 from warmstart.labelling.project import Project
 from warmstart.tasks.load import load_task
@@ -127,6 +128,19 @@ def test_tags_are_exported_as_a_tagging_task(tags: Project, tmp_path: Path) -> N
     assert task.train.texts[0][:3] == ("Bo", "in", "Rome")
     assert task.train.labels[0].tolist() == [1, 0, 2, 0]
     assert as_bytes(tags).decode().splitlines()[:2] == ['"text","label"', '"Bo in Rome 0","PER O LOC O"']
+
+
+def test_formulas_are_no_formulas_in_a_safe_csv(tmp_path: Path) -> None:
+    """Texts and labels that a spreadsheet would run have a sign before them, and are a task all the same."""
+    texts = ["=1+1", "+1", "-1", "@a", "\ttab", "plain"]
+    with new(tmp_path / "p", texts, labels=("=a", "b")) as project:
+        for number in range(6):
+            say(project, number, 1 + number % 2)
+        assert formula_texts(project) == 6
+        export(project, tmp_path / "out", safe_csv=True)
+    rows = (tmp_path / "out" / "train.csv").read_text().splitlines()
+    assert rows[1:3] == ['"\'=1+1","\'=a"', '"\'+1","b"']
+    assert load_task(tmp_path / "out").labels == ("'=a", "b")
 
 
 def test_a_project_of_a_task_is_exported_with_its_test_split(tmp_path: Path) -> None:
@@ -252,6 +266,114 @@ def test_prodigy_is_imported(project: Project, tags: Project, tmp_path: Path) ->
     assert named(tags) == {POOL[3]: ["O", "O", "LOC"]}
 
 
+def result(to_name: str, *choices: str, **more: Any) -> dict[str, Any]:
+    """What an annotation of Label Studio says."""
+    return {"type": "choices", "from_name": "topic", "to_name": to_name, "value": {"choices": list(choices)}, **more}
+
+
+def email(*results: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A task of Label Studio about one of two texts."""
+    return {"data": {"subject": "Late", "email": WHERE}, "annotations": [{"result": list(results), **more}]}
+
+
+def record(value: Any = "ship", status: str = "submitted", **more: Any) -> dict[str, Any]:
+    """A record of Argilla."""
+    given = {"label": [{"value": value, "user_id": "bo", "status": status}]}
+    return {"id": "1", "fields": {"text": WHERE}, "suggestions": {"label": {"value": "bill"}}, "responses": given, **more}
+
+
+WHERE, ONE, BOTH = "Where is it?", ("ship",), ("ship", "bill")
+MIN = {"id": 1, "email": WHERE, "subject": "Late", "topic": {"choices": ["ship", "bill"]}, "annotator": 1, "annotation_id": 9}
+CSV = "annotation_id,annotator,created_at,id,lead_time,topic,text,updated_at\n9,bo,x,1,3.5,{},Where is it?,x\n"
+TWO = r"must have one label, but has 2: \['ship', 'bill'\]"
+NAMELESS = "must say which of subject, email is the text"
+FLAT = {"label.responses": ["ship"], "label.responses.users": ["bo"], "label.responses.status": ["submitted"]}
+VERSION_0 = {"text": WHERE, "annotation": "ship", "annotation_agent": "bo", "status": "Validated"}
+OPTIONS = [{"id": 0, "text": "bill"}, {"id": 1, "text": "ship"}]
+FOREIGN: list[tuple[str, str, Any, Any, Any]] = [
+    # program, file, row, label or what is said (None: skipped, "": no answer), labels where any number is wanted
+    ("Label Studio, to_name", "a.json", email(result("email", "ship")), "ship", ONE),
+    ("Label Studio, source", "a.json", email(result("body", "ship", source="$email")), "ship", ONE),
+    ("Label Studio, several", "a.json", email(result("email", *BOTH)), TWO, BOTH),
+    ("Label Studio, unnamed", "a.json", email(result("body", "ship")), NAMELESS, NAMELESS),
+    ("Label Studio, cancelled", "a.json", email(result("email"), was_cancelled=True), None, None),
+    ("Label Studio, csv", "a.csv", CSV.format("ship"), "ship", None),
+    ("Label Studio, csv, several", "a.csv", CSV.format('"{""choices"": [""ship"", ""bill""]}"'), TWO, BOTH),
+    ("Label Studio, JSON-MIN", "a.json", {**MIN, "topic": "ship", "subject": 7}, "which column holds the text", None),
+    ("Label Studio, JSON-MIN, one text", "a.json", {name: MIN[name] for name in MIN if name != "subject"}, TWO, BOTH),
+    (
+        "Label Studio, JSON-MIN, several",
+        "a.json",
+        MIN,
+        "which column holds the text and which the label, but has email, subj",
+        None,
+    ),
+    ("doccano, csv", "a.csv", "id,text,label\n1,Where is it?,ship\n", "ship", ONE),
+    ("doccano, csv, several", "a.csv", "text,label\nWhere is it?,ship#bill\nb,ship\nc,bill\n", "row 1 " + TWO, BOTH),
+    ("doccano, label", "a.jsonl", {"id": 1, "text": WHERE, "label": ["ship"], "Comments": []}, "ship", ONE),
+    ("doccano, labels", "a.jsonl", {"text": WHERE, "labels": ["ship", "bill"]}, TWO, BOTH),
+    ("doccano, data", "a.jsonl", {"id": 1, "data": WHERE, "label": ["ship"]}, "ship", ONE),
+    ("doccano, none", "a.jsonl", {"text": WHERE, "label": []}, "", ()),
+    ("doccano, JSON", "a.json", {"id": 1, "text": WHERE, "label": ["ship"]}, "ship", ONE),
+    ("Prodigy, accept", "a.jsonl", {"text": WHERE, "accept": ["ship"], "answer": "accept"}, "ship", ONE),
+    ("Prodigy, options", "a.jsonl", {"text": WHERE, "accept": [1], "answer": "accept", "options": OPTIONS}, "ship", ONE),
+    ("Prodigy, several", "a.jsonl", {"text": WHERE, "accept": ["ship", "bill"], "answer": "accept"}, TWO, BOTH),
+    ("Prodigy, reject", "a.jsonl", {"text": WHERE, "label": "ship", "answer": "reject"}, "", ""),
+    ("Prodigy, ignore", "a.jsonl", {"text": WHERE, "accept": ["ship"], "answer": "ignore"}, None, None),
+    ("Argilla", "a.json", record(), "ship", ONE),
+    ("Argilla, several", "a.json", record(["ship", "bill"]), TWO, BOTH),
+    ("Argilla, discarded", "a.json", record(status="discarded"), None, None),
+    ("Argilla, draft", "a.json", record(status="draft"), "", ""),
+    ("Argilla, suggested", "a.json", record(responses={}), "", ""),
+    ("Argilla, flattened", "a.jsonl", {"text": WHERE, "label.suggestion": "bill", **FLAT}, "ship", ONE),
+    ("Argilla 1", "a.jsonl", {"text": WHERE, "label-suggestion": "bill", **record()["responses"]}, "ship", ONE),
+    ("Argilla 0", "a.jsonl", VERSION_0, "ship", ONE),
+    ("spaCy", "a.jsonl", {"text": WHERE, "cats": {"ship": 1.0, "bill": 0.2}}, "ship", ONE),
+    ("spaCy, several", "a.jsonl", {"text": WHERE, "cats": {"ship": 1.0, "bill": 0.8}}, TWO, BOTH),
+    ("spaCy, none", "a.jsonl", {"text": WHERE, "cats": {"ship": 0.0, "bill": 0.2}}, "", ()),
+]
+
+
+def test_labels_of_other_programs_are_read_as_they_are_written(tmp_path: Path) -> None:
+    """One label goes into a project; several are refused there, and read where any number is wanted; suggestions are no answers."""
+    for number, (program, name, row, label, labels) in enumerate(FOREIGN):
+        (folder := tmp_path / str(number)).mkdir()
+        file = folder / name
+        file.write_text(row) if name.endswith(".csv") else lines(folder, name, row)
+        with new(folder / "p", ["other"], labels=BOTH) as project:
+            if label in (None, "", "ship"):
+                found = import_files(project, [file])
+                said = {project.texts[answer.text]: answer.value for answer in project.answers()}
+                assert said.get(WHERE, "") == (1 if label else label), program
+                assert (found.skipped, found.unlabelled) == (label is None, label == ""), program
+            else:
+                with pytest.raises(DataError, match=label):
+                    import_files(project, [file])
+        if isinstance(labels, tuple):
+            assert annotated_table(file, "labels").rows()[0][:2] == (WHERE, [*labels]), program
+
+
+def test_a_text_among_others_can_be_named(tmp_path: Path) -> None:
+    """With ``--text-column``, in every export that holds several; and where its labels are those of spans."""
+    span = {"start": 0, "end": 5, "text": "Where", "labels": ["LOC"]}
+    cases: list[tuple[str, Any, Any]] = [
+        ("a.json", email(result("body", "ship")), "label"),
+        ("b.json", {**MIN, "topic": {"choices": ["ship"]}}, "label"),
+        ("c.csv", "email,label\nWhere is it?,ship\n", "label"),
+        ("d.json", email({"type": "labels", "to_name": "body", "value": span}), "tags"),
+        ("e.json", {**{name: MIN[name] for name in MIN if name != "subject"}, "topic": [span]}, "tags"),
+        ("f.jsonl", {"text": "Late", "email": WHERE, "label": ["ship"]}, "label"),
+    ]
+    for name, row, wanted in cases:
+        file = tmp_path / name
+        file.write_text(row) if isinstance(row, str) else lines(tmp_path, name, row)
+        (found,) = annotated_table(file, wanted, "email").rows()
+        assert found[:2] == ((WHERE.split(), ["LOC", "O", "O"]) if wanted == "tags" else (WHERE, "ship")), name
+        if name in ("a.json", "d.json"):
+            assert holds_annotations(file)
+            assert annotated_texts(file, "email") == [WHERE]
+
+
 ROWS: list[tuple[Any, str]] = [
     ({"text": POOL[0], "label": ["a", "b"]}, r"must have one label, but has 2: \['a', 'b'\]"),
     ({"text": 7, "label": ["a"]}, "must have a text, but has 7"),
@@ -295,7 +417,7 @@ def test_files_that_cannot_be_read_are_refused(project: Project, tmp_path: Path)
     for name, content, message in (
         ("a.json", '{"text": "a"}', "must hold a list, as the JSON export of Label Studio does"),
         ("a.json", "[{", "must be JSON, but is not"),
-        ("a.json", '[{"text": "a", "sentiment": "b"}]', r"task 1 must have annotations, as in the JSON export .+ \(not JSON-MIN\)"),
+        ("a.json", '[{"text": "a", "sentiment": "b"}]', "task 1 must have annotations, as in the exports of Label"),
         ("a.json", '[{"data": {"text": "a"}, "annotations": [3]}]', "task 1 must have data, and annotations with values by name"),
         ("a.jsonl", "{\n", "a.jsonl, line 1 must be JSON, but is not"),
         ("a.jsonl", "[" * 100_000 + "\n", "a.jsonl, line 1 must be JSON, but is not"),

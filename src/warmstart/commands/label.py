@@ -52,13 +52,15 @@ class LabelConfig(AccessSettings, TableFlags):
     vectors: str | None = None
     """a model whose frozen vectors the learner reads; default: vectors made from the words of the pool"""
     imports: Annotated[tuple[str, ...], arg(name="import")] = ()
-    """labels to read first: csv, ndjson, Label Studio (JSON), doccano, Prodigy or spaCy (JSONL)"""
+    """labels to read, without a server: csv, ndjson, or what Label Studio, doccano, Prodigy, Argilla or spaCy export"""
     export: str | None = None
     """write the labels and a task.yaml into this folder, and end without a server"""
     export_test: Literal["fraction", "random"] = "fraction"
     """test split of the export: a fraction of all labelled texts, or those that were drawn at random"""
     form: Advanced[Literal["csv", "ndjson"] | None] = None
     """of exported labels; default: csv, for tagging ndjson"""
+    safe_csv: Advanced[bool] = False
+    """write ' before cells of an exported csv that a spreadsheet would run as formulas"""
     add: bool = False
     """take new texts of POOL into a project that exists"""
     seed: Advanced[int] = 0
@@ -66,13 +68,13 @@ class LabelConfig(AccessSettings, TableFlags):
 
 
 def label(config: LabelConfig) -> None:
-    """The ``label`` command: open or make the project, read labels into it, and write them or serve the page until it is ended."""
+    """The ``label`` command: open or make the project; read labels into it or write them, and end; else serve until it is ended."""
     from warmstart.labelling.selection import Mixture
 
     mixture, rules = Mixture.of(_shares(config.mixture)), config.rules()
     if config.add and not config.pool:
         raise ConfigError("--add takes the new texts of files into a project; name the files, or leave --add out")
-    if config.export is None:
+    if config.export is None and not config.imports:
         try:
             from warmstart.labelling.session import LabelSession
             from warmstart.serve.labelling.app import make_label_app
@@ -83,10 +85,13 @@ def label(config: LabelConfig) -> None:
         if config.imports:
             from warmstart.labelling.importing import import_files
 
-            console.print(import_sentence(import_files(project, config.imports, _held_out(project))))
+            console.print(import_sentence(import_files(project, config.imports, _held_out(project), config.reading)))
         console.print(project_sentence(project))
         if config.export is not None:
             _export(project, config)
+        elif config.imports:
+            console.print(f"To label on: warmstart label --out {config.out}; to write a task: the same with --export FOLDER.")
+        if config.export is not None or config.imports:
             return
         with listen(config.host, config.port) as listening:  # an address that is taken is said before the vectors are made
             session = LabelSession.open(project, mixture, config.vectors, config.target, config.seed)
@@ -132,7 +137,7 @@ def _project(config: LabelConfig) -> Project:
 
 def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Project:
     """A new project."""
-    from warmstart.data.annotations import OUTSIDE_NAME
+    from warmstart.data.annotation_values import OUTSIDE_NAME
     from warmstart.labelling.project import Project
 
     if not config.pool and not texts:
@@ -224,12 +229,17 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 
 def _export(project: Project, config: LabelConfig) -> None:
-    from warmstart.labelling.exporting import export
+    from warmstart.labelling.exporting import export, formula_texts
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")
-    written = export(project, config.export or "", form, config.export_test)
+    written = export(project, config.export or "", form, config.export_test, safe_csv=config.safe_csv)
     parts = [f"{count:,} {name}" for name, count in written.items() if name != "task"]
     console.print(f"{written['task']}: {' and '.join(parts)} texts.")
+    if form == "csv" and not config.safe_csv and (formulas := formula_texts(project)):
+        console.print(
+            f"{formulas:,} texts or labels begin with =, +, -, @ or a tab, which spreadsheets run as formulas; --safe-csv writes ' "
+            "before them."
+        )
     if config.export_test == "random" and not project.task:
         others = len(project.labelled()) - int(written["test"])
         console.print(

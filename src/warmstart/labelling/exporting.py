@@ -35,6 +35,8 @@ VALIDATION_FRACTION, LEAST_TO_CHOOSE = 0.2, 20
 """of the labelled texts, held out to choose settings, where there is no validation split and there are at least so many"""
 LEAST_TEST = 50
 """texts drawn at random that may be a test split"""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""with which a cell begins that a spreadsheet runs"""
 
 
 def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
@@ -42,8 +44,20 @@ def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
     return _file_bytes(_rows(project, sorted(project.labelled())), form)
 
 
-def export(project: Project, folder: str | Path, form: LabelForm = "csv", test: TestSplit = "fraction") -> dict[str, Any]:
+def formula_texts(project: Project) -> int:
+    """How many labelled texts, and labels in use, a spreadsheet may run as formulas."""
+    counted = project.labelled()
+    used = {label for value in counted.values() for label in ([value] if isinstance(value, int) else value)}
+    cells = [project.texts[text] for text in counted] + [label.name for label in project.labels() if label.id in used]
+    return sum(cell.startswith(_FORMULA) for cell in cells)
+
+
+def export(
+    project: Project, folder: str | Path, form: LabelForm = "csv", test: TestSplit = "fraction", *, safe_csv: bool = False
+) -> dict[str, Any]:
     """Write the labelled texts and a manifest; the number of texts of each split, and the manifest's path.
+
+    ``safe_csv`` writes ``'`` before cells that a spreadsheet may run as formulas; other cells come back exactly.
 
     Raises ``DataError`` if fewer than two labels are in use, if a label has too few texts to be split, or if there are fewer than
     ``LEAST_TEST`` texts for ``test="random"``; ``ConfigError`` for tags as csv, or for a folder that is not an export.
@@ -64,6 +78,10 @@ def export(project: Project, folder: str | Path, form: LabelForm = "csv", test: 
     train = sorted(counted.keys() - set(tested))
     splits = {"train": _rows(project, train), "test": _rows(project, tested), **given}
     _check_labels(splits)
+    labels = _used(project, splits["train"])
+    if safe_csv and form == "csv":
+        splits = {name: [{key: _no_formula(cell) for key, cell in row.items()} for row in rows] for name, rows in splits.items()}
+        labels = [*map(_no_formula, labels)]
     written = {name: rows for name, rows in splits.items() if rows}
     rest = [text for number, text in enumerate(project.texts) if number not in counted]
     ending = "csv" if form == "csv" else "ndjson"
@@ -74,7 +92,7 @@ def export(project: Project, folder: str | Path, form: LabelForm = "csv", test: 
         **({"validation": VALIDATION_FRACTION} if "validation" not in written and len(train) >= LEAST_TO_CHOOSE else {}),
         **({} if "test" in written else {"test": TEST_FRACTION}),
         **({"unlabelled": ["unlabelled.ndjson"]} if rest else {}),
-        "labels": _used(project, splits["train"]),
+        "labels": labels,
     }
     with atomic_folder(target) as aside:
         for name, rows in written.items():
@@ -135,6 +153,10 @@ def _comments(project: Project) -> dict[int, str]:
         if answer.comment.strip():
             lines.setdefault(answer.text, []).append(f"{answer.person}: {answer.comment.strip()}")
     return {text: "\n".join(found) for text, found in lines.items()}
+
+
+def _no_formula(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
 def _file_bytes(rows: Sequence[Mapping[str, Any]], form: LabelForm) -> bytes:

@@ -6,11 +6,13 @@ taken, or none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from warmstart.data.annotations import Annotation, read_annotations, refuse_rows
+from warmstart.data.annotation_values import Annotation, Wanted
+from warmstart.data.annotations import read_annotations, refuse_rows
 from warmstart.data.pool import pool_unlike
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError
@@ -36,14 +38,19 @@ class ImportSummary:
     people: list[str] = field(default_factory=list)
 
 
-def import_files(project: Project, files: Sequence[str | Path], held_out: Sequence[str] = ()) -> ImportSummary:
+def import_files(
+    project: Project, files: Sequence[str | Path], held_out: Sequence[str] = (), reading: Mapping[str, Any] | None = None
+) -> ImportSummary:
     """Read labels from files into a project, without texts that are like those ``held_out`` to score models.
+
+    ``reading`` are settings of a ``Source``, such as the column of the text, where a file has several.
 
     Raises ``DataError`` that names the first rows that cannot be read; then none is.
     """
     summary, rows, wrong = ImportSummary(), list[Annotation](), list[str]()
     for file in map(Path, files):
-        read, unlabelled, refused = read_annotations(file, "tags" if project.type == "tagging" else "label", check_text)
+        wanted: Wanted = "tags" if project.type == "tagging" else "label"
+        read, unlabelled, refused = read_annotations(file, wanted, check_text, reading)
         rows += read
         wrong += refused
         summary.unlabelled += unlabelled

@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.annotations import Wanted, annotated_table
+from warmstart.data.annotation_values import Wanted
+from warmstart.data.annotations import annotated_table
 from warmstart.data.read import source_files, source_format
 from warmstart.data.source import PROSE, Source
 from warmstart.data.tables import read_table
@@ -30,7 +31,7 @@ def task_table(source: Source, file: Path, wanted: Wanted = "label") -> pl.DataF
     """One table. Raises ``DataError`` for plain text, which has no columns."""
     form = source_format(source, file)
     if form == "annotations":
-        return annotated_table(file, wanted)
+        return annotated_table(file, wanted, source.text)
     if form in (*PROSE, "pattern"):
         raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet, sqlite) for this task type")
     return read_table(source, file, form)
