@@ -15,6 +15,7 @@ from warmstart.data.source import Source
 from warmstart.errors import DataError
 from warmstart.model.files import find_bundle, model_digest, saved_as
 from warmstart.storage import FORMAT, file_sha256, sha256
+from warmstart.tasks.load import manifest_of
 
 OUTPUTS = ("out", "cache", "resume", "tracker")
 """settings that say where a command writes"""
@@ -56,8 +57,8 @@ def input_hashes(values: Any, place: Path, name: str = "") -> dict[str, str]:
     if path.is_dir() and not (path / "task.yaml").is_file():
         return _content_of(path)
     file = path / "task.yaml" if path.is_dir() else path
-    is_manifest = file.suffix in (".yaml", ".yml") or name in TASKS
-    return {str(file): file_sha256(file)} | (input_hashes(read_yaml(file), file.parent) if is_manifest else {})
+    inside = read_yaml(file) if file.suffix in (".yaml", ".yml") else manifest_of(file) if name in TASKS else {}
+    return {str(file): file_sha256(file)} | input_hashes(inside, file.parent)
 
 
 def _content_of(path: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ apart, between splits only. ``drop_leaks`` removes leaks.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -27,6 +27,8 @@ from warmstart.notebook import Shown
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.tokenizer import Tokenizer
 
+MOST_SHOWN, MOST_NAMED = 30, 10
+"""labels in a table or chart of all of them, and in a sentence"""
 FEW_EXAMPLES = 10
 """a label with fewer training examples is worth a warning"""
 MANY_CUT = 0.05
@@ -173,12 +175,18 @@ class Audit(Shown, view="report.notebook:audit_view"):
         return {**asdict(self), "windows": windows, "findings": [asdict(finding) for finding in self.findings()]}
 
     def balance(self) -> list[dict[str, str | int | float]]:
-        """One row per split and label: split, label, count, fraction of the split."""
-        return [
-            {"split": split.name, "label": label, "count": count, "fraction": count / split.examples}
-            for split in self.splits
-            for label, count in split.classes.items()
-        ]
+        """One row per split and label: split, label, count, fraction of the split; of many labels those with most texts."""
+        totals = sum((Counter(split.classes) for split in self.splits), Counter[str]())
+        shown = {label for label, _ in totals.most_common(MOST_SHOWN)}
+        rows = list[dict[str, str | int | float]]()
+        for split in self.splits:
+            counts = {label: count for label, count in split.classes.items() if label in shown}
+            if left := len(split.classes) - len(counts):
+                counts[f"{left:,} other labels"] = sum(split.classes.values()) - sum(counts.values())
+            rows += [
+                {"split": split.name, "label": label, "count": n, "fraction": n / split.examples} for label, n in counts.items()
+            ]
+        return rows
 
     def findings(self) -> list[Finding]:
         """What a user should know, the most severe first; empty if nothing is wrong."""
@@ -258,9 +266,11 @@ def _in_texts(split: SplitAudit) -> Iterator[Finding]:
             f"{'repeats' if split.duplicates == 1 else 'repeat'} an earlier one, such as {_short(split.duplicate)}.",
         )
     needed = FEW_EXAMPLES if split.name == "train" else 1
-    if rare := [f"{label!r} ({count})" for label, count in split.classes.items() if count < needed]:
+    if rare := [(label, count) for label, count in split.classes.items() if count < needed]:
+        named = ", ".join(f"{label!r} ({count})" for label, count in sorted(rare, key=lambda one: one[1])[:MOST_NAMED])
+        more = f" and {len(rare) - MOST_NAMED:,} others" if len(rare) > MOST_NAMED else ""
         problem = f"Labels with fewer than {FEW_EXAMPLES} examples" if split.name == "train" else "Labels without an example"
-        yield Finding("warning", f"{problem} in {split.name}: {', '.join(rare)}.")
+        yield Finding("warning", f"{problem} in {split.name}: {named}{more}.")
 
 
 def _in_tokens(name: str, tokens: TokenCounts, max_length: int | None, windows: WindowSettings | None) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ class Recommendation:
 
     @cached_property
     def best(self) -> RankedMethod:
-        """The trained method that is best on validation."""
+        """The trained method that is best on validation; a baseline, if no other has been tried within the budget."""
         return best_of(self._candidates)
 
     @cached_property
@@ -78,7 +78,7 @@ class Recommendation:
 
     @property
     def _candidates(self) -> list[RankedMethod]:
-        return [one for one in self.methods if one.method.family != "baseline"]
+        return [one for one in self.methods if one.method.family != "baseline"] or [*self.methods]
 
     @cached_property
     def _doubt(self) -> float:

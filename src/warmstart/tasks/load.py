@@ -143,23 +143,30 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None) -> tupl
     """
     place = Path(path)
     file = place / "task.yaml" if place.is_dir() else place
-    if (place.is_dir() and not file.is_file() and any(place.iterdir())) or (
-        file.is_file() and source_format(Source(path=str(file)), file) not in PROSE
-    ):
-        return place, _guessed(place, flags)
+    if (place.is_dir() and not file.is_file() and any(place.iterdir())) or _is_table(file):
+        return place, TaskSpec.build(_guessed(place, flags), str(place))
     if flags and (flags.reading or flags.label_column):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
     return file, TaskSpec.build(read_yaml(file), str(file))
 
 
-def _guessed(place: Path, flags: LabelledTableFlags | None) -> TaskSpec:
+def manifest_of(file: Path) -> dict[str, Any]:
+    """The keys of a manifest, whatever the file is called, or of what is guessed of a table; paths start at its folder."""
+    return _guessed(file, None) if _is_table(file) else read_yaml(file)
+
+
+def _is_table(file: Path) -> bool:
+    return file.is_file() and source_format(Source(path=str(file)), file) not in PROSE
+
+
+def _guessed(place: Path, flags: LabelledTableFlags | None) -> dict[str, Any]:
     """The guess for a table or a folder, printed once."""
     flags = flags or LabelledTableFlags()
     guess = guess_task(place, flags)
     if (said := "\n".join(guess.sentences())) not in _SAID:
         _SAID.add(said)
         console.print(said)
-    return TaskSpec.build(guess.manifest(place.parent), str(place))
+    return guess.manifest(place.parent)
 
 
 _SAID = set[str]()
