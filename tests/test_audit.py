@@ -71,7 +71,7 @@ def test_rare_labels() -> None:
     """A label with few training examples, or with none to score, is named with its count."""
     task = replace(CLEAN, train=split(*filled("a")[:3]), test=split(("c", 0)))
     assert [(finding.severity, finding.sentence) for finding in audit(task).findings()] == [
-        ("warning", "Labels with fewer than 10 examples in train: 'no' (2), 'yes' (1)."),
+        ("warning", "Labels with fewer than 10 examples in train: 'yes' (1), 'no' (2)."),
         ("warning", "Labels without an example in test: 'yes' (0)."),
     ]
 

@@ -26,6 +26,7 @@ from helpers.bundles import classifier
 from helpers.foreign import folder_of
 from helpers.models import make_language_model
 from warmstart import console
+from warmstart.baselines import BASELINES
 from warmstart.cli import main
 from warmstart.config import read_yaml
 from warmstart.corpora.index import SHARD_INDEX, read_index
@@ -343,3 +344,32 @@ def test_a_report_of_many_classes_stays_small() -> None:
     assert [*found.rows] == [("intent 7", "intent 9", "5", "8"), ("intent 3", "intent 4", "2", "5")]
     assert len(class_scores_chart([("full", label, 0.5) for label in labels]).to_json()) < 100_000
     assert isinstance(confusions(matrix[:3, :3], labels[:3]), Figure)
+
+
+@pytest.mark.journeys
+def test_a_thousand_classes(
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    no_second_process: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of three texts each: audit, adapt, race, export and predict end, what they print is short, and a report has at most 2 MB."""
+    rows = "".join(f"intent {number % 1000} please {number},intent_{number % 1000}\n" for number in range(3000))
+    (tmp_path / "many.csv").write_text(f"text,intent\n{rows}")
+    save(Bundle(make_language_model(vocab_size=tokenizer.vocab_size), tokenizer), tmp_path / "lm")
+    monkeypatch.setattr(BASELINES, "_rows", {name: BASELINES[name] for name in ("majority", "naive Bayes")})
+    task, model, run = str(tmp_path / "many.csv"), str(tmp_path / "lm"), str(tmp_path / "run")
+    quick = ["--steps", "2", "--seeds", "1"]
+    race = ["race", task, "--backbones", model, "--schemes", "probe", "--learning-rates", "1e-3"]
+    for words in (
+        ["audit", task],
+        ["adapt", model, task, "--out", run, "--no-scratch", *quick],
+        [*race, "--out", str(tmp_path / "race"), *quick],
+        ["export", run, "--to", "page", "--out", str(tmp_path / "page")],
+        ["predict", run, "intent 5 please 5"],
+    ):
+        assert main(words) == 0, words
+        assert len(capsys.readouterr().err) < 20_000, words
+    for folder in ("run", "race"):
+        assert (tmp_path / folder / "report.html").stat().st_size < 2 << 20, folder
