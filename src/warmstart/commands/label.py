@@ -20,6 +20,9 @@ from warmstart.errors import ConfigError
 from warmstart.limits import YAML_BYTES
 from warmstart.serve.access import AccessSettings, missing_extra
 
+LISTED_LABELS = 20
+"""new labels that an import names"""
+
 if TYPE_CHECKING:
     from warmstart.data.task import Task
     from warmstart.labelling.importing import ImportSummary
@@ -277,9 +280,15 @@ def import_sentence(summary: ImportSummary) -> str:
         f"{summary.answers:,} answers of {len(summary.people)} people are imported",
         f"{summary.skipped:,} of them skipped texts" if summary.skipped else "",
         f"{summary.new_texts:,} texts are new" if summary.new_texts else "",
-        f"new labels: {', '.join(summary.new_labels)}" if summary.new_labels else "",
+        f"new labels: {_listed(summary.new_labels)}" if summary.new_labels else "",
         f"{summary.unlabelled:,} rows have no label" if summary.unlabelled else "",
         f"{summary.left_out:,} rows are left out, for their texts are like test or validation texts" if summary.left_out else "",
         f"{summary.known:,} rows had been imported before" if summary.known else "",
     ]
     return "; ".join(part for part in parts if part) + "."
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - LISTED_LABELS:,} more" if len(names) > LISTED_LABELS else ""
+    return f"{', '.join(names[:LISTED_LABELS])}{more}"

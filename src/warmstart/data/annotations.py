@@ -101,7 +101,7 @@ def annotated_texts(file: Path, column: str = "text") -> list[str]:
     for where, values in _entries(file):
         try:
             row = _as_mapping(values)
-            texts.append(text_in(_row_text(row, column)))
+            texts.append(text_in(_unlabelled_text(row, column)))
         except RowError as error:
             wrong.append(f"{where} {error}")
     refuse_rows(wrong)
@@ -292,12 +292,15 @@ def _as_mapping(values: Any) -> Mapping[str, Any]:
 # ------------------------------------------------------------------------------------------------ rows
 
 
-def _row_text(row: Mapping[str, Any], column: str) -> Any:
-    """The text of a row, labelled or not; doccano may call it data."""
+def _unlabelled_text(row: Mapping[str, Any], column: str) -> Any:
+    """The text of a row, a task or a record, labelled or not."""
     if isinstance(row.get("data"), Mapping) and "text" not in row:
         return task_text(row, column, results_of(row))
-    if is_record(row):
-        return record_text(row, column)
+    return record_text(row, column) if is_record(row) else _row_text(row, column)
+
+
+def _row_text(row: Mapping[str, Any], column: str) -> Any:
+    """The text of a row; doccano may call it data."""
     return next((row[name] for name in (column, "text", "data") if name in row), None)
 
 

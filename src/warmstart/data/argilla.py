@@ -38,7 +38,7 @@ def is_record(values: Any) -> bool:
     return (
         (isinstance(values.get("fields"), Mapping) and "responses" in values)
         or {"annotation", "annotation_agent"} <= values.keys()
-        or any(str(name).endswith(_FLAT) or _are_responses(value) for name, value in values.items())
+        or any(str(name).endswith(_FLAT) or (type(value) is list and _are_responses(value)) for name, value in values.items())
     )
 
 

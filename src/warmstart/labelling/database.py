@@ -40,6 +40,10 @@ create table events (
 """
 
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+_as_ascii = json.JSONEncoder().encode
+
+
 class Event(NamedTuple):
     """Something that happened to a project."""
 
@@ -150,8 +154,10 @@ class Database:
     def copy_if_due(self) -> None:
         """Make a copy if there are enough answers since the last one."""
         with self.lock:
+            if self._since_copy < COPY_AFTER or self._in_transaction():
+                return
             size = (self.folder / DATABASE).stat().st_size
-            if self._since_copy >= COPY_AFTER * (1 + (size >> 24)) and not self._in_transaction():
+            if self._since_copy >= COPY_AFTER * (1 + (size >> 24)):
                 self.copy()
 
     def copy(self) -> None:
@@ -277,11 +283,11 @@ def _contents(connection: sqlite3.Connection) -> tuple[tuple[str, ...], list[Eve
 
 
 def _row(event: Event) -> tuple[int, str, str, str]:
-    return event.id, event.at, event.kind, json.dumps(event.body, ensure_ascii=False)
+    return event.id, event.at, event.kind, _as_json(event.body)
 
 
 def _checksum(row: tuple[Any, ...], before: int) -> int:
-    return zlib.crc32(json.dumps(row).encode(), before)
+    return zlib.crc32(_as_ascii(row).encode(), before)
 
 
 def _texts_digest(texts: Sequence[str]) -> int:

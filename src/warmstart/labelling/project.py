@@ -219,11 +219,13 @@ class Project:
         **known: Unpack[KnownOfDraw],
     ) -> Draw:
         """A text is shown to a person, who joins if need be. Raises ``DataError`` for a text that is not there."""
-        body = {"text": text, "person": person, "queue": queue, **known}
-        with self._database.lock, self.at_once():
+        with self._database.lock:
             self._check_text(text)
-            self.join(person)
-            return self._state.draws[self._record("draw", {**body, "person": _person(person)}).id]
+            if (person := _person(person)) in self._state.people:
+                return self._state.draws[self._record("draw", {"text": text, "person": person, "queue": queue, **known}).id]
+            with self.at_once():
+                self.join(person)
+                return self.draw(text=text, person=person, queue=queue, **known)
 
     def answer(self, draw: int, person: str, value: Sequence[int] | int | None, seconds: float, comment: str = "") -> GivenAnswer:
         """What a person says of a draw; it replaces the draw's earlier answer, which stays in the events. None: skipped.
@@ -382,7 +384,8 @@ def _new_label(state: ProjectState, name: str, person: str) -> dict[str, Any]:
 
 def _check_name(state: ProjectState, name: str, what: str) -> None:
     _check_words(name, what)
-    if any(label.name == name for label in state.labels.values()):
+    holder = state.labels.get(state.named.get(name, OUTSIDE))
+    if holder is not None and holder.name == name:
         raise ConfigError(f"each label needs its own name, but there is a label '{name}' already; choose another name")
 
 

@@ -38,7 +38,9 @@ class ProjectState:
     merged: dict[int, int] = field(default_factory=dict)
     """label id -> the one that it was merged into"""
     named: dict[str, int] = field(default_factory=dict)
-    """every name that a label ever had -> its id"""
+    """every name that a label ever had -> the last label that had it"""
+    keys: set[str] = field(default_factory=set)
+    """that choose a label"""
     next_label: int = OUTSIDE + 1
     history: list[LabelChange] = field(default_factory=list)
     people: dict[str, None] = field(default_factory=dict)
@@ -107,8 +109,8 @@ def _apply_setting(state: ProjectState, event: Event) -> None:
 
 def apply_new_label(state: ProjectState, body: Mapping[str, Any]) -> None:
     """Add a label, with the first key that is free."""
-    used = {label.key for label in state.labels.values()}
-    key = next((key for key in KEYS if key not in used), "")
+    key = next((key for key in KEYS if key not in state.keys), "")
+    state.keys.add(key)
     state.labels[body["id"]] = LabelName(body["id"], body["name"], key)
     state.named[body["name"]] = body["id"]
     state.next_label = body["id"] + 1
@@ -118,6 +120,7 @@ def _merge(state: ProjectState, event: Event) -> None:
     body = event.body
     old, into = state.labels.pop(body["label"]), state.labels[body["into"]]
     state.merged[old.id] = into.id
+    state.keys.discard(old.key)
     state.history.append(LabelChange(event.at, body["person"], f"'{old.name}' merged into '{into.name}'"))
     state.draws = {one.id: replace(one, predicted=into.id) if one.predicted == old.id else one for one in state.draws.values()}
     state.standing = {one.id: replace(one, value=_value(state, one.value)) for one in state.standing.values()}
