@@ -138,7 +138,7 @@ def sentence_encoder(folder: Path, **files: Any) -> Path:
 
 
 def test_what_a_sentence_encoder_asks_for_is_done_or_said(tmp_path: Path) -> None:
-    """A default prompt and narrower vectors are refused; prompts, a shorter length and similarity are named."""
+    """Narrower vectors are refused; prompts that are no default, a shorter length and similarity are named."""
     plain = sentence_encoder(folder_of("bert-bare", tmp_path / "plain"))
     assert import_folder(plain).settings == ()
     more, prompts, deep = "config_sentence_transformers", {"query": "query: ", "document": ""}, {"type": "my.Pooling", "path": "x"}
@@ -153,7 +153,6 @@ def test_what_a_sentence_encoder_asks_for_is_done_or_said(tmp_path: Path) -> Non
         found = import_folder(sentence_encoder(folder_of("bert-bare", tmp_path / f"named {number}"), **files)).settings
         assert said in " ".join(found), (files, found)
     for number, (files, said) in enumerate((
-        ({more: {"prompts": prompts, "default_prompt_name": "query"}}, "default_prompt_name in config_.*write the prompt before"),
         ({more: {"truncate_dim": 16}}, "truncate_dim in config_sentence_transformers.json must be None, but is 16"),
         ({"2_Normalize/config": {"module_input_name": "token_embeddings"}}, "module_input_name in Normalize must be"),
         ({"modules": [deep]}, "also applies my.Pooling"),

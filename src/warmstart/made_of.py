@@ -13,6 +13,7 @@ from warmstart.config import Config, read_yaml
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.errors import DataError
+from warmstart.interop.encoders import ENCODERS
 from warmstart.model.files import find_bundle, model_digest, saved_as
 from warmstart.storage import FORMAT, file_sha256, sha256
 from warmstart.tasks.load import manifest_of
@@ -49,6 +50,8 @@ def input_hashes(values: Any, place: Path, name: str = "") -> dict[str, str]:
         return {}
     path = place / values
     if not _is_there(path):
+        if values in ENCODERS:
+            return {values: ENCODERS[values].package}
         return _content_of(path) if has_magic(values) else {}
     if path.resolve() == place.resolve():
         return {}

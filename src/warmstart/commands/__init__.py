@@ -177,7 +177,13 @@ COMMANDS = Registry(
             goes_on=True,
         ),
         "import": Command(
-            "commands.import_", "ImportConfig", "import_model", "read a pretrained model: GPT-2, BERT, Llama, ModernBERT ..."
+            "commands.import_", "ImportConfig", "import_model", "read a pretrained model: GPT-2, BERT, Llama, GGUF ..."
+        ),
+        "encoders": Command(
+            "commands.encoders",
+            "EncodersConfig",
+            "list_encoders",
+            "list the pretrained models that have a name",
         ),
         "export": Command("commands.export", "ExportConfig", "export_model", "write a model for transformers, PEFT or ONNX"),
         "fetch": Command("commands.fetch", "FetchConfig", "fetch_data", "download a public data set, and verify its checksum"),

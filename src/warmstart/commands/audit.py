@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tyro.conf import Positional
 
 from warmstart.console import console, print_table
@@ -13,6 +15,7 @@ from warmstart.data.token_store import documents_of
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError
 from warmstart.interop.load import load_model
+from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.stats.formatting import percent
 from warmstart.tasks import task_type_of
@@ -44,6 +47,8 @@ def audit_task(config: AuditConfig) -> Audit:
     tokenizer, max_length = (bundle.tokenizer, bundle.model.backbone.config.max_length) if bundle else (None, None)
     windows = _windows(config, task, bundle)
     result = audit(task, tokenizer, max_length, pretraining, windows)
+    if bundle and config.model:
+        result = replace(result, already_read=already_read(bundle.history, config.model, task.name))
     rows = [(row["split"], row["label"], row["count"], percent(float(row["fraction"]))) for row in result.balance()]
     print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "percent"))
     for finding in result.findings():

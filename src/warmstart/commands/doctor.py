@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.errors import BundleError, ConfigError
+from warmstart.interop.encoders import converted, is_encoder
 from warmstart.interop.load import load
 from warmstart.model.checks import faults
 from warmstart.model.checks.check import CheckResult, CheckResults
@@ -38,7 +39,7 @@ def doctor(config: DoctorConfig) -> CheckResults:
     if config.bundle is not None:
         raise ConfigError(f"--bundle is for pages, but {config.model} is none; remove it")
     model = load(config.model, selftest=False)  # the checks below say which outputs differ
-    results = CheckResults(examine(model, config.model))
+    results = CheckResults(examine(model, _place(config.model)))
     if config.as_json:
         sys.stdout.write(json.dumps({"model": config.model, "checks": [one.to_dict() for one in results]}, indent=1) + "\n")
     else:
@@ -49,6 +50,11 @@ def doctor(config: DoctorConfig) -> CheckResults:
             f"{config.model} fails {len(found)} of {len(results)} checks: {'; '.join(found)}. What to do: {'; or '.join(advice)}"
         )
     return results
+
+
+def _place(model: str) -> str:
+    """Where its files are: an encoder has a name, but no folder of that name."""
+    return str(converted(model)) if is_encoder(model) else model
 
 
 def _check_page(config: DoctorConfig) -> None:

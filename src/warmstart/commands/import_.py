@@ -10,23 +10,23 @@ from tyro.conf import Positional
 from warmstart.config import Config
 from warmstart.console import console
 from warmstart.heads.embedding import EmbeddingHead
-from warmstart.interop.convert import Imported, import_folder
+from warmstart.interop.convert import Imported
+from warmstart.interop.encoders import read_source
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.folder import free_place
-from warmstart.interop.hub import find_folder
 from warmstart.interop.load import load_model
 from warmstart.interop.peft import read_lora
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.history import ImportLoraRecord
+from warmstart.model.history import ImportLoraRecord, ImportRecord
 from warmstart.run import provenance
 
 
 class ImportConfig(Config):
-    """Read a pretrained model in the Hugging Face format, and save it as a bundle."""
+    """Read a pretrained model in the Hugging Face format, a GGUF file or an encoder, and save it as a bundle."""
 
     source: Positional[str]
-    """the model's folder (config.json, model.safetensors, tokenizer.json), or its owner/name on the hub"""
+    """the model's folder (config.json, model.safetensors, tokenizer.json), its owner/name on the hub, FILE.gguf, or an encoder"""
     out: str
     """folder of the bundle"""
     onto: str | None = None
@@ -40,7 +40,7 @@ def import_model(config: ImportConfig) -> Bundle:
     target = free_place(config.out)
     if config.onto:
         return _import_lora(config, config.onto)
-    imported = import_folder(find_folder(config.source), config.max_length)
+    imported = read_source(config.source, config.max_length)
     for line in describe(imported):
         console.print(line)
     record = imported.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
@@ -74,10 +74,11 @@ def describe(imported: Imported) -> list[str]:
     count = sum(parameter.numel() for parameter in bundle.model.parameters())
     kind = f"{head.config.kind} head" + (f", pooling {head.config.pooling}" if isinstance(head, EmbeddingHead) else "")
     specials, tokenizer = bundle.tokenizer.specials, bundle.tokenizer
+    begin = " ".join([tokenizer.token(specials.begin), *([tokenizer.decode(tokenizer.prefix)] if tokenizer.prefix else [])])
     lines = [
         f"family:   {family.title} ({imported.family}): width {config.width}, depth {config.depth}, heads {config.heads}",
         f"imported: {len(bundle.model.weights())} tensors, {count:,} parameters; {kind}",
-        f"texts:    {tokenizer.token(specials.begin)} text {tokenizer.token(specials.eos)}, at most {config.max_length:,} tokens",
+        f"texts:    {begin} text {tokenizer.token(specials.eos)}, at most {config.max_length:,} tokens",
     ]
     if imported.left_out:
         lines.append(f"left out: {', '.join(imported.left_out)}")
@@ -86,4 +87,6 @@ def describe(imported: Imported) -> list[str]:
         lines.append(f"added:    {', '.join(imported.added)} (their embeddings are the mean of all others)")
     if spare := bundle.model.backbone.vocab_size - tokenizer.vocab_size:
         lines.append(f"spare:    {spare} rows of the embedding that belong to no token")
+    read = bundle.history[0].read if isinstance(bundle.history[0], ImportRecord) else None
+    lines.append(f"has read: {', '.join(read.names)}, says {read.source}" if read else "has read: unknown")
     return lines

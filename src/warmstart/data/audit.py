@@ -164,6 +164,8 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """None if no plain text was given"""
     already_trained: tuple[str, ...] = ()
     """models to adapt that were already trained on labels of this task"""
+    already_read: tuple[str, ...] = ()
+    """which models have read the data set of this name before, as complete sentences"""
     windows: WindowSettings | None = None
     """what becomes of texts that are too long; None: models for this type of task cut them"""
     cut: tuple[str, ...] = ()
@@ -200,6 +202,8 @@ class Audit(Shown, view="report.notebook:audit_view"):
                 f"{name} was already trained on labels of {self.task}, so its scores with few labels or with a frozen backbone "
                 "mislead. Start from the model that it was adapted from.",
             )
+        for sentence in self.already_read:
+            yield Finding("warning", sentence)
         examples = {split.name: split.examples for split in self.splits}
         for leak in self.leaks:
             yield Finding(

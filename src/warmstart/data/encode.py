@@ -109,23 +109,25 @@ def encode(
 ) -> Encoded:
     """Each text between two end-of-text tokens, ``[EOS] text [EOS]``; a pair as ``[EOS] first [EOS] second [EOS]``.
 
-    A tokenizer with a token for the beginning uses it: ``[CLS] text [SEP]``, ``<s> text </s>``. With ``appended`` the last token is
+    A tokenizer with a token for the beginning uses it: ``[CLS] text [SEP]``, ``<s> text </s>``; words that precede every text
+    (``tokenizer.prefix``) follow it in every row. With ``appended`` the last token is
     ``[CLS]``. A text that is too long loses its end, but not these tokens; of a pair the longer text is cut first. With ``windows``
     nothing is cut: a row for each window; of a pair, for each window of the first with each of the second, and a text that would
     not be cut is one window. With ``typed`` the result says where second texts begin. Raises ``DataError`` for texts beside pairs.
     """
     require_one_form(texts)
+    specials, opening = tokenizer.specials, tokenizer.opening
+    free = max_length - len(opening) - 1
     if texts and not isinstance(texts[0], str):
         pairs = _encode_pairs(
-            tokenizer, [pair for pair in texts if not isinstance(pair, str)], max_length - 3, appended=appended, windows=windows
+            tokenizer, [pair for pair in texts if not isinstance(pair, str)], free - 1, appended=appended, windows=windows
         )
         return pairs if typed else replace(pairs, second_starts=None)
-    specials, free = tokenizer.specials, max_length - 2
     last = specials.cls if appended else specials.eos
     rows, cut, counts = list[np.ndarray](), list[int](), list[int]()
     for ids in tokenizer.encode([text for text in texts if isinstance(text, str)]):
         starts, lost = window_starts(len(ids), free, windows)
-        rows += [np.array([specials.begin, *ids[start : start + free], last], dtype=np.int64) for start in starts.tolist()]
+        rows += [np.array([*opening, *ids[start : start + free], last], dtype=np.int64) for start in starts.tolist()]
         cut += [lost, *[0] * (len(starts) - 1)]
         counts.append(len(starts))
     return Encoded(tuple(rows), np.array(cut, dtype=np.int64), windows=_if_several(counts))
@@ -176,11 +178,11 @@ def _encode_pairs(
         starts, lost = window_starts(len(first), kept_first, windows)
         second_windows, lost_second = window_starts(len(second), kept_second, windows)
         for one, other in product(starts.tolist(), second_windows.tolist()):
-            row = [specials.begin, *first[one : one + kept_first], specials.eos, *second[other : other + kept_second], last]
+            row = [*tokenizer.opening, *first[one : one + kept_first], specials.eos, *second[other : other + kept_second], last]
             rows.append(np.array(row, dtype=np.int64))
         counts.append(len(starts) * len(second_windows))
         cut += [lost + lost_second, *[0] * (counts[-1] - 1)]
-        second_starts += [kept_first + 2] * counts[-1]
+        second_starts += [len(tokenizer.opening) + kept_first + 1] * counts[-1]
     starts_of_seconds = np.array(second_starts, dtype=np.int64)
     return Encoded(tuple(rows), np.array(cut, dtype=np.int64), second_starts=starts_of_seconds, windows=_if_several(counts))
 
@@ -191,16 +193,17 @@ def encode_pieces(tokenizer: Tokenizer, texts: Sequence[Sequence[str]], max_leng
     ``[["I", " rub"]]`` -> rows ``[EOS I rub EOS]``, piece_starts ``[1, 2]``. A piece that does not fit is left out whole, with all
     that follow it, and counted. The space is dropped for a tokenizer that puts one before every text by itself (Llama 2).
     """
-    specials, free = tokenizer.specials, max_length - 2
+    specials, opening = tokenizer.specials, tokenizer.opening
+    free = max_length - len(opening) - 1
     bare, spaced = tokenizer.encode(["a", " a"])
     adds_space = bare != spaced and bool(bare) and tokenizer.token(bare[0]).startswith(WORD_MARK)
     ids_of = iter(tokenizer.encode([piece.removeprefix(" ") if adds_space else piece for pieces in texts for piece in pieces]))
     rows, piece_starts, cut = [], [], []
     for pieces in texts:
-        row, starts, left_out = [specials.begin], list[int](), 0
+        row, starts, left_out = [*opening], list[int](), 0
         for _ in pieces:
             ids = next(ids_of) or [specials.unk]
-            if left_out or len(row) - 1 + len(ids) > free:
+            if left_out or len(row) - len(opening) + len(ids) > free:
                 left_out += 1
                 continue
             starts.append(len(row))

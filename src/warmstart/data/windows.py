@@ -70,13 +70,13 @@ def window_starts(tokens: int, room: int, settings: WindowSettings = CUT) -> tup
     return np.arange(count) * (read - room) // max(1, count - 1), tokens - read
 
 
-def framed_windows(tokens: int, max_length: int, settings: WindowSettings) -> np.ndarray:
+def framed_windows(tokens: int, max_length: int, settings: WindowSettings, opening: int = 1) -> np.ndarray:
     """(W, min(tokens, max_length)) the positions that each window reads of a row of ``tokens`` tokens.
 
-    The first and the last token of the row, which frame the text, are in every window.
+    The first ``opening`` tokens of the row and the last, which frame the text, are in every window.
     """
-    inside = min(tokens, max_length) - 2
-    starts, _ = window_starts(tokens - 2, max_length - 2, settings)
-    positions = starts[:, None] + np.arange(inside + 2)
-    positions[:, 0], positions[:, -1] = 0, tokens - 1
+    inside = min(tokens, max_length) - opening - 1
+    starts, _ = window_starts(tokens - opening - 1, max_length - opening - 1, settings)
+    positions = starts[:, None] + np.arange(inside + opening + 1)
+    positions[:, :opening], positions[:, -1] = np.arange(opening), tokens - 1
     return np.asarray(positions)

@@ -11,9 +11,10 @@ import numpy as np
 
 from warmstart.errors import DataError
 from warmstart.interop.convert import from_huggingface
+from warmstart.interop.encoders import find_model
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_bundle
+from warmstart.model.files import load_bundle
 
 
 def as_texts(texts: Any) -> list[str]:
@@ -49,10 +50,10 @@ def as_groups(texts: Sized, groups: Sequence[Any] | None) -> np.ndarray | None:
 
 
 def as_bundle(backbone: str | Path | Bundle) -> Bundle:
-    """The bundle itself, or the one in a folder; ``hf:FOLDER`` is a model in the Hugging Face format."""
+    """The bundle itself, the one in a folder, or an encoder by its name; ``hf:FOLDER`` is a model in the Hugging Face format."""
     if isinstance(backbone, Bundle):
         return backbone
-    return from_huggingface(find_folder(str(backbone))) if str(backbone).startswith("hf:") else load_bundle(find_bundle(backbone))
+    return from_huggingface(find_folder(str(backbone))) if str(backbone).startswith("hf:") else load_bundle(find_model(backbone))
 
 
 def one_each(texts: Sized, targets: Sized, noun: str) -> None:

@@ -81,7 +81,8 @@ class ExplainedText:
     def windows(self, tokens: int) -> np.ndarray:
         """(V, T) the positions that each of V windows reads of a row of ``tokens`` tokens; one window if the row fits."""
         model = self.bundle.model
-        return framed_windows(tokens, model.backbone.config.max_length, model.head.config.window_settings)
+        opening = len(self.bundle.tokenizer.opening)
+        return framed_windows(tokens, model.backbone.config.max_length, model.head.config.window_settings, opening)
 
     def log_probabilities(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(N,) the target's log-probability for each of N rows (T,), in nats."""
@@ -189,15 +190,16 @@ def prepare_text(bundle: Bundle, text: str, target: str | None = None, removal: 
     head, tokenizer, max_length = bundle.model.head, bundle.tokenizer, bundle.model.backbone.config.max_length
     generates, settings = isinstance(head, LMHead), head.config.window_settings
     (whole,) = encode(tokenizer, [text], 1 << 40, appended=getattr(head.config, "pooling", "") == "appended").rows
-    if lost := window_starts(len(whole) - 2, max_length - 2, settings)[1]:
+    opening = len(tokenizer.opening)
+    if lost := window_starts(len(whole) - opening - 1, max_length - opening - 1, settings)[1]:
         windows = f"{settings.max_windows} windows of " if settings.max_windows else ""
         raise ModelError(f"the text must fit into {windows}{max_length} tokens, but is {lost} tokens longer")
     row = whole[:-1] if generates else whole
-    inside = np.arange(len(row)) > 0
+    inside = np.arange(len(row)) >= opening
     if not generates:
         inside[-1] = False
     starts = tokenizer.vocabulary().word_starts[row] & inside
-    starts[1:2] |= inside[1:2]
+    starts[opening : opening + 1] |= inside[opening : opening + 1]
     owner = np.where(inside, starts.cumsum() - 1, -1)
     words = tuple(_word(tokenizer, row[owner == number]) for number in range(int(owner.max()) + 1))
     if not words:

@@ -15,6 +15,7 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError, TokenizerError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.folder import read_json
+from warmstart.interop.framing import with_prefix
 from warmstart.interop.settings import (
     MODULES_FILE,
     NORMALIZE_FILE,
@@ -60,9 +61,10 @@ def read_companions(folder: Path, *, causal: bool) -> Companions:
     Raises ``TokenizerError`` if there is none, or if the settings beside it ask for another one.
     """
     tokenizer, settings = _load_tokenizer(folder), _tokenizer_settings(folder)
+    prompt, prompts_left_out = _prompt(folder)
     left_out = unapplied(TOKENIZER_FILE, settings)
     sentences = _transformer_settings(folder) if (folder / MODULES_FILE).exists() else {}
-    left_out += unapplied(TRANSFORMER_FILE, sentences) + _unapplied_sentences(folder)
+    left_out += unapplied(TRANSFORMER_FILE, sentences) + prompts_left_out
     _check_mask(tokenizer, settings)
     _check_added(tokenizer, settings, _optional(folder, "added_tokens.json"))
     spec = json.loads(tokenizer.to_json())
@@ -78,6 +80,7 @@ def read_companions(folder: Path, *, causal: bool) -> Companions:
     if _doubles(spec.get("post_processor")):
         left_out.append(f"the second {own!r} between the texts of pairs (one is between them)")
     lengths = [sentences.get("max_seq_length"), settings.get("model_max_length", settings.get("max_len"))]
+    tokenizer = with_prefix(tokenizer, prompt)
     return Companions(tokenizer, next((int(one) for one in lengths if isinstance(one, int | float) and one < 1e9), None), left_out)
 
 
@@ -114,11 +117,12 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
     return next((read_json(folder / name) for name in _TRANSFORMERS if (folder / name).exists()), {})
 
 
-def _unapplied_sentences(folder: Path) -> list[str]:
+def _prompt(folder: Path) -> tuple[str, list[str]]:
+    """The default prompt, which precedes every text, and what of its file is left out: prompts that must be asked for."""
     values = _optional(folder, SENTENCES_FILE)
     prompts = {name: text for name, text in (values.get("prompts") or {}).items() if text}
-    default = values.get("default_prompt_name")
-    return unapplied(SENTENCES_FILE, values | {"prompts": prompts, "default_prompt_name": default if default in prompts else None})
+    default = str(prompts.pop(values.get("default_prompt_name"), ""))
+    return default, unapplied(SENTENCES_FILE, values | {"prompts": prompts})
 
 
 def _content(token: Any) -> str | None:

@@ -7,8 +7,9 @@ computed, so an imported tensor is exported with the same bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ from warmstart.interop.companions import read_companions, read_pooling
 from warmstart.interop.families import FAMILIES, OTHER_FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import as_float, read_json, read_tensors
-from warmstart.interop.settings import CONFIG_FILE, config_settings, unapplied, whole_files
+from warmstart.interop.settings import CONFIG_FILE, MODULES_FILE, config_settings, unapplied, whole_files
 from warmstart.limits import MANIFEST_VALUES, check_depth, refused_if_malformed
+from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
 from warmstart.model.model import Model
@@ -38,6 +40,24 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 BY_TOKEN = ("backbone.embedding.weight", "head.weight", "head.bias")
 """tensors with a row for each token"""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A model as another program keeps it, in memory, under the names of the Hugging Face format."""
+
+    config: dict[str, Any]
+    """as in ``config.json``"""
+    tensors: dict[str, Tensor]
+    tokenizer: Tokenizer
+    name: str = ""
+    """of the folder, the file or the model; it tells what the model has read"""
+    pooled: Callable[[], tuple[str, bool, list[str]]] | None = None
+    """how the states of a text become one vector, whether its length is 1, what is left out; None: not made for embeddings"""
+    longest: int | None = None
+    """the length at which other programs cut a text, if they are told one"""
+    settings: tuple[str, ...] = ()
+    """those that are not applied, one phrase each"""
 
 
 @dataclass(frozen=True)
@@ -67,29 +87,42 @@ def import_folder(place: Path, max_length: int | None = None) -> Imported:
     """The same, with what was left out and what was added; ``max_length`` is the maximum length, if not that of the model."""
     theirs = read_json(place / "config.json")
     with refused_if_malformed(ModelError, f"{place / 'config.json'}, with the files beside it, must describe a model"):
-        return _import(place, theirs, max_length)
+        family = _family(str(theirs.get("model_type")), theirs)
+        settings = unapplied(CONFIG_FILE, theirs, config_settings(family))
+        settings += whole_files((file.name for file in place.iterdir()), causal=family.causal)
+        tokenizer, longest, beside = read_companions(place, causal=family.causal)
+        pooled = partial(read_pooling, place) if (place / MODULES_FILE).exists() else None
+        name = "/".join(place.resolve().parts[-2:])
+        given = Foreign(theirs, read_tensors(place), tokenizer, name, pooled, longest, (*settings, *beside))
+        return import_foreign(given, max_length)
 
 
-def _import(place: Path, theirs: dict[str, Any], max_length: int | None) -> Imported:
+def import_foreign(given: Foreign, max_length: int | None = None) -> Imported:
+    """A bundle of a model in memory. Raises what ``from_huggingface`` does."""
+    theirs, stored, tokenizer = given.config, given.tensors, given.tokenizer
     name = str(theirs.get("model_type"))
     family = _family(name, theirs)
-    settings = unapplied(CONFIG_FILE, theirs, config_settings(family))
-    settings += whole_files((file.name for file in place.iterdir()), causal=family.causal)
-    tokenizer, longest, beside = read_companions(place, causal=family.causal)
-    stored = read_tensors(place)
     config = _with_length(read_settings(family, theirs), max_length)
-    head, pooling = _head_for(family, theirs, stored, place)
-    settings += beside + pooling
-    if longest is not None and longest < config.max_length:
-        settings.append(f"the libraries' maximum length of {longest} (texts of up to {config.max_length} tokens are read whole)")
-    table = _table_name(family, stored)
-    rows = stored[table].shape[0]
+    if (around := len(tokenizer.opening) + 1) >= config.max_length:
+        raise TokenizerError(
+            f"a text must fit beside the {around} tokens that are around every text, but only {config.max_length} are read; import "
+            "another model"
+        )
+    head, pooling = _head_for(family, given)
+    settings = [*given.settings, *pooling]
+    if given.longest is not None and given.longest < config.max_length:
+        settings.append(
+            f"the libraries' maximum length of {given.longest} (texts of up to {config.max_length} tokens are read whole)"
+        )
+    rows = stored[_table_name(family, stored)].shape[0]
     _check_tokenizer(tokenizer, rows)
     model, left_out = from_tensors(family, config, head, _cut_positions(family, stored, config), rows)
     _grow(model, tokenizer.vocab_size)
     language = isinstance(head, LMHeadConfig)
     objective = ObjectiveConfig(name="causal" if family.causal else "masked") if language else None
-    record = ImportRecord(family=name, config=theirs, objective=objective, generates=language and family.causal)
+    record = ImportRecord(
+        family=name, config=theirs, objective=objective, generates=language and family.causal, read=read_by(given.name)
+    )
     added = tuple(tokenizer.token(i) for i in range(rows, tokenizer.vocab_size))
     bundle = Bundle(model, tokenizer, labels_of(family, theirs) or (), (record,))
     return Imported(bundle, name, left_out, tuple(settings), added)
@@ -242,11 +275,12 @@ def _table_name(family: Family, stored: Mapping[str, Tensor]) -> str:
     return found[0]
 
 
-def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Tensor], place: Path) -> tuple[HeadConfig, list[str]]:
+def _head_for(family: Family, given: Foreign) -> tuple[HeadConfig, list[str]]:
     """The head in the file, and what of its settings is left out.
 
     Language modelling (perhaps tied), classification, or none, which becomes an embedding head.
     """
+    theirs, stored = given.config, given.tensors
     if (labels := labels_of(family, theirs)) is not None:
         dropout = read_settings(family, theirs).dropout
         return ClassificationHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout), []
@@ -254,8 +288,8 @@ def _head_for(family: Family, theirs: Mapping[str, Any], stored: Mapping[str, Te
     weight = str(family.head["head.weight"])
     words = [name for name in stored if name.startswith(tuple(own))] if own else [name for name in stored if name == weight]
     tied = theirs.get("tie_word_embeddings", family.tied)
-    if not words and (not (family.causal and tied) or (place / "modules.json").exists()):
-        pooling, normalize, left_out = read_pooling(place)
+    if not words and (not (family.causal and tied) or given.pooled):
+        pooling, normalize, left_out = given.pooled() if given.pooled else ("mean", True, [])
         return EmbeddingHeadConfig(pooling=pooling, normalize=normalize), left_out
     if not family.gelu and read_settings(family, theirs).activation != "gelu":
         raise ModelError(f"the transform of a language head must have gelu, but hidden activations are others; {BASE_MODEL}")

@@ -208,7 +208,7 @@ def _tokenizer_files(bundle: Bundle, rows: int, *, framed: bool, typed: bool, po
     spec = json.loads(tokenizer.to_json())
     spec["added_tokens"] = [token for token in spec["added_tokens"] if token["id"] < rows]
     specials = tokenizer.specials
-    if (framed and specials.bos is None) or (pooled and not framed):
+    if (framed and specials.bos is None) or (pooled and not framed) or tokenizer.prefix:
         spec["post_processor"] = template(tokenizer, specials.eos, typed=typed)
     roles = {"pad": specials.pad, "unk": specials.unk, "eos": specials.eos, "sep": specials.eos, "mask": specials.mask}
     roles |= {"bos": specials.begin, "cls": specials.begin}

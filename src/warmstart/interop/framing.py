@@ -1,30 +1,41 @@
-"""The special tokens around a text, for the ``tokenizers`` library: ``[EOS] text [EOS]``, ``[CLS] one [SEP] other [SEP]``."""
+"""The tokens around a text, for the ``tokenizers`` library: ``[EOS] text [EOS]``, ``[CLS] one [SEP] other [SEP]``.
+
+Some embedding models are trained with a few words before every text, such as "query: ". They stand in the frame, behind the first
+special token, so that whoever frames a text puts them there.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from warmstart.tokenizer.specials import PREFIX
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
-def template(tokenizer: Tokenizer, last: int, *, typed: bool) -> dict[str, Any]:
+def template(tokenizer: Tokenizer, last: int, *, typed: bool, prefix: Sequence[int] | None = None) -> dict[str, Any]:
     """A post-processor that frames texts and pairs as ``data.encode.encode`` does; ``last`` is the token that they end with.
 
-    With ``typed`` the second text of a pair has token type 1.
+    With ``typed`` the second text of a pair has token type 1. ``prefix`` are the tokens of the words before every text; None: those
+    of the tokenizer.
     """
+    prefix = tokenizer.prefix if prefix is None else tuple(prefix)
     specials = tokenizer.specials
     names = {id_: tokenizer.token(id_) for id_ in (specials.begin, specials.eos, last)}
 
     def token(id_: int, kind: int = 0) -> dict[str, Any]:
         return {"SpecialToken": {"id": names[id_], "type_id": kind}}
 
+    before = [{"SpecialToken": {"id": PREFIX, "type_id": 0}}] if prefix else []
+    words = {PREFIX: {"id": PREFIX, "ids": list(prefix), "tokens": [tokenizer.token(id_) for id_ in prefix]}}
     one, other = ({"Sequence": {"id": text, "type_id": int(typed and text == "B")}} for text in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [token(specials.begin), one, token(last)],
-        "pair": [token(specials.begin), one, token(specials.eos), other, token(last, int(typed))],
-        "special_tokens": {name: {"id": name, "ids": [id_], "tokens": [name]} for id_, name in names.items()},
+        "single": [token(specials.begin), *before, one, token(last)],
+        "pair": [token(specials.begin), *before, one, token(specials.eos), other, token(last, int(typed))],
+        "special_tokens": {name: {"id": name, "ids": [id_], "tokens": [name]} for id_, name in names.items()}
+        | (words if before else {}),
     }
 
 
@@ -33,3 +44,15 @@ def framed(tokenizer: Tokenizer, last: int, *, typed: bool) -> str:
     return json.dumps(
         json.loads(tokenizer.to_json()) | {"post_processor": template(tokenizer, last, typed=typed)}, ensure_ascii=False
     )
+
+
+def with_prefix(tokenizer: Tokenizer, words: str) -> Tokenizer:
+    """The same tokenizer, whose texts begin with these words; nothing changes without any.
+
+    Raises ``TokenizerError`` for too many.
+    """
+    [ids] = tokenizer.encode([words.strip()])
+    if not ids:
+        return tokenizer
+    post = template(tokenizer, tokenizer.specials.eos, typed=False, prefix=ids)
+    return Tokenizer(json.dumps(json.loads(tokenizer.to_json()) | {"post_processor": post}, ensure_ascii=False))

@@ -7,21 +7,23 @@ from pathlib import Path
 from warmstart.console import console
 from warmstart.errors import BundleError, ModelError
 from warmstart.interop.convert import from_huggingface, import_folder
+from warmstart.interop.encoders import find_model
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import STACK_MANIFEST, find_bundle, load_bundle, saved_as
+from warmstart.model.files import STACK_MANIFEST, load_bundle, saved_as
 from warmstart.stack.files import load_stack
 from warmstart.stack.stack import Stack
 
 
 def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
-    """The bundle or the stack in a folder, or that of a run; ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads the Hugging Face format.
+    """The bundle or the stack in a folder, or that of a run, or an encoder by its name.
 
-    A saved model must reproduce the outputs that were stored when it was saved, unless ``selftest`` is false.
+    ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads the Hugging Face format. A saved model must reproduce the outputs that were stored when
+    it was saved, unless ``selftest`` is false.
     """
     if str(folder).startswith("hf:"):
         return from_huggingface(find_folder(str(folder)))
-    place = find_bundle(folder)
+    place = find_model(folder)
     return (load_stack if is_stack(place) else load_bundle)(place, selftest=selftest)
 
 
@@ -32,7 +34,7 @@ def is_stack(folder: str | Path) -> bool:
 
 def load_predictor(path: str | Path) -> Bundle | Stack:
     """As ``load_model``; also a stack, which has no network of its own."""
-    place = find_bundle(path)
+    place = find_model(path)
     if not is_stack(place):
         return load_model(path)
     stack = load_stack(place)
@@ -42,11 +44,11 @@ def load_predictor(path: str | Path) -> Bundle | Stack:
 
 
 def load_model(path: str | Path) -> Bundle:
-    """Load a bundle, or a run's bundle, and print one line about it; ``hf:FOLDER`` is a model in the Hugging Face format.
+    """Load a bundle, a run's bundle or an encoder, and print a line about it; ``hf:FOLDER`` is in the Hugging Face format.
 
     Raises ``BundleError`` if there is none, and ``ModelError`` for a stack.
     """
-    if is_stack(place := find_bundle(path)):
+    if is_stack(place := find_model(path)):
         raise ModelError(
             f"one network is needed, but {place} holds {load_stack(place).names} without one of its own; `predict`, `evaluate`, "
             "`export` and `doctor` read it"
@@ -57,7 +59,7 @@ def load_model(path: str | Path) -> Bundle:
         if imported.settings:
             checked += f"; left out: {'; '.join(imported.settings)}"
     else:
-        place, checked = find_bundle(path), "hashes and stored outputs match"
+        checked = "hashes and stored outputs match"
         if not place.is_dir():
             raise BundleError(f"there is no model at {path}: give the folder of a bundle, or of a run that has finished")
         bundle = load_bundle(place)

@@ -111,7 +111,7 @@ FOREIGN_SETTINGS: Mapping[str, Mapping[str, Use]] = {
     },
     SENTENCES_FILE: {
         "prompts": _left_out("write them before the texts", {}, None),
-        "default_prompt_name": _refused("a prompt before every text; set it to null, and write the prompt before the texts", None),
+        "default_prompt_name": APPLIED,
         "truncate_dim": _refused("shorter vectors; remove it for whole ones", None),
         "model_type": _refused("another kind of model", "SentenceTransformer", None),
         "similarity_fn_name": _left_out("vectors are compared by their cosine", "cosine", None),
@@ -139,7 +139,8 @@ FOREIGN_SETTINGS: Mapping[str, Mapping[str, Use]] = {
     POOLING_FILE: {
         **_all(APPLIED, "pooling_mode pooling_mode_cls_token pooling_mode_max_tokens pooling_mode_mean_tokens"),
         **_all(APPLIED, "pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken"),
-        **_all(HARMLESS, "word_embedding_dimension embedding_dimension include_prompt"),  # a default prompt is refused
+        **_all(HARMLESS, "word_embedding_dimension embedding_dimension"),
+        "include_prompt": _left_out("the words of a prompt are pooled too", True, None),
     },
     NORMALIZE_FILE: _all(
         _refused("vectors of tokens of length 1", "sentence_embedding", None), "module_input_name module_output_name"

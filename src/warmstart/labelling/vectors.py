@@ -56,12 +56,13 @@ def _latent_semantic_vectors(texts: Sequence[str]) -> np.ndarray:
 
 def _frozen_vectors(texts: Sequence[str], model: str) -> np.ndarray:
     from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
+    from warmstart.interop.encoders import find_model
     from warmstart.model.bundle import Bundle
     from warmstart.model.embed import embed
     from warmstart.model.files import load_bundle
     from warmstart.model.model import swap_head
 
-    bundle = load_bundle(model)
+    bundle = load_bundle(find_model(model))
     if not isinstance(bundle.model.head, EmbeddingHead):
         bundle = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="mean"), 0).eval(), bundle.tokenizer)
     return embed(bundle, list(texts)).numpy()

@@ -21,6 +21,7 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.data.task import texts_digest
 from warmstart.data.text_hashes import TextHashes, text_hashes_wanted
+from warmstart.model.already_read import ReadRecord
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.registry import Registry
 
@@ -394,6 +395,8 @@ class ImportRecord(LanguageRecord):
     """its ``config.json``"""
     source: str | None = None
     """folder, or name on the hub"""
+    read: ReadRecord | None = None
+    """what it has read before; None: unknown"""
 
     @property
     def title(self) -> str:

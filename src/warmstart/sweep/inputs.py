@@ -19,8 +19,9 @@ from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.heads.pooling import join_windows
+from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_bundle
+from warmstart.model.files import load_bundle
 from warmstart.model.model import swap_head
 from warmstart.sweep.store import SweepContext
 from warmstart.sweep.trial import Trial
@@ -92,8 +93,8 @@ def _prepare(
     Features of a frozen backbone are shared by all processes through the disk. The digest makes a changed bundle another entry of
     the cache.
     """
-    bundle = load_bundle(find_bundle(backbone))
+    bundle = load_bundle(find_model(backbone))
     task = task_of(context, split_seed)
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
-    shared = load_bundle(find_bundle(shared_backbone)) if shared_backbone else bundle
+    shared = load_bundle(find_model(shared_backbone)) if shared_backbone else bundle
     return bundle, shared, replace(encoded, features=FeatureCache(Path(context.features or f"{context.folder}/features")))

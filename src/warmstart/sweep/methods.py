@@ -19,8 +19,9 @@ from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.own_backbone import OwnBackboneConfig, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
+from warmstart.interop.encoders import find_model
 from warmstart.interop.load import load_model
-from warmstart.model.files import find_bundle, load_bundle, model_digest, save
+from warmstart.model.files import load_bundle, model_digest, save
 from warmstart.model.history import ContinuedPretrainingRecord, PretrainRecord
 from warmstart.model.model import parameter_counts
 from warmstart.storage import sha256
@@ -146,11 +147,12 @@ def with_own_pretraining(method: Method, backbone: Path) -> Method:
 
 def bundle_digest(path: str) -> str:
     """Identifies a bundle by its manifest, which has the hash of every tensor. Raises ``BundleError`` if there is none."""
-    if not (find_bundle(path) / "bundle.json").is_file():
+    if not ((place := find_model(path)) / "bundle.json").is_file():
         raise BundleError(
-            f"each backbone must be a saved bundle, or a run's folder, but {path} is neither; `warmstart import` makes a bundle"
+            f"each backbone must be a saved bundle, a run's folder or an encoder's name, but {path} is none; `warmstart import` "
+            "makes a bundle"
         )
-    return model_digest(path)
+    return model_digest(str(place))
 
 
 def _suffixes(backbones: Sequence[str]) -> list[str]:

@@ -34,8 +34,10 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.own_backbone import OwnBackboneConfig
 from warmstart.finetuning.schemes import SCHEMES
+from warmstart.interop.encoders import find_model
+from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_bundle
+from warmstart.model.files import load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
 from warmstart.registry import Choices
@@ -390,12 +392,13 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
 
 def _audit(task: Task, config: SweepConfig) -> Audit:
     """The audit of the data, printed; also which backbones have seen labels of the task before, and what each cuts off."""
-    seen, cut = list[str](), list[str]()
+    seen, cut, known = list[str](), list[str](), list[str]()
     for path in config.backbones:
-        bundle = load_bundle(find_bundle(path))
+        bundle = load_bundle(find_model(path))
         seen += [path] if seen_labels(bundle, task.name) else []
+        known += already_read(bundle.history, path, task.name)
         cut += [f"{path}: {lost}"] if (lost := _cut_sentence(task, bundle, config.tune)) else []
-    result = replace(audit(task), already_trained=tuple(seen), cut=tuple(cut))
+    result = replace(audit(task), already_trained=tuple(seen), already_read=tuple(known), cut=tuple(cut))
     for finding in result.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}")
     return result

@@ -36,6 +36,10 @@ _KNOWN_SPELLINGS = {
 }
 """the spellings of each special token in well-known tokenizers, our own first"""
 
+PREFIX = "prefix"
+"""in the frame of a post-processor: the tokens of words that precede every text, such as "query: "; no special token"""
+_LONGEST_PREFIX = 64
+"""tokens"""
 _SENTINEL_SPELLINGS = ("[SENTINEL_{}]", "<extra_id_{}>")
 """the spellings of sentinel tokens, our own first"""
 
@@ -127,6 +131,20 @@ def added_special_tokens(post: dict[str, Any] | None) -> tuple[str | None, str |
     text = pieces.index(None)  # the text itself
     names = {key: value["tokens"][0] for key, value in post["special_tokens"].items()}
     return names.get(pieces[0]), names.get(pieces[-1]) if text < len(pieces) - 1 else None
+
+
+def prefix_of(post: dict[str, Any] | None, vocab_size: int) -> tuple[int, ...]:
+    """The tokens of the words that a tokenizer's post-processor puts before every text, behind the first special token.
+
+    Raises ``TokenizerError`` for ids that do not exist, and for too many.
+    """
+    ids = tuple(((post or {}).get("special_tokens") or {}).get(PREFIX, {}).get("ids", ()))
+    if len(ids) > _LONGEST_PREFIX or not all(isinstance(id, int) and 0 <= id < vocab_size for id in ids):
+        raise TokenizerError(
+            f"the words before every text must be at most {_LONGEST_PREFIX} tokens of the vocabulary, but are {len(ids):,}, or "
+            "tokens that it lacks; shorten them, or copy the tokenizer again"
+        )
+    return ids
 
 
 def _name_roles(vocabulary: dict[str, int], model: dict[str, Any], sentinels: int, last: str | None = None) -> dict[str, str]:

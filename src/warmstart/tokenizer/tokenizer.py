@@ -25,7 +25,7 @@ import numpy as np
 from warmstart.errors import TokenizerError
 from warmstart.storage import atomic_write, sha256
 from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
-from warmstart.tokenizer.specials import guarded_backend, library_errors
+from warmstart.tokenizer.specials import guarded_backend, library_errors, prefix_of
 from warmstart.types import Vocabulary
 
 
@@ -40,8 +40,16 @@ class Tokenizer:
 
     def __init__(self, text: str, sentinels: int = 0) -> None:
         self._backend, self.specials = guarded_backend(text, sentinels)
-        self.type = tokenizer_type(json.loads(self._backend.to_str()))
+        spec = json.loads(self._backend.to_str())
+        self.type = tokenizer_type(spec)
         self._special_ids = self.specials.all()
+        self.prefix = prefix_of(spec["post_processor"], self.vocab_size)
+        """tokens of the words that precede every text ("query: "), where a model was trained with such words"""
+
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """The tokens that every row begins with: the token for the beginning, then the words that precede every text."""
+        return self.specials.begin, *self.prefix
 
     @cached_property
     def vocab_size(self) -> int:

@@ -45,6 +45,7 @@ from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load_model
 from warmstart.made_of import OUTPUTS, made_of
+from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord, seen_labels
@@ -423,7 +424,9 @@ def _audit(task: Task, bundle: Bundle, config: AdaptConfig) -> Audit:
     """The audit of the data, printed; also whether the model has seen labels of the task before."""
     windows = config.tune.window_settings if task_type_of(task).pooled else None
     result = audit(task, bundle.tokenizer, bundle.model.backbone.config.max_length, windows=windows)
-    result = replace(result, already_trained=(config.model,) if seen_labels(bundle, task.name) else ())
+    known = already_read(bundle.history, config.model, task.name)
+    trained = (config.model,) if seen_labels(bundle, task.name) else ()
+    result = replace(result, already_trained=trained, already_read=known)
     for finding in result.findings():
         console.print(f"audit ({finding.severity}): {finding.sentence}")
     return result

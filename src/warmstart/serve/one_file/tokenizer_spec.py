@@ -35,6 +35,8 @@ def tokenizer_spec(tokenizer: Tokenizer) -> dict[str, Any]:
     added = whole["added_tokens"]
     if ordinary := [token["content"] for token in added if not token["special"]]:
         raise _refused(f"cuts {ordinary[0]!r} out of a text first")
+    if tokenizer.prefix:
+        raise _refused("puts words before every text")
     normalizers = [_normalizer(step) for step in _flat(whole["normalizer"], "normalizers")]
     splits = [_split(step) for step in _flat(whole["pre_tokenizer"], "pretokenizers")[:-1]]  # the last is the guard
     pieces: list[str | None] = [tokenizer._backend.id_to_token(id) for id in range(tokenizer.vocab_size)]

