@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -91,21 +90,11 @@ def browser(sockets: None) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def state_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of this run of the tests: nothing is written into the user's own, nor into the repository."""
+def cache_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The cache of this run of the tests: nothing is written into the user's own."""
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("state")
-        patch.setenv("XDG_STATE_HOME", str(folder))
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        yield folder
-
-
-@pytest.fixture(autouse=True)
-def state(state_of_session: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder of each test's own, so that no test sees what another scored; made when something is written."""
-    folder = state_of_session / uuid.uuid4().hex
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
-    return folder
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

@@ -79,11 +79,8 @@ def outcome_of(run: Path) -> dict[str, Any]:
 
 
 def scorings(task: Path) -> list[str]:
-    """The models that the ledger counts: their settings and seeds, each as often as it counts them.
-
-    Where the one beside the task could not be written for a moment, the one in the state folder has the line.
-    """
-    ledgers = [*task.glob("*.ledger.jsonl"), *Path(os.environ["XDG_STATE_HOME"]).rglob("*.ledger.jsonl")]
+    """The models that the ledger counts: their settings and seeds, each as often as it counts them."""
+    ledgers = task.glob("*.ledger.jsonl")
     lines = list[dict[str, Any]]()
     for line in (line for ledger in ledgers for line in ledger.read_text().splitlines()):
         with suppress(ValueError):  # one that a kill has cut
@@ -94,8 +91,7 @@ def scorings(task: Path) -> list[str]:
 
 def forget(run: Path, task: Path | None) -> None:
     """Remove a run, and what the ledger knows."""
-    for place in (run, Path(os.environ["XDG_STATE_HOME"])):
-        shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(run, ignore_errors=True)
     for ledger in task.glob("*.ledger.jsonl") if task else ():
         ledger.unlink()
 

@@ -20,7 +20,7 @@ from warmstart.commands.curve.command import curve
 from warmstart.commands.evaluate import EvaluateConfig, evaluate
 from warmstart.commands.multitask.command import MultitaskConfig, multitask
 from warmstart.commands.race.command import race
-from warmstart.data.test_ledger import Ledger, LedgerSummary
+from warmstart.data.test_ledger import LedgerSummary, read_ledger
 from warmstart.errors import DataError
 from warmstart.model.files import load_bundle, save
 from warmstart.sweep import execution
@@ -47,7 +47,7 @@ def seal(manifest: Path) -> None:
 
 def ledger(folder: Path) -> LedgerSummary:
     """The ledger of the task in a folder."""
-    return Ledger.of(load_task(folder)).read()
+    return read_ledger(load_task(folder))
 
 
 def adapt_config(place: Path, **changes: Any) -> AdaptConfig:
@@ -60,7 +60,7 @@ def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str
     """In the findings, the report, the card of the bundle and on the terminal; ``audit`` lists the settings."""
     found = adapt(adapt_config(place))
     sentence = ledger(place / "cats").sentence
-    assert "scored 6 times with 4 settings" in sentence
+    assert "6 models with 4 settings have been scored" in sentence
     assert sentence == found.findings[-1] == found.ledger.sentence
     assert found.to_dict()["test_split"]["scorings"] == 6
     assert sentence in (place / "adapt" / "report.html").read_text()
@@ -71,11 +71,11 @@ def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str
     capsys.readouterr()
     assert main(["audit", str(place / "cats")]) == 0
     shown = capsys.readouterr().err
-    assert "who scored the test split" in shown
+    assert "scored on test, as" in shown
     assert all(word in shown for word in ("full at", "TF-IDF", "evaluate"))
     assert str(place / "cats" / "task.ledger.jsonl") in shown.replace("\n", "")
     adapt(adapt_config(place, out=str(place / "again")))
-    assert (ledger(place / "cats").scorings, ledger(place / "cats").settings) == (13, 5), "the same settings, scored again"
+    assert (ledger(place / "cats").scorings, ledger(place / "cats").settings) == (7, 5), "the same models, scored again"
 
 
 def test_the_ledger_tells_what_chose(place: Path) -> None:
@@ -97,7 +97,7 @@ def test_sealed_refuses_before_training(place: Path, capsys: pytest.CaptureFixtu
     model, task, out = str(place / "lm"), str(place / "cats"), str(place / "run")
     quick = ["--steps", "2", "--seeds", "1", "--no-scratch", "--out"]
     assert main(["adapt", model, task, "--sealed", *quick, out]) == 0
-    assert "The test split is sealed: one run has scored it" in (place / "run" / "report.html").read_text()
+    assert "The test split is sealed: one run has scored" in (place / "run" / "report.html").read_text()
     monkeypatch.setattr("warmstart.commands.adapt.command.fine_tune_within", lambda *_, **__: pytest.fail("trained"))
     monkeypatch.setattr(execution, "fine_tune_within", lambda *_, **__: pytest.fail("trained"))
     before = ledger(place / "cats").scorings
@@ -143,7 +143,7 @@ def test_answers_are_counted(tmp_path: Path) -> None:
     save(language_bundle(letters, "causal"), tmp_path / "lm")
     given = {"model": str(tmp_path / "lm"), "task": str(file), "seeds": 1, "out": str(tmp_path / "run"), "scratch_epochs": None}
     found = answers(AnswersConfig.build(given | {"train": {"steps": 2, "batch": 8}, "sealed": True}))
-    assert found.ledger.scorings == Ledger.of(load_task(file)).read().scorings == 2
+    assert found.ledger.scorings == read_ledger(load_task(file)).scorings == 2
     assert found.ledger.sentence in (tmp_path / "run" / "report.html").read_text()
     for more in ({}, {"sealed": True}):
         with pytest.raises(DataError, match="is sealed"):
@@ -204,7 +204,7 @@ def test_a_sealed_race_is_continued_but_not_changed(racing: Path, monkeypatch: p
     assert ledger(racing / "task").scorings > 0, "the baselines"
     found = race(config)
     assert race(config).findings == found.findings
-    assert "is sealed: one run has scored it" in found.findings[-1]
+    assert "is sealed: one run has scored" in found.findings[-1]
     monkeypatch.setattr(execution, "_fine_tune", lambda *_: pytest.fail("trained"))
     for changes in ({"seeds": 2}, {"sealed": False}, {"out": str(racing / "two")}):
         with pytest.raises(DataError, match="is sealed"):

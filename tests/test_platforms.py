@@ -74,7 +74,7 @@ LINE = [
 @pytest.mark.parametrize("console", CONSOLES)
 def test_the_main_line_on_a_system_like_windows(console: str, place: Path, tmp_path: Path) -> None:
     """No fork, /proc or fcntl; open files stay; CRLF; names with spaces and umlauts; and a console that lacks most characters."""
-    variables = environment(tmp_path, XDG_STATE_HOME=str(tmp_path / "state"), **CONSOLES[console])
+    variables = environment(tmp_path, **CONSOLES[console])
     line = [[word.replace("läufe", "runs") for word in words] for words in LINE] if console == "ascii" else LINE
     done = run(SEVERAL, json.dumps(line), variables=variables, here=place)
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")

@@ -38,7 +38,6 @@ def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_ba
     """A race with forty labels, and its runs."""
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("refit")
-        patch.setenv("XDG_STATE_HOME", str(place / "state"))
         patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda _: None)
         config = race_config(write_race_inputs(place, tokenizer), labels=40, seeds=1, learning_rates=[5e-3])
         race(config)

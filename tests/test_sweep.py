@@ -227,7 +227,7 @@ def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monke
     with pytest.raises(KeyboardInterrupt):
         race(config)
     assert {file.name for file in (place / "race").iterdir() if file.is_dir()} == {"dapt", "trials"}
-    assert [file.name for file in (place / "race" / "trials").iterdir()] == ["run_id"], "which workers need"
+    assert not [*(place / "race" / "trials").iterdir()]
     monkeypatch.setattr("warmstart.sweep.methods.continue_pretraining", stop)
     assert open_sweep(config).folder == place / "race"
 

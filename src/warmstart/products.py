@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from warmstart.device import processor
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_write, user_folder
+from warmstart.storage import atomic_write, cache_folder
 
 Library = Literal["default", "onednn"]
 Product = Callable[[Tensor], Tensor]
@@ -163,7 +163,7 @@ def _dense(x: Tensor) -> Tensor:
 @cache
 def _faster_library() -> Library:
     """As measured before on this processor with this version of torch, or now."""
-    folder = user_folder("XDG_CACHE_HOME", ".cache")
+    folder = cache_folder()
     file, key = folder / "products.json" if folder else None, f"{processor()}, torch {torch.__version__}"
     known: dict[str, Library] = {}
     with suppress(OSError, ValueError, TypeError):  # not measured yet, or damaged: it is only a cache

@@ -166,15 +166,11 @@ def _digest(values: Mapping[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace"))
 
 
-def user_folder(variable: str, default: str) -> Path | None:
-    """The folder ``warmstart`` of the user, below that which an environment variable of XDG names; None for a user without a home.
-
-    ``user_folder("XDG_STATE_HOME", ".local/state")``: for what a variable that is not set or not absolute leaves to ``default``,
-    relative to the user's home.
-    """
-    given = os.environ.get(variable, "")
+def cache_folder() -> Path | None:
+    """The user's cache of warmstart: below ``$XDG_CACHE_HOME``, or ``~/.cache``; None for a user without a home."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        return (Path(given) if Path(given).is_absolute() else Path.home() / default) / "warmstart"
+        return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "warmstart"
     except RuntimeError:
         return None
 
@@ -219,6 +215,11 @@ def names_a_folder(name: str) -> bool:
 def sha256(data: bytes | memoryview) -> str:
     """The SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_of(values: Any) -> str:
+    """A short digest of plain values."""
+    return sha256(json.dumps(values, sort_keys=True).encode())[:16]
 
 
 def file_sha256(file: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from tyro.conf import Positional
@@ -10,7 +11,7 @@ from warmstart.console import console, print_table
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import Ledger
+from warmstart.data.test_ledger import ledger_file, read_ledger
 from warmstart.data.token_store import documents_of
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError
@@ -53,13 +54,12 @@ def audit_task(config: AuditConfig) -> Audit:
     print_table(f"{task.name}: texts per label", rows, ("split", "label", "texts", "percent"))
     for finding in result.findings():
         console.print(f"{finding.severity}: {finding.sentence}")
-    ledger = Ledger.of(task).read()
-    if ledger.entries:
-        print_table(f"{task.name}: who scored the test split", ledger.table(), ledger.HEADER)
+    ledger = read_ledger(task)
+    if models := Counter((entry.name, entry.command) for entry in ledger.entries):
+        scored = [(name, command, str(count)) for (name, command), count in models.items()]
+        print_table(f"{task.name}: scored on test, as {ledger_file(task)} says", scored, ("settings", "command", "models"))
     for sentence in ledger.findings or [ledger.sentence]:
         console.print(sentence)
-    if ledger.files:
-        console.print(f"ledger: {', '.join(map(str, ledger.files))}")
     return result
 
 

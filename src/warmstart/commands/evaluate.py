@@ -16,7 +16,7 @@ from warmstart.console import console, print_metrics, print_table
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoredTask, ScoringRun
+from warmstart.data.test_ledger import ScoredMethod, ScoredTask, ScoringRun, read_ledger
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.heads.detection import DetectionHead
@@ -90,13 +90,15 @@ def _score_answers(bundle: Bundle, config: EvaluateConfig) -> NamedFigures:
         f"{int(right.sum())} of {len(task.test)} answers are right: {_interval(right, task.test.units)} over test questions"
     )
     _say_what_it_knows(bundle, task, task.test.questions)
-    _finish(method, task)
+    _say_how_often(task)
     return NamedFigures(exact_match=float(right.mean()))
 
 
 def _method(config: EvaluateConfig, task: ScoredTask) -> ScoredMethod:
     """What the ledger calls the model; raises ``DataError`` if the test split is sealed."""
-    return ScoringRun.begin([task], config).method(config.model, ["evaluate", model_digest(config.model)])
+    digest = model_digest(config.model)
+    run = ScoringRun.begin([task], config.model_copy(update={"model": digest}))  # another model there is another run
+    return run.method(f"evaluate {config.model}", ["evaluate", digest])
 
 
 def _say_what_it_knows(model: Bundle | Stack, task: Task | AnswerTask, texts: Sequence[Any]) -> None:
@@ -107,9 +109,8 @@ def _say_what_it_knows(model: Bundle | Stack, task: Task | AnswerTask, texts: Se
         console.print(known)
 
 
-def _finish(method: ScoredMethod, task: ScoredTask) -> None:
-    method.run.finish([task])
-    for sentence in Ledger.of(task).read().findings:
+def _say_how_often(task: ScoredTask) -> None:
+    for sentence in read_ledger(task).findings:
         console.print(sentence)
 
 
@@ -133,7 +134,7 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig) -> Scores:
     if found := cut():
         console.print(found)
     _say_what_it_knows(bundle, task, test.texts)
-    _finish(method, task)
+    _say_how_often(task)
     return scores
 
 

@@ -29,6 +29,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
 from warmstart.stack.stack import Stack
 from warmstart.stats.formatting import file_size, model_name, percent
+from warmstart.storage import file_sha256
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.scoring import score_test
@@ -140,7 +141,6 @@ def export_onnx(bundle: Bundle, config: ExportConfig) -> Path:
     console.print(f"{folder / GRAPH}: read back by onnxruntime, outputs differ by at most {gap:.2g} of the largest one")
     if task is not None:
         _print_forms(task, compare_forms(bundle, task, [folder / GRAPH, *[folder / INT8_GRAPH] * int8], scoring))
-        scoring.finish([task])
     elif int8:
         gap = relative_difference(bundle.model, OnnxModel(folder / INT8_GRAPH, bundle.model))
         console.print(
@@ -155,6 +155,7 @@ def compare_forms(bundle: Bundle, task: Task, files: list[Path], scoring: Scorin
     encoded = task_type.encode(bundle.model, bundle.tokenizer, task.test.texts)
     models: dict[str, nn.Module] = {"warmstart": bundle.model} | {file.name: OnnxModel(file, bundle.model) for file in files}
     sizes = {"warmstart": sum(4 * tensor.numel() for tensor in bundle.model.weights().values())}
+    graphs = [file_sha256(file) for file in files]  # these hold the weights
     sizes |= {file.name: file.stat().st_size for file in files}
     values = {name: task_type.predict(model, encoded, pad) for name, model in models.items()}  # type: ignore[arg-type]
     seconds = _timed(task_type, models, encoded.take(np.arange(min(TIMED, len(encoded)))), pad)
@@ -162,7 +163,7 @@ def compare_forms(bundle: Bundle, task: Task, files: list[Path], scoring: Scorin
     return [
         Form(
             name,
-            score_test(task, values[name], scoring.method(f"exported, {name}", [name, sizes]), None).score,
+            score_test(task, values[name], scoring.method(f"exported, {name}", ["exported", name, *graphs]), None).score,
             sum(_differ(one, other) for one, other in zip(rows["warmstart"], rows[name], strict=True)),
             seconds[name],
             sizes[name],

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from warmstart.config import Config
-from warmstart.data.test_ledger import digest_of
 from warmstart.data.text_key import text_key
+from warmstart.storage import digest_of
 
 BYTES = 5
 """of a hash"""

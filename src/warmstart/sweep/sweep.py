@@ -27,7 +27,7 @@ from warmstart.data.budget import LabelBudget, SelectionName, label_budget, sele
 from warmstart.data.encode import cut_sentence
 from warmstart.data.pool import NO_POOL, REST, pool_digest, pool_note, task_pool
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import Ledger, LedgerSummary, ScoringRun, read_run_id
+from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -169,8 +169,7 @@ class Sweep:
 
     def finish(self) -> LedgerSummary:
         """All trials that the time allows have run: what the ledger now says of the test split."""
-        self.context.scoring.finish([self.task])
-        return Ledger.of(self.task).read()
+        return read_ledger(self.task)
 
     def rank(self, runs: SweepRuns) -> Ranking:
         """All methods, best first."""
@@ -185,7 +184,7 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
     started = time.time()
     check_backend(config.backend)
     task, methods = check_sweep(config)
-    scoring = ScoringRun.begin([task], config, read_run_id(Path(config.out) / TRIALS))
+    scoring = ScoringRun.begin([task], config)
     folder = _open_folder(config)
     threads = _threads(config, recorded_threads(folder))
     context = _context(config, task, scoring).model_copy(update={"features": features, "threads": threads})
@@ -204,7 +203,7 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
     _print_pool_notes(config, task, methods)
     audited = _audit(task, completed)
-    scoring.keep(folder / TRIALS)
+    (folder / TRIALS).mkdir(exist_ok=True)
     write_sweep(folder, threads, _count_trials(config, methods))
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate, budget)
 

@@ -8,10 +8,18 @@ from typing import Literal
 
 from warmstart.config import Config
 from warmstart.data.budget import SelectionName
-from warmstart.data.test_ledger import described_settings
 
 OWN_BACKBONE = "pool"
 """in the place of a backbone: one that is pretrained on the task's own text"""
+
+
+def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
+    """A method for people, with the ``--selection`` that chose its settings.
+
+    ``described_settings("lora", 5e-4, 100, "holdout")`` -> ``"lora at learning rate 0.0005, 100 labels, selection holdout"``
+    """
+    rate = f" at learning rate {learning_rate:g}" if learning_rate else ""
+    return f"{name}{rate}{f', {labels} labels' if labels else ''}{f', selection {selection}' if selection else ''}"
 
 
 class Method(Config):

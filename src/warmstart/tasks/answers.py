@@ -37,6 +37,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.abstention import Threshold, find_threshold
+from warmstart.storage import digest_of
 from warmstart.tasks.load import read_groups, read_sources, read_spec
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch
@@ -86,6 +87,11 @@ class AnswerTask:
     """the file that it was read from; the ledger of its test split lies beside it"""
     sealed: bool = False
     """the manifest allows one run to score the test split"""
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the questions and answers."""
+        return digest_of([[split.questions, split.answers] for split in (self.train, self.validation, self.test)])
 
     @cached_property
     def test_digest(self) -> str:

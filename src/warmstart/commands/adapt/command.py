@@ -22,7 +22,7 @@ from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun, described_settings
+from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
 from warmstart.finetuning.compose import make_scheme
@@ -57,6 +57,7 @@ from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.formatting import merged_notes, percent
+from warmstart.sweep.trial import described_settings
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task, names_validation
 from warmstart.tasks.scoring import ScoredPredictions, score_test
@@ -175,8 +176,6 @@ def _prepare(config: AdaptConfig) -> _Ready:
     if teacher:
         lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
     folder = open_run(config.out, config, resume=False) if world().leads else opened_run(config.out)
-    if world().leads:
-        scoring.keep(folder)
     return _Ready(folder, bundle, loaded, task, budgets, calibration_texts, lesson, scoring, made_of("adapt", config, OUTPUTS))
 
 
@@ -186,7 +185,6 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
     adapted = adapted_bundle(bundle, result, config, ready.loaded, ready.calibration_texts)
     with model_is_saved(save_model(adapted, folder / "bundle")):
         warn_of_other_predictions(folder / "bundle", task, result.test_predictions)
-        ready.scoring.finish([task])
         print_comparison(f"{task.name}: {task.metric} on {len(task.test)} test texts", result.comparison)
         for sentence in (*result.one_split_caution, *result.label_findings, *result.model_findings, *result.ledger.findings):
             console.print(sentence)
@@ -282,7 +280,7 @@ def compare_methods(
         available=len(task.train),
         budgets=budgets,
         selection=config.chosen_selection,
-        ledger=world().first_alone(lambda: Ledger.of(task).read()),
+        ledger=world().first_alone(lambda: read_ledger(task)),
         method=method,
         ensemble=ensemble,
         teaching=teaching,

@@ -20,7 +20,7 @@ from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
 from warmstart.config import Advanced, Config
 from warmstart.console import console, print_comparison
-from warmstart.data.test_ledger import Ledger, ScoredMethod, ScoringRun
+from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.text_hashes import TextHashes, key_of, text_hashes_wanted
 from warmstart.device import pick_device
 from warmstart.errors import ModelError
@@ -96,10 +96,8 @@ def answers(config: AnswersConfig) -> AnswersResult:
     scoring = ScoringRun.begin([task], config)
     folder = open_run(config.out, config, resume=False)
     parts = Parts.open(folder, made_of("answers", config, OUTPUTS))
-    scoring.keep(folder)
     result = compare_answers(bundle, task, config, scoring, parts)
     with model_is_saved(save(answers_bundle(bundle, result, config, task), folder / "bundle")):
-        scoring.finish([task])
         print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)
         for sentence in (THIS_SPLIT, result.threshold.sentence(), *result.ledger.findings):
             console.print(sentence)
@@ -136,7 +134,7 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, sco
     held_out = predict_answers(best.model.to(pick_device()), bundle.tokenizer, calibration_questions, best.max_answer_tokens)
     best.model.cpu()
     threshold = find_threshold(held_out.confidence.round(6), held_out.correct, config.target_error, config.confidence_level)
-    return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, held_out, threshold, Ledger.of(task).read())
+    return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, held_out, threshold, read_ledger(task))
 
 
 def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig, loaded: AnswerTask) -> Bundle:

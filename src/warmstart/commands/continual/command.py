@@ -50,7 +50,6 @@ def continual(config: ContinualConfig) -> ContinualResult:
     language = PretrainingLoss(bundle, config.text) if config.text is not None else None
     folder = open_run(config.out, config, resume=False)
     suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of("continual", config, OUTPUTS))
-    suite.scoring.keep(folder)
     seeds = range(config.seed, config.seed + config.seeds)
     runs: dict[str, tuple[ContinualRun, ...]] = {}
     models: dict[str, list[MultitaskModel]] = {}

@@ -46,7 +46,6 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
     bundle, tasks = load_model(config.model), load_tasks(config)
     folder = open_run(config.out, config, resume=False)
     suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of("multitask", config, OUTPUTS))
-    suite.scoring.keep(folder)
     seeds = range(config.seed, config.seed + config.seeds)
     runs, models = zip(*(_run(suite.within(seed), config.alpha, seed, parts.named(f"seed {seed}")) for seed in seeds), strict=True)
     result = MultitaskResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)

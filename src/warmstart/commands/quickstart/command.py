@@ -69,7 +69,6 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     folder = open_run(config.out, config, resume=False)
     task, source = built_in_data(folder, config)
     scoring = ScoringRun.begin([task], config)
-    scoring.keep(folder)
     adapting = {count: _adapt_config(config, count) for count in config.labels}
     budgets = {count: draw_budgets(task, one) for count, one in adapting.items()}  # refused before pretraining, not after
     settings = _pretrain_config(config, source)

@@ -25,11 +25,10 @@ from warmstart.commands.race.page import (
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Advanced
 from warmstart.console import console, print_table
-from warmstart.data.test_ledger import ScoringRun, read_run_id
+from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, save_settings
-from warmstart.run_state import TRIALS
 from warmstart.storage import RACE_FILE, atomic_write
 from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.estimate import SweepEstimates
@@ -99,7 +98,7 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
     for task, path in zip(tasks, paths, strict=True):  # what one of the races would refuse is refused before the first of them
         single = _with_frozen(config, path).model_copy(update={"more_tasks": ()})
         _check_saved(config, check_sweep(single)[1])
-        ScoringRun.begin([task], single, read_run_id(Path(config.out) / task.name / TRIALS))
+        ScoringRun.begin([task], single.model_copy(update={"out": str(Path(config.out) / task.name)}))
     folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in names))
     save_settings(folder, config)
     started, races = time.time(), list[RaceResult]()

@@ -71,7 +71,6 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     metric = choose_metric(bundle, config.task, config.text, config.limit, config.seed)
     scoring = ScoringRun.begin([metric.task] if metric.task else [], config)
     folder = open_run(config.out, config, resume=False)
-    scoring.keep(folder)
     if metric.task:  # the ledger counts a model and its ablations as one scoring
         method = scoring.method(f"{config.model} and its ablations", ["ablate", model_digest(config.model), config.ablation])
         method.record(metric.task, None)
@@ -84,7 +83,6 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     console.print(estimate)
     effects = ablate_each(bundle.model, components, replacements, metric, full)
     measured = AblationMeasurement(metric, full, effects, passes + 1, time.perf_counter() - start)
-    scoring.finish([metric.task] if metric.task else [])
     if config.prune:
         smaller, keep, pruning = prune_least_important(bundle, measured, replacements, config.prune)
         measured = replace(measured, pruning=pruning)
