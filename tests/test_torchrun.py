@@ -146,7 +146,7 @@ def test_an_adaptation_goes_on_and_ends_as_one_process(
     monkeypatch.chdir(tmp_path)
     assert main([*words, "--out", "one"]) == 0
     assert_same_weights(tmp_path, atol=1e-3, rtol=1e-2)
-    assert len({json.loads(line)["id"] for line in (tmp_path / "task" / "task.ledger.jsonl").read_text().splitlines()}) == 8
+    assert len({json.loads(line)["id"] for line in (tmp_path / "task" / "task.ledger.jsonl").read_text().splitlines()}) == 4
 
 
 @pytest.mark.journeys
