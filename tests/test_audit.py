@@ -76,6 +76,24 @@ def test_rare_labels() -> None:
     ]
 
 
+def test_label_names_that_a_person_would_call_equal() -> None:
+    """Spellings of one name are found together; names that differ in a sign, an accent or a number are not the same."""
+    same = [
+        ("Refund", "refund"), ("e-mail", "email", "E Mail"), ("after_sales", "after sales", "AfterSales"), ("ship.", "ship"),
+        ("café", "cafe\u0301"), ("１２", "12", "12.0"), ("\u200bhidden", "hidden"), ("Сold", "cold"), ("don't", "don’t"),
+    ]  # fmt: skip
+    other = ["C", "C++", "C#", "A", "A-", "A+", "-1", "1", "resume", "résumé", "<5", ">5", "1.5", "15", "nan", "5", "5%"]
+    task = replace(CLEAN, labels=tuple(name for names in [*same, other] for name in names))
+    found = audit(task)
+    assert {*found.same_labels} == {*same}
+    assert "The labels 'Refund' (30) and 'refund' (30) look like one label in 2 spellings; write them alike." in [
+        finding.sentence for finding in found.findings()
+    ]
+    assert [one.sentence for one in found.findings() if "missing" in one.sentence] == [
+        "The label 'nan' (0) often stands for a missing one; then leave such rows out."
+    ]
+
+
 def test_lengths_in_tokens(tokenizer: Tokenizer) -> None:
     """What is cut is exactly what the encoder of the batches cuts."""
     task = replace(CLEAN, train=split(*filled("a"), ("the cat " * 30, 0), ("the cat " * 9, 1)))

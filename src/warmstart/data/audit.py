@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from warmstart.data.encode import encode
+from warmstart.data.label_cells import MISSING
 from warmstart.data.near_duplicates import near_duplicates
 from warmstart.data.task import Split, Task, plain_text
 from warmstart.data.text_key import text_key, text_words
@@ -168,6 +169,8 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """which models have read the data set of this name before, as complete sentences"""
     windows: WindowSettings | None = None
     """what becomes of texts that are too long; None: models for this type of task cut them"""
+    same_labels: tuple[tuple[str, ...], ...] = ()
+    """label names that a person would take for one"""
     cut: tuple[str, ...] = ()
     """how much each of several models cuts off, as complete sentences"""
 
@@ -195,6 +198,15 @@ class Audit(Shown, view="report.notebook:audit_view"):
         findings = [*self._across_splits(), *(finding for split in self.splits for finding in self._in_split(split))]
         return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
+    def _in_label_names(self) -> Iterator[Finding]:
+        for names in self.same_labels[:MOST_NAMED]:
+            listed = " and ".join(f"{name!r} ({sum(split.classes[name] for split in self.splits)})" for name in names)
+            yield Finding("warning", f"The labels {listed} look like one label in {len(names)} spellings; write them alike.")
+        for name in self.splits[0].classes if self.splits else ():
+            if name.lower() in MISSING:
+                count = sum(split.classes[name] for split in self.splits)
+                yield Finding("note", f"The label {name!r} ({count}) often stands for a missing one; then leave such rows out.")
+
     def _across_splits(self) -> Iterator[Finding]:
         for name in self.already_trained:
             yield Finding(
@@ -204,6 +216,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
             )
         for sentence in self.already_read:
             yield Finding("warning", sentence)
+        yield from self._in_label_names()
         examples = {split.name: split.examples for split in self.splits}
         for leak in self.leaks:
             yield Finding(
@@ -340,7 +353,25 @@ def audit(
         group_leaks=tuple(leak for other, scored in combinations(keys, 2) if (leak := _group_leak(task, scored, other))),
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
+        same_labels=_same_labels(task.labels),
     )
+
+
+_SIGNS = frozenset("+#<>=*!?%$€&@~^")
+"""signs that tell label names apart: C, C++ and C#"""
+
+
+def _same_labels(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The names that differ in case, spaces, punctuation, form of their characters or decimals only: those of each group."""
+    alike = defaultdict[str, list[str]](list)
+    for name in labels:
+        try:
+            key = f"{float(name):g}"
+        except ValueError:
+            minus = "-" if name[:1] == "-" or name[-1:] == "-" else ""
+            key = text_key(name) + minus + "".join(one for one in name if one in _SIGNS)
+        alike[key].append(name)
+    return tuple(tuple(names) for names in alike.values() if len(names) > 1)
 
 
 def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ...], tokens: TokenCounts | None) -> SplitAudit:

@@ -19,6 +19,8 @@ from typing import Any
 
 from warmstart.errors import DataError
 
+MISSING = ("", "nan", "none", "null", "<na>", "#n/a", "n/a", "na")
+"""what a cell holds, in any case, where a program writes a missing value"""
 SEPARATORS = ("|", ";", ",", "#")
 """what may stand between several labels in one cell"""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}

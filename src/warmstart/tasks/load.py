@@ -30,6 +30,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.console import console
+from warmstart.data.label_cells import MISSING
 from warmstart.data.read import source_format
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
@@ -267,10 +268,6 @@ def read_sources(sources: Sequence[Source], folder: Path, type_name: str = "clas
     """The inputs and targets of all sources, whose paths start at ``folder``."""
     parts = [TASK_TYPES[type_name].read(_at(source, folder)) for source in sources]
     return [one for inputs, _ in parts for one in inputs], [one for _, targets in parts for one in targets]
-
-
-MISSING = ("", "nan", "none", "null", "<na>")
-"""what a cell holds that names no group"""
 
 
 def read_groups(sources: Sequence[Source], folder: Path, count: int, prefix: str = "") -> np.ndarray | None:
