@@ -119,6 +119,12 @@ def test_vectors_go_out(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(ours, "relative_difference", lambda *_: float("nan"))
     refused(ModelError, "must give the outputs of the model", to_onnx, bundle, tmp_path / "no")
     assert not (tmp_path / "no").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(ours, "run_network", lambda folder, texts: np.zeros((len(texts), backbone.config.width)))
+    refused(
+        ModelError, "the exported folder must predict what the model predicts, but for a text", to_onnx, bundle, tmp_path / "no"
+    )
+    assert not (tmp_path / "no").exists()
 
 
 @GRAPHS

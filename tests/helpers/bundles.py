@@ -24,6 +24,7 @@ from warmstart.heads.pooling import POOLINGS
 from warmstart.heads.regression import RegressionHeadConfig
 from warmstart.heads.span import SpanHeadConfig
 from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.interop.readback import Readback
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
 from warmstart.model.history import PretrainRecord
@@ -101,7 +102,7 @@ def bundle_with(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = False,
 
 @contextmanager
 def checked_here() -> Iterator[None]:
-    """A fresh process for each save costs seconds: models are checked in this one, and stacks where they are loaded."""
+    """A fresh process for each save and export costs seconds: models are checked in this one, and stacks where they are loaded."""
 
     def verify(place: Path) -> None:
         load_bundle(place)
@@ -109,4 +110,5 @@ def checked_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", verify)
         patch.setattr("warmstart.stack.files._verify_stack_in_fresh_process", lambda place: None)
+        patch.setattr("warmstart.commands.export.compare_in_library", lambda *_: Readback("transformers", why="this is a test"))
         yield

@@ -24,6 +24,7 @@ from warmstart.interop.families import FAMILIES
 from warmstart.interop.load import is_stack, load_model, load_predictor
 from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, to_onnx
 from warmstart.interop.peft import write_lora
+from warmstart.interop.readback import Readback, compare_in_library
 from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
@@ -98,9 +99,11 @@ def export_model(config: ExportConfig) -> Path:
         merge_adapters(bundle.model)
     if config.to == "sentence-transformers":
         bundle = embedding_bundle(bundle)
-    name = to_huggingface(bundle, place)
+    compared = list[Readback]()
+    name = to_huggingface(bundle, place, lambda aside: compared.append(compare_in_library(bundle, aside)))
     gap = output_difference(bundle, from_huggingface(place))
-    console.print(f"{place}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}")
+    said = "; ".join(one.sentence for one in compared)
+    console.print(f"{place}: {FAMILIES[name].title} ({name}); read back, outputs differ by at most {gap:.2g}; {said}")
     return Path(place)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ from warmstart.seeding import rng
 from warmstart.storage import atomic_folder
 
 
-def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
+def to_huggingface(bundle: Bundle, folder: str | Path, check: Callable[[Path], object] = Path.resolve) -> str:
     """Write ``config.json``, ``model.safetensors``, ``tokenizer.json`` and its companion; returns the family's ``model_type``.
 
+    ``check`` is given the folder before it takes its place: if it raises, nothing is written.
     Raises ``ModelError`` that names the setting, the head or the inserted modules that no family has.
     """
     refuse_windows(bundle.model.head.config)
@@ -64,6 +65,7 @@ def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
         for file, data in files.items():
             (aside / file).parent.mkdir(exist_ok=True)
             (aside / file).write_bytes(data)
+        check(aside)
     return name
 
 

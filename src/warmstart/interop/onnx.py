@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,10 +29,14 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.head import TaskHead
 from warmstart.interop.folder import free_place, refuse_windows
 from warmstart.interop.framing import framed
+from warmstart.interop.portable import run_network
+from warmstart.interop.readback import largest_gap, probe_texts
 from warmstart.model.bundle import Bundle
+from warmstart.model.embed import embed
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.storage import atomic_folder
+from warmstart.tasks.predict import raw_predictions
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 TOLERANCE = 1e-4
@@ -115,7 +120,20 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
             framed(bundle.tokenizer, _last(bundle), typed=model.backbone.config.token_types > 1), encoding="utf-8"
         )
         (aside / "config.json").write_text(json.dumps(_settings(bundle), indent=1, ensure_ascii=False), encoding="utf-8")
+        _check_texts(bundle, aside)
     return gap
+
+
+def _check_texts(bundle: Bundle, folder: Path) -> None:
+    """Raise ``ModelError`` if onnxruntime and tokenizers, which read the folder alone, predict otherwise for a text than we do."""
+    kind = bundle.model.head.config.kind
+    if kind not in ("classification", "multilabel", "regression", "embedding"):
+        return
+    texts = probe_texts(bundle.model.backbone.config.max_length)
+    expected = embed(bundle, texts).numpy() if kind == "embedding" else np.asarray(raw_predictions(bundle, texts))
+    gap = largest_gap(expected, run_network(folder, texts))
+    if not gap <= TOLERANCE:
+        raise ModelError(f"the exported folder must predict what the model predicts, but for a text it differs by {gap:.2g}")
 
 
 @torch.inference_mode()

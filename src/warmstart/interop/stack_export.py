@@ -19,6 +19,7 @@ from warmstart.errors import ModelError
 from warmstart.interop import portable
 from warmstart.interop.folder import free_place
 from warmstart.interop.onnx import TOLERANCE, to_onnx
+from warmstart.interop.readback import READBACK_TEXTS, largest_gap
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
@@ -28,8 +29,8 @@ from warmstart.stack.stack import Stack
 from warmstart.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
 
-PROBES = (*SELFTEST_TEXTS, "", "The", " ".join(SELFTEST_TEXTS * 30))
-"""texts that are predicted to compare: also none, a short one, and one longer than most networks read"""
+PROBES = (*READBACK_TEXTS, " ".join(SELFTEST_TEXTS * 30))
+"""texts that are predicted to compare; the last is longer than most networks read"""
 _RUN = """
 import json
 sys.modules["warmstart"] = None
@@ -71,7 +72,7 @@ def _compared(stack: Stack, folder: Path) -> float:
         reason = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else f"exit code {run.returncode}"
         raise ModelError(f"predict.py of the exported stack must run without warmstart, but failed: {reason}")
     expected, found = raw_predictions(stack, PROBES), np.array(json.loads(run.stdout))
-    gap = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
+    gap = largest_gap(expected, found)
     if not gap <= TOLERANCE:
         raise ModelError(
             f"the exported stack must predict what the saved one predicts, but differs by {gap:.2g}; export its members one by one"
