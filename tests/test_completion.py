@@ -80,10 +80,10 @@ def test_values_are_those_of_the_flag(script: tuple[str, Path], tmp_path: Path) 
 
 
 def test_the_names_of_flags_are_those_of_the_parser() -> None:
-    """Also where a field has another name: ``--for``, ``--objective``, ``--json``, ``--import``."""
-    names = {flag.name for command in ("pretrain", "plan", "label") for flag in all_flags(COMMANDS[command].load()[0])}
-    assert {"--for", "--objective", "--json", "--import"} <= names
-    assert not {"--for-task", "--name", "--as-json", "--imports"} & names
+    """Also where a field has another name: ``--for``, ``--objective``, ``--import``."""
+    names = {flag.name for command in ("pretrain", "label") for flag in all_flags(COMMANDS[command].load()[0])}
+    assert {"--for", "--objective", "--import"} <= names
+    assert not {"--for-task", "--name", "--imports"} & names
 
 
 def test_a_shell_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_the_command_prints_a_table_or_json(saved: Path, tmp_path: Path, capsys:
     edit(folder, lambda manifest, tensors, spec: manifest.update(labels=["milk", "tea", "water"]))
     assert main(["doctor", str(folder), "--json"]) == 2
     printed = capsys.readouterr()
-    rows = {row["check"]: row for row in json.loads(printed.out)["checks"]}
+    rows = {row["check"]: row for row in json.loads(printed.out)["result"]}
     assert set(rows) == set(CHECKS)
     assert rows["label names"]["status"] == rows["stored predictions"]["status"] == "fail"
     assert rows["label names"]["value"] == 2

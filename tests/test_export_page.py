@@ -55,7 +55,7 @@ def test_a_page_names_its_bundle_and_agrees_with_it(
     assert "is whole" in (words := said(capsys))
     assert "rounded to 8 bits: they differ by 0.50 steps at most" in words
     assert main(["doctor", str(file), "--bundle", str(cups), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["result"]
     assert (found["name"], len(found["digest"])) == ("cups", 64)
 
 

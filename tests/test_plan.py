@@ -87,7 +87,7 @@ def test_what_each_draw_chose_is_what_is_planned_for(pilot: Path) -> None:
 def test_a_plan_is_json(pilot: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """For programs."""
     assert main(["plan", str(pilot), "--see", "5", "--json"]) == 0
-    written = json.loads(capsys.readouterr().out)
+    written = json.loads(capsys.readouterr().out)["result"]
     assert [row["seeds"] for row in written["rows"]][:4] == [3, 5, 10, 20]
     assert written["variance_of_seeds"] >= 0
     assert written["best"] not in written["rivals"]
@@ -144,7 +144,7 @@ def test_the_pilot_of_a_task_is_run_first(tokenizer: Tokenizer, tmp_path: Path, 
     assert main([*words, "--out", out, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(first.out)
     assert main(["plan", out, "--see", "10", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(first.out)
+    assert json.loads(capsys.readouterr().out)["result"] == json.loads(first.out)["result"]
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "pilot" / "trials").glob("*.json")} == trials
 
 

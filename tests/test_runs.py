@@ -94,7 +94,7 @@ def test_every_folder_has_its_state(runs: Path, capsys: pytest.CaptureFixture[st
     assert found == expected
     assert main(["runs", str(runs), "--json"]) == 0
     assert bytes_of(runs) == before
-    values = {Path(run["run"]).name: run for run in json.loads(capsys.readouterr().out)["runs"]}
+    values = {Path(run["run"]).name: run for run in json.loads(capsys.readouterr().out)["result"]["runs"]}
     assert [values["lm"][key] for key in ("loss", "done", "planned", "holder")] == [2.5, 20, 40, None]
 
 

@@ -65,7 +65,7 @@ def command_lines(page: str) -> list[str]:
 
 def parse_line(line: str) -> Any:
     """The settings that a command line gives."""
-    words = shlex.split(line, comments=True)[1:]
+    words = [word for word in shlex.split(line, comments=True)[1:] if word != "--json"]  # of all commands
     name = next(name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS)
     settings, _ = COMMANDS[name].load()
     return parse(settings, words[len(name.split()) :], line)

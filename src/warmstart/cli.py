@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from warmstart import __version__
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
-from warmstart.json_output import JSON_FLAG, OWN_DOCUMENTS, check_has_result, error_document, result_document, suggestions_document
+from warmstart.json_output import JSON_FLAG, check_has_result, error_document, result_document, suggestions_document
 from warmstart.next_steps import next_steps
 from warmstart.processes import isolated_children, wanted_processes
 from warmstart.stopping import Terminated, termination_raises
@@ -137,11 +137,8 @@ def _known_name(words: list[str]) -> str:
 
 
 def _takes_json(words: list[str]) -> tuple[list[str], bool]:
-    """The words without ``--json``, and whether it was there; a command that writes its own documents keeps it."""
-    known = _known_name(words)
-    if JSON_FLAG not in words or (known in COMMANDS and OWN_DOCUMENTS in COMMANDS[known].load()[0].model_fields):
-        return words, False
-    return [word for word in words if word != JSON_FLAG], True
+    """The words without ``--json``, and whether it was there."""
+    return [word for word in words if word != JSON_FLAG], JSON_FLAG in words
 
 
 def _ended_by(error: BaseException, words: list[str], settings: Any) -> tuple[int, str | None]:

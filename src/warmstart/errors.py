@@ -20,10 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class WarmstartError(Exception):
     """The root of all errors that a user can cause and fix."""
+
+    result: Any = None
+    """what was found all the same, for ``--json``"""
 
 
 class ConfigError(WarmstartError):

@@ -1,6 +1,6 @@
 """``--json``: the result of any command, or its error, as one JSON document on standard output, for other programs.
 
-Sentences, tables and progress go to standard error as always. ``doctor``, ``cost``, ``plan`` and ``runs`` have their own documents.
+Sentences, tables and progress go to standard error as always. An error that has found something all the same says that too.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from warmstart import __version__
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, WarmstartError
 from warmstart.trouble import more_of
 
 JSON_FLAG = "--json"
-OWN_DOCUMENTS = "as_json"
-"""the setting of a command that writes its own documents"""
 WITHOUT_RESULT = ("serve", "label")
 """commands that answer requests until they are stopped"""
 
@@ -38,7 +36,8 @@ def result_document(command: str, settings: Any, result: Any) -> str:
 def error_document(command: str, error: BaseException, message: str, exit_code: int) -> str:
     """The document of a command that has failed."""
     told = {"kind": type(error).__name__, "message": message, "exit_code": exit_code, "more": more_of(error)}
-    return _document({"warmstart": __version__, "command": command, "error": told})
+    found = {"result": plain(error.result)} if isinstance(error, WarmstartError) and error.result is not None else {}
+    return _document({"warmstart": __version__, "command": command, **found, "error": told})
 
 
 def suggestions_document(steps: Sequence[tuple[str, str]]) -> str:

@@ -72,8 +72,6 @@ class CostConfig(Config):
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig()
     measure: bool = False
     """also measure a training step and an inference on this machine's CPU, each in a process of its own"""
-    as_json: Annotated[bool, arg(name="json")] = False
-    """write JSON to standard output instead of tables"""
 
     @model_validator(mode="before")
     @classmethod
@@ -113,10 +111,7 @@ def estimate_cost(config: CostConfig) -> Cost:
             raise ConfigError("an embedding head has no loss, so training cannot be measured; give --classes N for another head")
         code = "from warmstart.commands.cost import measuring_process; measuring_process()"
         cost = replace(cost, measured=measure_cost(code, config.to_dict(), workload, cost))
-    if config.as_json:
-        sys.stdout.write(json.dumps(cost.to_dict(), indent=1) + "\n")
-    else:
-        _print(cost, config, model, workload)
+    _print(cost, config, model, workload)
     return cost
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from warmstart.config import Config
 from warmstart.console import console, print_table
@@ -27,28 +25,24 @@ class DoctorConfig(Config):
     """a bundle, the folder of a run, hf:FOLDER for a model in the Hugging Face format, or a page that `export --to page` wrote"""
     bundle: str | None = None
     """of a page: the model that it must come from; its weights are compared with those in the page"""
-    as_json: Annotated[bool, arg(name="json")] = False
-    """write JSON to standard output instead of a table"""
 
 
-def doctor(config: DoctorConfig) -> CheckResults:
-    """The ``doctor`` command; raises ``BundleError`` if a file is damaged or a check fails."""
+def doctor(config: DoctorConfig) -> CheckResults | dict[str, Any]:
+    """``doctor``: the checks of a model, or what a page says. Raises ``BundleError`` if it is damaged or a check fails."""
     if Path(config.model).is_file():  # a model is a folder
-        _check_page(config)
-        return CheckResults()
+        return _check_page(config)
     if config.bundle is not None:
         raise ConfigError(f"--bundle is for pages, but {config.model} is none; remove it")
     model = load(config.model, selftest=False)  # the checks below say which outputs differ
     results = CheckResults(examine(model, _place(config.model)))
-    if config.as_json:
-        sys.stdout.write(json.dumps({"model": config.model, "checks": [one.to_dict() for one in results]}, indent=1) + "\n")
-    else:
-        _print(results, config.model)
+    _print(results, config.model)
     if found := faults(results):
         advice = dict.fromkeys(one.check.advice for one in results if one.status == "fail")
-        raise BundleError(
+        error = BundleError(
             f"{config.model} fails {len(found)} of {len(results)} checks: {'; '.join(found)}. What to do: {'; or '.join(advice)}"
         )
+        error.result = results
+        raise error
     return results
 
 
@@ -57,13 +51,10 @@ def _place(model: str) -> str:
     return str(converted(model)) if is_encoder(model) else model
 
 
-def _check_page(config: DoctorConfig) -> None:
+def _check_page(config: DoctorConfig) -> dict[str, Any]:
     from warmstart.serve.one_file.check import check_page
 
     found = check_page(config.model, config.bundle)
-    if config.as_json:
-        sys.stdout.write(json.dumps(found, indent=1) + "\n")
-        return
     if found["script_checked"]:
         console.print(f"{config.model} is whole: script, policy and page are those of this version, byte for byte.")
     else:
@@ -79,6 +70,7 @@ def _check_page(config: DoctorConfig) -> None:
             f"Its weights are those of {found['bundle']}, rounded to 8 bits: they differ by {found['steps']:.2f} steps at most, "
             "and rounding alone by 0.50."
         )
+    return found
 
 
 def _print(results: Sequence[CheckResult], path: str) -> None:

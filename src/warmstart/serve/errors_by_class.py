@@ -16,7 +16,7 @@ from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 FEWEST_FOR_P = 20
 """texts from which on a p-value is given"""
-MOST_NAMED = 5
+UNKNOWN_NAMED = 5
 """unknown labels that an error names"""
 MOST_SLICES = 50
 """parts of the texts that are counted apart"""
@@ -32,8 +32,8 @@ def check_true_labels(labels: Sequence[str | None], inputs: int, models: Sequenc
                 f"errors are counted for models that give one label per text, but '{model.name}' does not; compare without labels"
             )
         if unknown := sorted({one for one in labels if one is not None} - {*model.model.labels}):
-            named = ", ".join(f"'{one[:40]}'" for one in unknown[:MOST_NAMED])
-            more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+            named = ", ".join(f"'{one[:40]}'" for one in unknown[:UNKNOWN_NAMED])
+            more = f" and {len(unknown) - UNKNOWN_NAMED} more" if len(unknown) > UNKNOWN_NAMED else ""
             known = ", ".join(model.model.labels[:20]) + (", …" if len(model.model.labels) > 20 else "")
             raise DataError(f"labels must be those of '{model.name}' ({known}), but it does not know {named}{more}; correct them")
 

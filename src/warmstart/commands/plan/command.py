@@ -6,13 +6,12 @@ Given a task, the pilot is run first: a race like any other, in a folder of its 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from warmstart.commands.plan.result import PlanResult, make_plan
 from warmstart.commands.race.command import RaceConfig, race
@@ -54,8 +53,6 @@ class PlanConfig(Config):
     """folder of the pilot of a task; with the folder of an earlier one, continue it"""
     power: Advanced[float] = Field(POWER, gt=0.05, lt=1)
     """probability with which the difference should be significant"""
-    as_json: Annotated[bool, arg(name="json")] = False
-    """write JSON to standard output instead of a table"""
 
 
 def plan(config: PlanConfig) -> PlanResult:
@@ -68,9 +65,6 @@ def plan(config: PlanConfig) -> PlanResult:
     race, pilot = read_pilot(folder)
     bounded = metric_range(race["task"]["metric"]) == (0, 1)
     result = make_plan(pilot, config.see / 100, config.seeds, config.power, bounded=bounded)
-    if config.as_json:
-        sys.stdout.write(json.dumps(result.to_dict(), indent=1) + "\n")
-        return result
     print_table(f"{race['task']['name']}: power {percent(config.power, 0)}", result.table(), result.header)
     for sentence in result.findings:
         console.print(sentence)

@@ -5,16 +5,13 @@ It reads; only ``--clean --yes`` removes anything, and never a model.
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
 
 from pydantic import Field, model_validator
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from warmstart.commands.runs.result import (
     CleaningResult,
@@ -29,7 +26,6 @@ from warmstart.commands.runs.result import (
 from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.errors import ConfigError, StorageError, suggest
-from warmstart.json_output import for_standard_output
 from warmstart.locks import LOCK, hold, releasing_locks
 from warmstart.run_state import TRIALS, RunState, find_runs, folder_size, is_run, sealed_values
 from warmstart.stopping import Terminated
@@ -62,8 +58,6 @@ class RunsConfig(Config):
     """with --clean: remove it; never a model, never anything of a run that a process writes"""
     page: str | None = None
     """also write the table or the comparison as this HTML file"""
-    as_json: Annotated[bool, arg(name="json")] = False
-    """write JSON to standard output instead of tables"""
 
     @model_validator(mode="after")
     def _one_thing_at_a_time(self) -> RunsConfig:
@@ -88,12 +82,9 @@ def list_runs(config: RunsConfig) -> RunsResult | RunsComparison | CleaningResul
     if config.clean:
         return _clean(folder, runs, config)
     result = RunsResult(folder, tuple(runs))
-    if config.as_json:
-        _print_json(result.to_dict())
-    else:
-        if runs:
-            print_table(str(folder), result.table(), result.HEADER)
-        _print_sentences(result.findings)
+    if runs:
+        print_table(str(folder), result.table(), result.HEADER)
+    _print_sentences(result.findings)
     if config.page:
         from warmstart.commands.runs.page import write_runs_page
 
@@ -112,13 +103,10 @@ def _named(name: str, folder: Path) -> RunState:
 
 def _compare(runs: tuple[RunState, ...], config: RunsConfig) -> RunsComparison:
     result = RunsComparison(runs)
-    if config.as_json:
-        _print_json(result.to_dict())
-    else:
-        if rows := result.settings_table():
-            print_table("settings that differ", rows, result.header)
-        print_table("results", result.results_table(), result.header)
-        _print_sentences(result.findings)
+    if rows := result.settings_table():
+        print_table("settings that differ", rows, result.header)
+    print_table("results", result.results_table(), result.header)
+    _print_sentences(result.findings)
     if config.page:
         from warmstart.commands.runs.page import write_runs_comparison
 
@@ -178,12 +166,9 @@ def _clean(folder: Path, runs: Sequence[RunState], config: RunsConfig) -> Cleani
     items = [*_removable(folder, runs)]
     kept = [reason for item in items if (reason := _remove(item))] if config.yes else []
     result = CleaningResult(tuple(item for item in items if not config.yes or not item.path.exists()), tuple(kept), config.yes)
-    if config.as_json:
-        _print_json(result.to_dict())
-    else:
-        if result.items:
-            print_table("removed" if config.yes else "could be removed", result.table(), result.HEADER)
-        _print_sentences(result.findings)
+    if result.items:
+        print_table("removed" if config.yes else "could be removed", result.table(), result.HEADER)
+    _print_sentences(result.findings)
     return result
 
 
@@ -215,10 +200,6 @@ def _remove(item: Removable) -> str:
     except (OSError, StorageError) as error:
         return f"{item.path} is kept: {error}."
     return ""
-
-
-def _print_json(values: dict[str, Any]) -> None:
-    sys.stdout.write(for_standard_output(json.dumps(values, indent=1, ensure_ascii=False) + "\n"))
 
 
 def _print_sentences(sentences: Sequence[str]) -> None:
