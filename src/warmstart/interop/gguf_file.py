@@ -41,7 +41,7 @@ def read_gguf(file: Path) -> Foreign:
     except ImportError:
         raise ConfigError(f"{file} needs gguf, which is not installed; pip install 'warmstart[gguf]'") from None
     with refused_if_malformed(ModelError, f"{file} must be a sound GGUF file", "copy it again"):
-        reader = library.GGUFReader(file)
+        reader = _whole_reader(library)(file)
         meta = {name: field.contents() for name, field in reader.fields.items() if name.startswith(("general.", "tokenizer."))}
         family = meta.get("general.architecture")
         if family not in FAMILIES_IN_GGUF:
@@ -55,6 +55,20 @@ def read_gguf(file: Path) -> Foreign:
         return Foreign(
             _settings(str(family), own, stored, file), stored, tokenizer_of(meta), f"{meta.get('general.name', '')}/{file.name}"
         )
+
+
+def _whole_reader(library: Any) -> Any:
+    """The library's reader, to which what lies behind the end of a file is an error; to itself it is empty, however often."""
+
+    class WholeReader(library.GGUFReader):  # type: ignore[misc]
+        def _get(self, offset: int, dtype: Any, count: int = 1, **order: Any) -> np.ndarray:
+            """(count,) numbers."""
+            found = super()._get(offset, dtype, count, **order)
+            if len(found) != count:
+                raise ValueError(f"{count:,} numbers are announced at byte {offset:,}, and {len(found):,} are there")
+            return np.asarray(found)
+
+    return WholeReader
 
 
 def _settings(family: str, own: Mapping[str, Any], stored: Mapping[str, Tensor], file: Path) -> dict[str, Any]:

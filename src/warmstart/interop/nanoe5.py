@@ -51,15 +51,13 @@ _PARTS = {
 
 
 class _Cursor:
-    """Reads a file from its beginning on. Raises ``ValueError`` or ``struct.error`` behind its end."""
+    """Reads a file from its beginning on. Raises ``ValueError`` behind its end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
     def numbers(self, form: str) -> tuple[Any, ...]:
-        found = struct.unpack_from(f"<{form}", self.data, self.at)
-        self.at += struct.calcsize(f"<{form}")
-        return found
+        return struct.unpack(f"<{form}", self.text(struct.calcsize(f"<{form}")))
 
     def number(self, form: str) -> Any:
         return self.numbers(form)[0]
