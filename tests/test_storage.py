@@ -7,13 +7,15 @@ import os
 import platform
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from warmstart import storage
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_folder, atomic_write, inside, sealed, sweep, unsealed
+from warmstart.storage import atomic_file, atomic_folder, atomic_write, inside, sealed, sweep, unsealed
 
 DEAD = subprocess.Popen([sys.executable, "-c", ""])
 DEAD.wait()
@@ -79,6 +81,22 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         atomic_write(file, b"new", "the tokenizer")
     assert file.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
+
+
+def test_threads_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
+    """Each has its own file aside, the last one wins, and nothing is left."""
+    met = threading.Barrier(4, timeout=60)
+
+    def write(number: int) -> None:
+        with atomic_file(tmp_path / "page.html") as aside:
+            met.wait()
+            aside.write_text(f"page {number}")
+            met.wait()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert (tmp_path / "page.html").read_text() in [f"page {number}" for number in range(4)]
+    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import os
 import platform
 import re
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,7 +40,7 @@ FORMAT = 1
 """of what people keep: bundles, stacks, pages, ledgers, shards of tokenized text; counted up when one is written otherwise"""
 SEAL = "digest"
 """key of the hash in sealed JSON"""
-_LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:@(?P<host>.+))?")
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:\.\d+)?(?:@(?P<host>.+))?")
 _AT_CURRENT_FOLDER, _EXCHANGE = -100, 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 """what a system or file system answers that cannot exchange two names"""
@@ -234,8 +235,9 @@ def _followed(target: Path) -> Path:
 
 
 def _aside(target: Path, role: str) -> Path:
-    """Where this process keeps a file or folder that is not in its place."""
-    return target.with_name(f".{target.name}.{role}-{os.getpid()}@{platform.node()}")
+    """Where this thread keeps a file or folder that is not in its place."""
+    thread = "" if threading.current_thread() is threading.main_thread() else f".{threading.get_native_id()}"
+    return target.with_name(f".{target.name}.{role}-{os.getpid()}{thread}@{platform.node()}")
 
 
 def _put_in_place(new: Path, target: Path) -> None:

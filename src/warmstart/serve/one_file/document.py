@@ -27,7 +27,7 @@ from warmstart.serve.one_file.contents import (
     rounding_effect,
     with_page_weights,
 )
-from warmstart.storage import atomic_write, require_format, sealed, sha256, unsealed
+from warmstart.storage import atomic_file, require_format, sealed, sha256, unsealed
 
 _SERVED = Path(__file__).parents[1] / "page"
 """files of the server's page"""
@@ -44,7 +44,7 @@ VALUES = 50_000_000
 
 
 def write_model_page(bundle: Bundle, path: str, name: str, file: Path) -> float:
-    """Write the bundle at ``path`` as a page, and read it back.
+    """Write the bundle at ``path`` as a page, which is read back before it is put in its place.
 
     Returns how far the rounded weights change the outputs for a few texts, as a fraction of the largest output. Raises
     ``ModelError`` for a model that cannot run in a page, and ``StorageError`` if the file exists.
@@ -53,8 +53,9 @@ def write_model_page(bundle: Bundle, path: str, name: str, file: Path) -> float:
     if file.exists():
         raise StorageError(f"{file} exists; choose another file, or remove it yourself")
     file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(file, page_html(page_contents(bundle, path, name)), "the page")
-    contents = read_page(file)
+    with atomic_file(file, "the page") as aside:
+        aside.write_bytes(page_html(page_contents(bundle, path, name)))
+        contents = read_page(aside)
     return rounding_effect(bundle, with_page_weights(bundle, contents.facts["weights"], contents.weights))
 
 
