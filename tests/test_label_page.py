@@ -274,11 +274,11 @@ def test_words_are_tagged_by_keys(browser: Any, tmp_path: Path) -> None:
 
 
 def test_hostile_texts_are_text(browser: Any, tmp_path: Path) -> None:
-    """Nothing in texts, labels, names or guidelines is run; a huge text scrolls in its own place."""
-    texts = [HOSTILE, "word " * 20_000 + "x" * 50_000]
+    """Nothing in texts, labels, names or guidelines is run, or turns the text around; a huge text scrolls in its own place."""
+    texts = [f"\u202e\x1b{HOSTILE}", "word " * 20_000 + "x" * 50_000]
     session = TextsInOrder(news(tmp_path / "news", texts, [HOSTILE, "b"], name=HOSTILE, guidelines=HOSTILE))
     with serving(session) as address, Person(browser, address, HOSTILE) as anna:
-        assert anna.text == HOSTILE
+        assert anna.text == f"\ufffd\ufffd{HOSTILE}"
         anna.answer("1")
         anna.page.wait_for_selector("#people-rows tr")
         assert anna.page.locator("#said").inner_text() == f"Saved as “{HOSTILE}”."

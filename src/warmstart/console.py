@@ -19,11 +19,16 @@ _VISIBLE = dict.fromkeys(_HIDDEN, "\ufffd")
 """characters that command a terminal, or turn the direction of what follows: labels and texts of strangers may hold them"""
 
 
+def harmless(text: str) -> str:
+    """A text with a sign in place of each character that commands what shows it."""
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
+
+
 class _Console(Console):
     """Shows what would command the terminal, in place of obeying."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(one.translate(_VISIBLE) if isinstance(one, str) else one for one in objects), **options)
+        super().print(*(harmless(one) if isinstance(one, str) else one for one in objects), **options)
 
 
 def make_console() -> Console:
@@ -60,9 +65,9 @@ def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
 
 def print_table(title: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
     """Print a table; the first column is left-aligned, the others right-aligned."""
-    table = Table(title=title.translate(_VISIBLE), title_justify="left", title_style="bold")
+    table = Table(title=harmless(title), title_justify="left", title_style="bold")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*(str(cell).translate(_VISIBLE) for cell in row))
+        table.add_row(*(harmless(str(cell)) for cell in row))
     console.print(table)

@@ -10,6 +10,8 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
+from warmstart.console import harmless
+
 _HERE = Path(__file__).parent
 COMMON_STYLE = _HERE / "common.css"
 """the style sheet of what all pages share: colours, light and dark, and rows of tables that become cards on a phone"""
@@ -20,16 +22,21 @@ def page_template(name: str, folder: Path = _HERE) -> jinja2.Template:
     """A template of a folder, this one by default, by its file name. It escapes everything that is put into it."""
     loader = jinja2.FileSystemLoader([folder, _HERE])
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown
     )
     environment.filters["code"] = with_code
     environment.globals["icon"] = icon()
     return environment.get_template(name)
 
 
+def _shown(value: object) -> object:
+    """What is not markup with visible signs for characters that a page would obey, such as those that turn the direction."""
+    return harmless(value) if type(value) is str else value
+
+
 def with_code(text: str) -> Markup:
     """A sentence whose commands between backticks are set as code; everything in it is escaped."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(harmless(text)))))
 
 
 @functools.cache

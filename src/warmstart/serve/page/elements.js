@@ -1,9 +1,13 @@
 // Small helpers for elements. Text is always set as text, never as HTML.
 
+// Characters that command what shows them, or turn the direction of what follows, become signs; offsets stay.
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+export const visible = (text) => text.replace(HIDDEN, "\ufffd");
+
 export function make(name, properties = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
-    if (key in element) element[key] = value;
+    if (key in element) element[key] = key === "textContent" && typeof value === "string" ? visible(value) : value;
     else element.setAttribute(key, value);
   }
   element.append(...children);

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { Clock } from "./clock.js";
-import { make, run } from "./elements.js";
+import { make, run, visible } from "./elements.js";
 import { Figures } from "./figures.js";
 import { setUpKeys, showKeys } from "./keys.js";
 import { setUpNames } from "./names.js";
@@ -47,7 +47,7 @@ function showItem(next) {
   part["read-aloud"].textContent = "";
   if (item) {
     if (tagging) showWords();
-    else part.text.textContent = item.text;
+    else part.text.textContent = visible(item.text);
     part.text.scrollTop = 0;
   }
   showChosen();
