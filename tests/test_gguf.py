@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 import torch
 
 from helpers.foreign import LLAMA, SENTENCES, VOCAB, transformers, word_pieces
-from helpers.refusals import refused
+from helpers.refusals import mutated, refused
 from warmstart.cli import main
-from warmstart.errors import ModelError, TokenizerError
+from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.interop.convert import import_foreign
 from warmstart.interop.ggml_tokenizer import tokenizer_of
 from warmstart.interop.gguf_file import read_gguf
@@ -159,6 +160,15 @@ def test_the_command_imports_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
         (written(tmp_path / "yarn.gguf", scaled=True), ModelError, "must not be scaled"),
     ):
         refused(error, words, read_gguf, file)
+
+
+def test_a_damaged_file_is_refused_by_our_own_errors(tmp_path: Path) -> None:
+    """Or it is read, if a weight alone is another."""
+    whole = written(tmp_path / "tiny.gguf").read_bytes()
+    for content in mutated(whole, 14_000, 40):
+        (tmp_path / "odd.gguf").write_bytes(content)
+        with suppress(WarmstartError):
+            import_foreign(read_gguf(tmp_path / "odd.gguf"))
 
 
 def written(file: Path, **changes: Any) -> Path:

@@ -94,11 +94,16 @@ def import_folder(place: Path, max_length: int | None = None) -> Imported:
         pooled = partial(read_pooling, place) if (place / MODULES_FILE).exists() else None
         name = "/".join(place.resolve().parts[-2:])
         given = Foreign(theirs, read_tensors(place), tokenizer, name, pooled, longest, (*settings, *beside))
-        return import_foreign(given, max_length)
+        return _assembled(given, max_length)
 
 
 def import_foreign(given: Foreign, max_length: int | None = None) -> Imported:
     """A bundle of a model in memory. Raises what ``from_huggingface`` does."""
+    with refused_if_malformed(ModelError, f"the settings, weights and tokenizer of {given.name} must belong together"):
+        return _assembled(given, max_length)
+
+
+def _assembled(given: Foreign, max_length: int | None) -> Imported:
     theirs, stored, tokenizer = given.config, given.tensors, given.tokenizer
     name = str(theirs.get("model_type"))
     family = _family(name, theirs)

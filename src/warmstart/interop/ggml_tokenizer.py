@@ -11,6 +11,7 @@ from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import TokenizerError
 from warmstart.tokenizer.sentencepiece import SentencePieceModel, sentencepiece_json
+from warmstart.tokenizer.specials import library_errors
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 _CONTROL, _USER = 3, 4
@@ -37,7 +38,12 @@ _PRE: dict[str, Callable[[], Any]] = {
 
 
 def tokenizer_of(meta: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer that the metadata describes. Raises ``TokenizerError`` for other kinds."""
+    """The tokenizer that the metadata describes. Raises ``TokenizerError`` for other kinds, and for pieces that do not fit."""
+    with library_errors("the tokenizer of a GGUF file must be sound, but reading it failed"):
+        return _tokenizer(meta)
+
+
+def _tokenizer(meta: Mapping[str, Any]) -> Tokenizer:
     kind = meta.get("tokenizer.ggml.model")
     if kind == "llama":
         return _framed(json.loads(_sentencepiece(meta)), meta)

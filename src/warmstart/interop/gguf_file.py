@@ -95,7 +95,8 @@ def _tensors(library: Any, reader: Any, file: Path, moved: Mapping[str, Any] | N
     found = {}
     for one in reader.tensors:
         try:
-            values = library.quants.dequantize(one.data, one.tensor_type)
+            with np.errstate(all="ignore"):  # a damaged scale; what is not finite is refused when the model is saved
+                values = library.quants.dequantize(one.data, one.tensor_type)
         except NotImplementedError:
             raise ModelError(
                 f"the weights of {file} must be of a kind that gguf can read, but {one.name} is {one.tensor_type.name}; use a file "

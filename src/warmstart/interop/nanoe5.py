@@ -155,12 +155,15 @@ def four_bits(raw: np.ndarray) -> np.ndarray:
     blocks = raw.reshape(-1, 2 + BLOCK // 2)
     scales, halves = blocks[:, :2].copy().view("<f2").astype(np.float32), blocks[:, 2:]
     values = np.concatenate([halves & 15, halves >> 4], axis=1).astype(np.float32) - 8
-    return np.asarray((values * scales).ravel())
+    with np.errstate(all="ignore"):  # a damaged scale; what is not finite is refused when the model is saved
+        return np.asarray((values * scales).ravel())
 
 
 def _tokenizer(cursor: _Cursor) -> tuple[Tokenizer, int]:
     """The tokenizer with its prompt, and the id that pads."""
     count, begin, end, pad, unknown = cursor.numbers("5i")
+    if not all(0 <= id_ < count for id_ in (begin, end, pad, unknown)):
+        raise ValueError(f"the special tokens {begin}, {end}, {pad} and {unknown} must be among the {count:,} pieces")
     size = cursor.number("Q")
     starts, scores = cursor.array("<u4", count + 1).tolist(), cursor.array("<f4", count).tolist()
     blob = cursor.text(size)
