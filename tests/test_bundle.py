@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.bundles import HEAD_CASES, bundle_with
 from helpers.models import make_backbone, make_language_model
+from helpers.mutants import edit
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
@@ -25,10 +26,13 @@ from warmstart.cost import measured
 from warmstart.cost.cost import cost_of
 from warmstart.cost.workload import Workload
 from warmstart.errors import BundleError, ConfigError, ModelError, StorageError, UncheckedWarning
+from warmstart.estimators.classifier import TextClassifier
+from warmstart.estimators.texts import as_bundle
 from warmstart.heads import HEADS, head_config, make_head
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.pooling import POOLINGS
+from warmstart.interop.load import load, load_model, load_predictor
 from warmstart.model import files as bundle_file
 from warmstart.model.bundle import Bundle
 from warmstart.model.checks import faults, run_checks
@@ -36,6 +40,7 @@ from warmstart.model.files import load_bundle, read_selftest, save
 from warmstart.model.history import OtherRecord
 from warmstart.model.model import parameter_counts, swap_head
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 
@@ -147,6 +152,16 @@ def test_an_edited_manifest_is_noticed(copy: Path) -> None:
     (copy / "bundle.json").write_text(json.dumps(manifest))
     with pytest.raises(BundleError, match="damaged or was edited"):
         load_bundle(copy)
+
+
+def test_a_model_whose_labels_changed_places_is_refused_at_every_door(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Though its hashes match: where it predicts, is served, loaded as an estimator or learned from; exit code 2, one message."""
+    edit(copy, lambda manifest, tensors, spec: manifest.update(labels=["b", "c", "a"]))
+    for door in (load_bundle, load, load_model, load_predictor, TextClassifier.load, ServedModel.open, as_bundle):
+        with pytest.raises(BundleError, match="predictions, found by label name, differ from the stored ones"):
+            door(str(copy))
+    assert main(["predict", str(copy), "a text"]) == 2
+    assert capsys.readouterr().err.count("fails its self-test") == 1
 
 
 def test_the_self_test_notices_other_outputs(copy: Path) -> None:
