@@ -125,10 +125,11 @@ def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, header:
 
 
 def _if_whole(text: str, delimiter: str, *, header: bool) -> pl.DataFrame | None:
-    """The table with quotes as ordinary characters, if all rows have as many fields as the first."""
+    """The table with quotes as ordinary characters, if all rows have as many fields as the first, and none has an open quote."""
     with contextlib.suppress(csv.Error):
         rows = [row for _, row in _rows(text, delimiter, quoted=False)]
-        return _table(rows, header=header) if len({len(row) for row in rows}) == 1 else None
+        open_quote = any(field.startswith('"') and field.count('"') % 2 for row in rows for field in row)
+        return _table(rows, header=header) if len({len(row) for row in rows}) == 1 and not open_quote else None
     return None
 
 

@@ -24,6 +24,7 @@ MISSING = ("", "nan", "none", "null", "<na>", "#n/a", "n/a", "na")
 SEPARATORS = ("|", ";", ",", "#")
 """what may stand between several labels in one cell"""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
+_NUMBER = re.compile(r"[-+]?\d+\.?\d*")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
 
@@ -34,8 +35,8 @@ def names_in(value: Any, separator: str) -> tuple[str, ...]:
     (('a', 'b'), ('a', 'b'), ('a',), ('a',))
     """
     if isinstance(value, str):
-        listed = _listed(value.strip())
-        value = value.split(separator) if listed is None else listed
+        found = listed(value.strip())
+        value = value.split(separator) if found is None else found
     if _missing(value):
         return ()
     if isinstance(value, Mapping):
@@ -47,12 +48,12 @@ def names_in(value: Any, separator: str) -> tuple[str, ...]:
 
 def is_list(cell: str) -> bool:
     """Whether a cell spells a list or a mapping: ``"['a', 'b']"``."""
-    return _listed(cell.strip()) is not None and bool(cell.strip()[:1] in _BRACKETS)
+    return listed(cell.strip()) is not None and bool(cell.strip()[:1] in _BRACKETS)
 
 
 def other_separator(cells: Iterable[Any], separator: str) -> str | None:
     """What seems to stand between labels, if ``separator`` never does: it parts a twentieth of the cells into names that recur."""
-    texts = [cell.strip() for cell in cells if isinstance(cell, str) and cell.strip() and _listed(cell.strip()) is None]
+    texts = [cell.strip() for cell in cells if isinstance(cell, str) and cell.strip() and listed(cell.strip()) is None]
     if any(separator in text for text in texts):
         return None
     for other in SEPARATORS:
@@ -83,7 +84,7 @@ def _of_mapping(value: Mapping[Any, Any], separator: str) -> tuple[str, ...]:
         ) from None
 
 
-def _listed(text: str) -> Any:
+def listed(text: str) -> Any:
     """The list or mapping that a text spells, or None; what pandas writes for a gap is an empty one."""
     if text in ("nan", "NaN", "<NA>"):
         return []
@@ -99,7 +100,7 @@ def _listed(text: str) -> Any:
     inside = text[1:-1]
     if text[0] == "[" and not _QUOTED.sub("", inside).strip():
         return [one or other for one, other in _QUOTED.findall(inside)]  # as numpy prints an array
-    return None
+    return inside.split() if text[0] == "[" and all(map(_NUMBER.fullmatch, inside.split())) else None
 
 
 def _without_commas(text: str) -> bool:

@@ -65,9 +65,21 @@ def _is_split(folder: Path, name: Any) -> bool:
     return isinstance(name, str) and names_a_folder(name) and all((folder / name / file).is_file() for file in (STATE, INFO))
 
 
-def with_names_of_labels(table: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """A table of a saved dataset with names in place of the numbers of labels; -1, which stands for no label, becomes missing."""
-    features = _read(folder, INFO).get("features") if (folder / INFO).is_file() else None
+def features_of(folder: Path) -> Any:
+    """What a saved dataset says of its columns; None if it says nothing."""
+    return _read(folder, INFO).get("features") if (folder / INFO).is_file() else None
+
+
+def features_in_parquet(metadata: Mapping[str, str]) -> Any:
+    """The same of a parquet file that ``datasets`` has written."""
+    try:
+        return parse_json(metadata.get("huggingface", "{}").encode())["info"]["features"]
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def with_names_of_labels(table: pl.DataFrame, features: Any, file: Path) -> pl.DataFrame:
+    """A table with names in place of the numbers of labels; -1, which stands for no label, becomes missing."""
     for column, feature in (features or {}).items() if isinstance(features, Mapping) else ():
         if column not in table.columns or not isinstance(feature, Mapping):
             continue
@@ -76,7 +88,7 @@ def with_names_of_labels(table: pl.DataFrame, folder: Path) -> pl.DataFrame:
         if names is None:
             continue
         wanted = pl.List(pl.String) if inner is not None else pl.String
-        values = [_named(value, names, folder, column) for value in table[column].to_list()]
+        values = [_named(value, names, file, column) for value in table[column].to_list()]
         table = table.with_columns(pl.Series(column, values, dtype=wanted))
     return table
 
@@ -87,14 +99,14 @@ def _names(feature: Any) -> list[str] | None:
     return [str(name) for name in names] if isinstance(names, list) else None
 
 
-def _named(value: Any, names: list[str], folder: Path, column: str) -> Any:
+def _named(value: Any, names: list[str], file: Path, column: str) -> Any:
     if isinstance(value, list):
-        return [_named(one, names, folder, column) for one in value]
+        return [_named(one, names, file, column) for one in value]
     if value is None or value == -1:
         return None
     if not isinstance(value, int) or not 0 <= value < len(names):
         raise DataError(
-            f"'{column}' in {folder} must hold numbers of labels from 0 to {len(names) - 1}, as {INFO} says, but holds {value!r}; "
+            f"'{column}' in {file} must hold numbers of labels from 0 to {len(names) - 1}, as it says, but holds {value!r}; "
             "save the dataset again"
         )
     return names[value]

@@ -13,7 +13,7 @@ import polars as pl
 from warmstart.console import console
 from warmstart.data.delimited import DELIMITERS, read_delimited
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large
-from warmstart.data.saved_dataset import with_names_of_labels
+from warmstart.data.saved_dataset import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.source import Format, Source
 from warmstart.data.spreadsheet import read_json_table, read_xlsx
 from warmstart.data.sqlite import read_sqlite
@@ -69,9 +69,10 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     try:
         if form == "parquet":
             _check_expansion(data, file, "read_parquet(sys.argv[1])")
-            return pl.read_parquet(io.BytesIO(data))
+            features = features_in_parquet(pl.read_parquet_metadata(io.BytesIO(data)))
+            return with_names_of_labels(pl.read_parquet(io.BytesIO(data)), features, file)
         if form == "arrow":
-            return with_names_of_labels(_read_arrow(data, file), file.parent)
+            return with_names_of_labels(_read_arrow(data, file), features_of(file.parent), file.parent)
         if form == "ndjson":
             return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
         if form == "xlsx":

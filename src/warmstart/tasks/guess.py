@@ -265,8 +265,11 @@ def _guess_type(text: pl.Series, label: pl.Series) -> tuple[str, str | None]:
         whole = bool((numbers == numbers.round()).all())
         return ("classification" if whole and numbers.n_unique() <= _NUMBERS else "regression"), None
     texts = cells.to_list()
+    if any(map(is_list, texts)):
+        words = not text.dtype.is_nested() and all(map(is_list, map(str, text.head(_SAMPLE).to_list())))
+        return ("tagging" if words else "multilabel"), None
     separator = other_separator(texts, "\0")
-    return ("multilabel" if separator or any(map(is_list, texts)) else "classification"), separator
+    return ("multilabel" if separator else "classification"), separator
 
 
 def _beside(place: Path, split: str) -> Path | None:

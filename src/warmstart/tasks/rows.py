@@ -10,6 +10,7 @@ import polars as pl
 
 from warmstart.data.annotation_values import Wanted
 from warmstart.data.annotations import annotated_table
+from warmstart.data.label_cells import listed
 from warmstart.data.read import source_files, source_format
 from warmstart.data.source import PROSE, Source
 from warmstart.data.tables import read_table
@@ -53,8 +54,10 @@ def string_of(row: TableRow, column: str, key: str) -> str:
 def list_of(row: TableRow, column: str, source: Source, number: int) -> list[Any]:
     """The list in a column; ``number`` is the row's number, from 1."""
     value = value_of(row, column, column)
+    if isinstance(value, str):  # as a csv file holds a list
+        value = listed(value.strip())
     if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
-        raise DataError(f"row {number} of {source.path} must hold a list in '{column}', but holds {value!r}")
+        raise DataError(f"row {number} of {source.path} must hold a list in '{column}', but holds {row[column]!r}")
     return list(value)
 
 
