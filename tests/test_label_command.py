@@ -148,6 +148,7 @@ def test_guidelines_come_from_a_file(pool: Path, tmp_path: Path) -> None:
 
 MISTAKES = {
     "--labels a": "holds no project yet; name files with texts to make one",
+    "--import POOL": "name files with texts to make one, which may be those of --import",
     "POOL": "there must be labels to choose from; name them with --labels, --task or --import",
     "POOL --labels a a": "each label needs its own name, but --labels repeats one",
     "POOL --labels a --type regression": "--type must be 'classification' or 'tagging', but is regression",

@@ -144,7 +144,8 @@ def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Proje
     from warmstart.labelling.project import Project
 
     if not config.pool and not texts:
-        raise ConfigError(f"{config.out} holds no project yet; name files with texts to make one")
+        also = ", which may be those of --import" if config.imports else ""
+        raise ConfigError(f"{config.out} holds no project yet; name files with texts to make one{also}")
     names = dict.fromkeys((*(task.labels if task else ()), *config.labels))
     kind = task.type if task else config.type or "classification"
     if config.type not in (None, kind):
