@@ -22,6 +22,7 @@ from warmstart.errors import ModelError, TokenizerError
 from warmstart.interop import settings as table
 from warmstart.interop.convert import from_huggingface, import_folder
 from warmstart.interop.families import FAMILIES
+from warmstart.interop.framing import framed
 from warmstart.interop.settings import FOREIGN_SETTINGS, config_settings, unapplied
 
 TEXTS = ["She Holds the CAT", "the café 数字 at É", ""]
@@ -220,4 +221,10 @@ def test_a_multilingual_tokenizer_reads_as_theirs(tmp_path: Path) -> None:
     theirs, came = transformers.AutoTokenizer.from_pretrained(folder), import_folder(folder)
     texts = [*SENTENCES[:3], *TEXTS, "مرح 数字", "a  b"]
     assert [row.tolist() for row in encode(came.bundle.tokenizer, texts, 64).rows] == theirs(texts)["input_ids"]
-    assert "pairs" in " ".join(came.settings)
+    assert came.settings == ()
+    pairs = [("a cat", "the cat"), ("a", "the cat " * 40)]
+    rows = encode(came.bundle.tokenizer, pairs, 64).rows
+    wanted = [theirs(*pair, truncation=True, max_length=64)["input_ids"] for pair in pairs]
+    assert [row.tolist() for row in rows] == wanted
+    library = Tokenizer.from_str(framed(came.bundle.tokenizer, came.bundle.tokenizer.specials.eos, typed=False))
+    assert library.encode(*pairs[0]).ids == wanted[0]

@@ -120,7 +120,7 @@ def encode(
     free = max_length - len(opening) - 1
     if texts and not isinstance(texts[0], str):
         pairs = _encode_pairs(
-            tokenizer, [pair for pair in texts if not isinstance(pair, str)], free - 1, appended=appended, windows=windows
+            tokenizer, [pair for pair in texts if not isinstance(pair, str)], free, appended=appended, windows=windows
         )
         return pairs if typed else replace(pairs, second_starts=None)
     last = specials.cls if appended else specials.eos
@@ -167,8 +167,9 @@ def _if_several(counts: list[int]) -> np.ndarray | None:
 def _encode_pairs(
     tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], free: int, *, appended: bool, windows: WindowSettings
 ) -> Encoded:
-    """``free`` tokens of a row are for the texts."""
-    specials = tokenizer.specials
+    """``free`` tokens of a row are for the texts and what is between them."""
+    specials, between = tokenizer.specials, tokenizer.between
+    free -= len(between)
     last = specials.cls if appended else specials.eos
     firsts, seconds = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
     rows, cut, second_starts, counts = list[np.ndarray](), list[int](), list[int](), list[int]()
@@ -178,11 +179,11 @@ def _encode_pairs(
         starts, lost = window_starts(len(first), kept_first, windows)
         second_windows, lost_second = window_starts(len(second), kept_second, windows)
         for one, other in product(starts.tolist(), second_windows.tolist()):
-            row = [*tokenizer.opening, *first[one : one + kept_first], specials.eos, *second[other : other + kept_second], last]
+            row = [*tokenizer.opening, *first[one : one + kept_first], *between, *second[other : other + kept_second], last]
             rows.append(np.array(row, dtype=np.int64))
         counts.append(len(starts) * len(second_windows))
         cut += [lost + lost_second, *[0] * (counts[-1] - 1)]
-        second_starts += [len(tokenizer.opening) + kept_first + 1] * counts[-1]
+        second_starts += [len(tokenizer.opening) + kept_first + len(between)] * counts[-1]
     starts_of_seconds = np.array(second_starts, dtype=np.int64)
     return Encoded(tuple(rows), np.array(cut, dtype=np.int64), second_starts=starts_of_seconds, windows=_if_several(counts))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,21 +76,9 @@ def read_companions(folder: Path, *, causal: bool) -> Companions:
     end, own = _content(settings.get("eos_token")), tokenizer.token(tokenizer.specials.eos)
     if causal and end is not None and end != own:
         left_out.append(f"eos_token {end!r} of {TOKENIZER_FILE} (texts end with {own!r})")
-    if _doubles(spec.get("post_processor")):
-        left_out.append(f"the second {own!r} between the texts of pairs (one is between them)")
     lengths = [sentences.get("max_seq_length"), settings.get("model_max_length", settings.get("max_len"))]
     tokenizer = with_prefix(tokenizer, prompt)
     return Companions(tokenizer, next((int(one) for one in lengths if isinstance(one, int | float) and one < 1e9), None), left_out)
-
-
-def _doubles(post: Mapping[str, Any] | None) -> bool:
-    """Whether a post-processor puts two special tokens between the texts of a pair, as RoBERTa's does."""
-    if post is None or post["type"] == "RobertaProcessing":
-        return post is not None
-    if post["type"] == "Sequence":
-        return any(map(_doubles, post["processors"]))
-    pieces = ["Sequence" in piece for piece in post.get("pair", ())]
-    return any(first < second - 2 for first, second in pairwise(i for i, text in enumerate(pieces) if text))
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:

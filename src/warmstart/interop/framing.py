@@ -33,7 +33,7 @@ def template(tokenizer: Tokenizer, last: int, *, typed: bool, prefix: Sequence[i
     return {
         "type": "TemplateProcessing",
         "single": [token(specials.begin), *before, one, token(last)],
-        "pair": [token(specials.begin), *before, one, token(specials.eos), other, token(last, int(typed))],
+        "pair": [token(specials.begin), *before, one, *map(token, tokenizer.between), other, token(last, int(typed))],
         "special_tokens": {name: {"id": name, "ids": [id_], "tokens": [name]} for id_, name in names.items()}
         | (words if before else {}),
     }

@@ -93,15 +93,15 @@ class SpanTask(TaskType):
         """``[EOS] question [EOS] passage [EOS]``; ``piece_starts`` are those of the passage's pieces."""
         max_length = model.backbone.config.max_length
         questions = tokenizer.encode([question for question, _ in inputs])
-        opening = tokenizer.opening
+        opening, between = tokenizer.opening, tokenizer.between
         rows, piece_starts, cut, second_starts = [], [], [], []
         for question, (_, passage) in zip(questions, inputs, strict=True):
             head = [*opening, *question[: int(MAX_QUESTION * max_length)]]
             pieces = [_with_space(passage, match) for match in PIECE_PATTERN.finditer(passage)]
-            encoded = encode_pieces(tokenizer, [pieces], max_length - len(head))
-            rows.append(np.array([*head, tokenizer.specials.eos, *encoded.rows[0][len(opening) :]], dtype=np.int64))
-            second_starts.append(len(head) + 1)
-            piece_starts.append(encoded.piece_starts[0] - len(opening) + len(head) + 1)
+            encoded = encode_pieces(tokenizer, [pieces], max_length - len(head) + len(opening) - len(between))
+            rows.append(np.array([*head, *between, *encoded.rows[0][len(opening) :]], dtype=np.int64))
+            second_starts.append(len(head) + len(between))
+            piece_starts.append(encoded.piece_starts[0] - len(opening) + len(head) + len(between))
             cut.append(int(encoded.cut[0]))
         seconds = np.array(second_starts) if model.backbone.config.token_types > 1 else None
         return Encoded(tuple(rows), np.array(cut, dtype=np.int64), piece_starts=tuple(piece_starts), second_starts=seconds)

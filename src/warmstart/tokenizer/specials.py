@@ -147,6 +147,16 @@ def prefix_of(post: dict[str, Any] | None, vocab_size: int) -> tuple[int, ...]:
     return ids
 
 
+def doubles_separator(post: dict[str, Any] | None) -> bool:
+    """Whether a post-processor puts two special tokens between the texts of a pair, as RoBERTa's does."""
+    if post is None or post["type"] == "RobertaProcessing":
+        return post is not None
+    if post["type"] == "Sequence":
+        return any(map(doubles_separator, post["processors"]))
+    texts = [i for i, piece in enumerate(post.get("pair") or ()) if "Sequence" in piece]
+    return len(texts) == 2 and texts[1] - texts[0] == 3
+
+
 def _name_roles(vocabulary: dict[str, int], model: dict[str, Any], sentinels: int, last: str | None = None) -> dict[str, str]:
     """The spelling of each special token, in the order in which missing ones are added; no two share a spelling.
 

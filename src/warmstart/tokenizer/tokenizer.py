@@ -25,7 +25,7 @@ import numpy as np
 from warmstart.errors import TokenizerError
 from warmstart.storage import atomic_write, sha256
 from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
-from warmstart.tokenizer.specials import guarded_backend, library_errors, prefix_of
+from warmstart.tokenizer.specials import doubles_separator, guarded_backend, library_errors, prefix_of
 from warmstart.types import Vocabulary
 
 
@@ -45,6 +45,9 @@ class Tokenizer:
         self._special_ids = self.specials.all()
         self.prefix = prefix_of(spec["post_processor"], self.vocab_size)
         """tokens of the words that precede every text ("query: "), where a model was trained with such words"""
+
+        self.between = (self.specials.eos,) * (1 + doubles_separator(spec["post_processor"]))
+        """the tokens between the texts of a pair: the end-of-text token, in RoBERTa's form twice"""
 
     @property
     def opening(self) -> tuple[int, ...]:

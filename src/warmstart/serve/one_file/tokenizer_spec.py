@@ -47,6 +47,7 @@ def tokenizer_spec(tokenizer: Tokenizer) -> dict[str, Any]:
         "specials": sorted(specials.all()),
         "guarded": sorted({token["content"] for token in added}),
         "ids": {role: getattr(specials, role) for role in ("begin", "eos", "cls", "unk")},
+        "between": list(tokenizer.between),
         "word_starts": base64.b64encode(np.packbits(tokenizer.vocabulary().word_starts).tobytes()).decode(),
         "normalizers": normalizers,
         "splits": splits,

@@ -22,11 +22,12 @@ export class Predictor {
       return { ids: [begin, ...whole.slice(0, most - 2), last], unread: Math.max(0, whole.length - (most - 2)) };
     }
     const [first, second] = input.map((text) => this.tokenizer.encode(text));
-    const free = most - 3;
+    const { between } = this.tokenizer.spec;
+    const free = most - 2 - between.length;
     const kept = Math.min(first.length, Math.max(free - second.length, Math.floor(free / 2)));
-    const ids = [begin, ...first.slice(0, kept), eos, ...second.slice(0, free - kept), last];
+    const ids = [begin, ...first.slice(0, kept), ...between, ...second.slice(0, free - kept), last];
     const unread = Math.max(0, first.length + second.length - free);
-    return { ids, unread, types: this.settings.typed ? ids.map((_, i) => (i < kept + 2 ? 0 : 1)) : null };
+    return { ids, unread, types: this.settings.typed ? ids.map((_, i) => (i < kept + 1 + between.length ? 0 : 1)) : null };
   }
 
   // Each word with the space before it, unless the tokenizer puts one there itself; a word that does not fit is left out.
