@@ -117,7 +117,8 @@ def _assembled(given: Foreign, max_length: int | None) -> Imported:
     settings = [*given.settings, *pooling]
     if given.longest is not None and given.longest < config.max_length:
         settings.append(
-            f"the libraries' maximum length of {given.longest} (texts of up to {config.max_length} tokens are read whole)"
+            f"the libraries' maximum length of {given.longest} (texts of up to {config.max_length} tokens are read "
+            f"whole; --max-length {given.longest} cuts them there)"
         )
     rows = stored[_table_name(family, stored)].shape[0]
     _check_tokenizer(tokenizer, rows)
