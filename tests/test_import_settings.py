@@ -222,6 +222,11 @@ def test_a_multilingual_tokenizer_reads_as_theirs(tmp_path: Path) -> None:
     texts = [*SENTENCES[:3], *TEXTS, "مرح 数字", "a  b"]
     assert [row.tolist() for row in encode(came.bundle.tokenizer, texts, 64).rows] == theirs(texts)["input_ids"]
     assert came.settings == ()
+    typed = folder_of("bert", tmp_path / "typed")
+    assert import_folder(typed).settings == ()
+    made.save(str(typed / "tokenizer.json"))
+    (typed / "tokenizer_config.json").write_text("{}")
+    assert import_folder(typed).settings == ("token type 0 of the second text of a pair (it has type 1)",)
     pairs = [("a cat", "the cat"), ("a", "the cat " * 40)]
     rows = encode(came.bundle.tokenizer, pairs, 64).rows
     wanted = [theirs(*pair, truncation=True, max_length=64)["input_ids"] for pair in pairs]

@@ -6,6 +6,7 @@ computed, so an imported tensor is exported with the same bits.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
 from warmstart.model.model import Model
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tokenizer.specials import types_pairs
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 BY_TOKEN = ("backbone.embedding.weight", "head.weight", "head.bias")
@@ -115,6 +117,8 @@ def _assembled(given: Foreign, max_length: int | None) -> Imported:
         )
     head, pooling = _head_for(family, given)
     settings = [*given.settings, *pooling]
+    if config.token_types > 1 and not types_pairs(json.loads(tokenizer.to_json())["post_processor"]):
+        settings.append("token type 0 of the second text of a pair (it has type 1)")
     if given.longest is not None and given.longest < config.max_length:
         settings.append(
             f"the libraries' maximum length of {given.longest} (texts of up to {config.max_length} tokens are read "

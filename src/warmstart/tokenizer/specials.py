@@ -157,6 +157,14 @@ def doubles_separator(post: dict[str, Any] | None) -> bool:
     return len(texts) == 2 and texts[1] - texts[0] == 3
 
 
+def types_pairs(post: dict[str, Any] | None) -> bool:
+    """Whether a post-processor gives the second text of a pair a token type of its own, or says nothing of pairs."""
+    if post is not None and post["type"] == "Sequence":
+        return all(map(types_pairs, post["processors"]))
+    kinds = [piece["Sequence"]["type_id"] for piece in (post or {}).get("pair") or () if "Sequence" in piece]
+    return len({*kinds}) != 1 and (post or {}).get("type") != "RobertaProcessing"
+
+
 def _name_roles(vocabulary: dict[str, int], model: dict[str, Any], sentinels: int, last: str | None = None) -> dict[str, str]:
     """The spelling of each special token, in the order in which missing ones are added; no two share a spelling.
 
