@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, vstack
+from scipy.special import log_softmax
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
@@ -16,10 +17,12 @@ from sklearn.svm import LinearSVC
 from warmstart.baselines import BASELINES, baselines_for, naive_bayes_svm
 from warmstart.baselines.baseline import Sample
 from warmstart.baselines.choice import run_baseline
+from warmstart.baselines.class_means import PRIOR_TEXTS, SCALE, class_means
 from warmstart.baselines.naive_bayes import EM_SMOOTHING, EM_STEPS, POOL_WEIGHT, naive_bayes_em
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
 from warmstart.seeding import rng
+from warmstart.stack.readout import LinearReadout
 
 
 def sample_of(texts: int, pool: int, classes: int) -> Sample:
@@ -82,6 +85,35 @@ def test_a_word_of_all_texts_says_nothing_to_nbsvm() -> None:
     predict = naive_bayes_svm.nbsvm(Sample(rows, labels, None, Task("t", tuple("abc"), split, split, split), 0), 1.0)
     assert predict(csr_array(np.eye(4)[:1])) == pytest.approx(predict(csr_array(np.zeros((1, 4)))))
     assert (predict(rows).argmax(axis=1) == labels).all()
+
+
+def test_class_means_are_nearest_in_angle_with_the_scale_that_suits_texts_left_out() -> None:
+    """Probabilities are written out with numpy, each text left out in turn; a class without a text gets 0, a single class 1."""
+    split = Split(("x",) * 24, np.append(np.arange(23) % 2, 3))
+    task = Task("t", tuple("abcd"), split, split, split)
+    rows = rng(0, "means").normal(size=(24, 4)) + np.eye(4)[split.labels]
+    unit, present = rows / np.linalg.norm(rows, axis=1)[:, None], np.array([0, 1, 3])
+
+    def cosines(learn: np.ndarray, new: np.ndarray) -> np.ndarray:
+        means = np.stack([unit[learn & (split.labels == one)].mean(axis=0) for one in present])
+        return np.asarray(new @ (means / np.linalg.norm(means, axis=1)[:, None]).T)
+
+    def loss(scale: float) -> float:
+        return -float(sum(log_softmax(scale * left, axis=-1)[split.labels[i]] for i, left in enumerate(left_out)))
+
+    left_out = [cosines(np.arange(24) != i, unit[i]) for i in range(23)]  # the last text is alone in its class
+    found = class_means(Sample(rows, split.labels, None, task, 0), 0.0)
+    assert isinstance(found, LinearReadout)
+    scale = np.linalg.norm(found.weights[:, 0])
+    assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale)), "lowest there"
+    expected = np.zeros((24, 4))
+    prior = np.log(np.array([12, 11, 1]) + PRIOR_TEXTS)
+    expected[:, present] = np.exp(log_softmax(scale * cosines(np.ones(24, dtype=bool), unit) + prior, axis=1))
+    np.testing.assert_allclose(found(7 * rows), expected, atol=1e-12)
+    assert (class_means(Sample(rows[:9], np.full(9, 2), None, task, 0), 0.0)(rows) == np.eye(4)[2]).all()
+    alone = class_means(Sample(rows[:2], split.labels[:2], None, task, 0), 0.0)
+    assert isinstance(alone, LinearReadout)
+    assert np.linalg.norm(alone.weights[:, 0]) == pytest.approx(SCALE), "no text can be left out"
 
 
 def test_a_large_pool_is_sampled_by_the_seed() -> None:

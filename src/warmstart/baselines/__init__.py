@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warmstart.baselines.baseline import Baseline, inputs_themselves
+from warmstart.baselines.class_means import class_means
 from warmstart.baselines.frozen_vectors import (
     NEIGHBOUR_COUNTS,
     VECTOR_PENALTIES,
@@ -91,6 +92,14 @@ BASELINES: Registry[Baseline] = Registry(
         ),
         "frozen vectors + nearest neighbours": Baseline(
             standardised, nearest_texts, _LABELS, "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
+        ),
+        "frozen vectors + class means": Baseline(
+            standardised,
+            class_means,
+            _LABELS,
+            note="the class with the nearest mean",
+            race_only=True,
+            needs_vectors=True,
         ),
         "label names": Baseline(
             with_label_names,

@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from warmstart.baselines.baseline import Readable, Reading, Sample, Vectors
+from warmstart.baselines.class_means import class_sums, nearest_prototype
 from warmstart.baselines.linear import logistic
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout
@@ -25,8 +26,6 @@ from warmstart.stack.rows import VectorRows
 
 NAME_WEIGHTS = (3.0, 1.0, 10.0, 100.0)
 """texts that a name is worth"""
-SCALE = 20.0
-"""of cosines in the softmax: near the lowest loss on every development set, with 0, 50 and 100 labels"""
 POOL_WEIGHTS = (0.1, 0.03, 0.3)
 """of a text without label; a labelled one has 1"""
 POOL_STEPS = 10
@@ -49,7 +48,7 @@ def with_label_names(readable: Readable) -> Reading:
 def zero_shot(vectors: Vectors, meanings: Sequence[str]) -> FittedBaseline:
     """The label whose name is nearest, for (C,) ``meanings`` in words; it has read no text and no label."""
     rows, names = _rows_and_names(vectors, meanings)
-    return FittedBaseline(rows, _nearest(names))
+    return FittedBaseline(rows, nearest_prototype(names))
 
 
 def _rows_and_names(vectors: Vectors, meanings: Sequence[str]) -> tuple[VectorRows, np.ndarray]:
@@ -62,12 +61,12 @@ def _rows_and_names(vectors: Vectors, meanings: Sequence[str]) -> tuple[VectorRo
 
 def nearest_name(sample: Sample, _: float) -> LinearReadout:
     """The label whose name is nearest; no label is learned from."""
-    return _nearest(sample.names)
+    return nearest_prototype(sample.names)
 
 
 def nearest_mean(sample: Sample, weight: float) -> LinearReadout:
     """The class whose mean is nearest, to which its name counts as ``weight`` texts."""
-    return _nearest(_prototypes(sample, weight))
+    return nearest_prototype(_prototypes(sample, weight))
 
 
 def nearest_mean_em(sample: Sample, pool_weight: float) -> LinearReadout:
@@ -75,9 +74,9 @@ def nearest_mean_em(sample: Sample, pool_weight: float) -> LinearReadout:
     from sklearn.preprocessing import normalize
 
     known = _prototypes(sample, NAME_WEIGHTS[0])
-    nearest = _nearest(known)
+    nearest = nearest_prototype(known)
     for _ in range(POOL_STEPS if sample.pool is not None else 0):
-        nearest = _nearest(known + pool_weight * nearest(sample.pool).T @ normalize(sample.pool))
+        nearest = nearest_prototype(known + pool_weight * nearest(sample.pool).T @ normalize(sample.pool))
     return nearest
 
 
@@ -99,15 +98,4 @@ def logistic_with_names(sample: Sample, strength: float) -> Readout:
 
 def _prototypes(sample: Sample, weight: float) -> np.ndarray:
     """(C, D) the sum of the texts of each class and, as ``weight`` texts, its name."""
-    from sklearn.preprocessing import normalize
-
-    return np.asarray(weight * sample.names + np.eye(len(sample.names))[sample.labels].T @ normalize(sample.rows))
-
-
-def _nearest(prototypes: np.ndarray) -> LinearReadout:
-    """From (C, D) of any length; a class of which neither a text nor a name is known has zeros, and is never predicted."""
-    from sklearn.preprocessing import normalize
-
-    known = prototypes.any(axis=1)
-    bias = np.where(known | ~known.any(), 0.0, -np.inf)
-    return LinearReadout(SCALE * normalize(prototypes).T, bias, unit_length=True)
+    return np.asarray(weight * sample.names + class_sums(sample.rows, sample.labels, len(sample.names)))
