@@ -37,10 +37,12 @@ from warmstart.data.read import read_documents, read_examples
 from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split
 from warmstart.data.task import independent_units
+from warmstart.data.test_ledger import read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.estimators import TextClassifier
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import to_huggingface
+from warmstart.made_of import input_hashes
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.report.page import Figure, Table
@@ -243,6 +245,29 @@ def test_a_table_is_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     (tmp_path / "task.yaml").write_text("name: a\ntrain: mails.csv\ntest: 2\n")
     assert main(["audit", str(tmp_path), "--label-column", "art"]) == 2
     assert "is a manifest" in capsys.readouterr().err
+
+
+def test_the_folder_that_one_is_in_is_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under its own name, with a folder of texts for each label, in whatever case their endings are."""
+    for label, ending in (("cat", ".txt"), ("dog", ".TXT")):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for number in range(6):
+            (tmp_path / "pets" / label / f"{number}{ending}").write_text(f"text {number} of a {label}")
+    for place, words in (("pets", "."), ("pets/cat", "..")):
+        monkeypatch.chdir(tmp_path / place)
+        task = load_task(words)
+        assert (task.name, task.labels, read_ledger(task).unwritable) == ("pets", ("cat", "dog"), None)
+    monkeypatch.chdir(tmp_path / "pets")
+    before = input_hashes({"task": "."}, Path())
+    (tmp_path / "pets" / "dog" / "6.txt").write_text("another text of a dog")
+    assert input_hashes({"task": "."}, Path()) != before
+
+
+def test_a_column_may_be_called_as_another_program_calls_its_own(tmp_path: Path) -> None:
+    """A list in JSON whose entries are no program's tasks is a table."""
+    rows = [{"review": f"text {number} of {label}", "art": label, "responses": 3} for number in range(6) for label in ("a", "b")]
+    (tmp_path / "reviews.json").write_text(json.dumps(rows))
+    assert load_task(tmp_path / "reviews.json").reading == {"text": "review"}
 
 
 def test_text_is_tokenized_as_the_flags_say(tmp_path: Path) -> None:

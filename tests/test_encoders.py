@@ -23,7 +23,7 @@ from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartE
 from warmstart.estimators.texts import as_bundle
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
-from warmstart.interop.convert import from_huggingface, import_foreign
+from warmstart.interop.convert import from_huggingface, import_folder, import_foreign
 from warmstart.interop.encoders import ENCODERS, find_model
 from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
@@ -168,6 +168,7 @@ def test_words_before_every_text_are_in_every_row(tmp_path: Path) -> None:
     prompts = {"prompts": {"query": "Where: "}, "default_prompt_name": "query"}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     bundle = from_huggingface(folder)
+    assert any(one.startswith("the end of 'Where: '") for one in import_folder(folder).settings)
     tokenizer, plain = bundle.tokenizer, from_huggingface(folder_of("bert-bare", tmp_path / "plain")).tokenizer
     words = plain.encode(["Where:"])[0]
     assert (tokenizer.prefix, plain.prefix) == (tuple(words), ())

@@ -81,9 +81,12 @@ def write(file: Path, family: str, kind: str, **changes: Any) -> Any:
     tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
     writer.add_tokenizer_model(changes.get("model", "gpt2"))
     writer.add_tokenizer_pre(changes.get("pre", "gpt-2"))
+    writer.add_eos_token_id(tokenizer.token_to_id("[MASK]"))
     writer.add_token_list(tokens + [f"<spare{i}>" for i in range(VOCAB - len(tokens))])
     writer.add_token_types([3 if token.startswith("[") and len(token) > 1 else 1 for token in tokens] + [3] * (VOCAB - len(tokens)))
     writer.add_token_merges([" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]])
+    if changes.get("pooled"):
+        writer.add_pooling_type(gguf.PoolingType.LAST)
     if changes.get("scaled"):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
     with torch.no_grad():
@@ -133,6 +136,17 @@ def test_a_tokenizer_is_rebuilt_from_the_metadata(tmp_path: Path) -> None:
     tokenizer = read_gguf(tmp_path / "tiny.gguf").tokenizer
     assert tokenizer.encode(SENTENCES) == [one.ids for one in word_pieces(None).encode_batch(SENTENCES)]
     assert tokenizer.id("[MASK]") not in tokenizer.encode(["a [MASK]"])[0]
+    assert tokenizer.specials.bos is None
+    spelled = {
+        "model": "gpt2",
+        "tokens": ["[BOS]", "a", "b", "ab"],
+        "merges": ["a b"],
+        "bos_token_id": 0,
+        "token_type": [3, 1, 1, 1],
+    }
+    for pre, begins in (("gpt-2", None), ("llama-bpe", 0)):  # llama.cpp begins texts of Llama 3, though no setting says so
+        found = tokenizer_of({f"tokenizer.ggml.{name}": value for name, value in {**spelled, "pre": pre}.items()})
+        assert found.specials.bos == begins
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "a", "b", "\u2581a", "\u2581ab"]
     meta = {"model": "llama", "tokens": pieces, "bos_token_id": 1, "token_type": [2, 3, 3, *[6] * 256, 1, 1, 1, 1, 1]}
     meta["scores"] = [0.0] * 259 + [-5.0, -4.0, -3.0, -2.0, -1.0]
@@ -145,6 +159,7 @@ def test_the_command_imports_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     """The bundle generates; what cannot be read is refused in one sentence."""
     write(tmp_path / "tiny.gguf", "llama", "Q8_0")
     assert main(["import", str(tmp_path / "tiny.gguf"), "--out", str(tmp_path / "bundle")]) == 0
+    assert "'[MASK]' (texts end with '[SEP]')" in " ".join(capsys.readouterr().err.split())
     assert load_bundle(tmp_path / "bundle").generates
     assert main(["import", str(tmp_path / "none.gguf"), "--out", str(tmp_path / "no")]) == 2
     whole, key = (tmp_path / "tiny.gguf").read_bytes(), b"tokenizer.ggml.token_type"
@@ -156,6 +171,8 @@ def test_the_command_imports_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
         (tmp_path / "endless.gguf", ModelError, "must be a sound GGUF file"),
         (written(tmp_path / "phi.gguf", architecture="phi3"), ModelError, "must be one of llama, qwen2, qwen3"),
         (written(tmp_path / "odd.gguf", pre="tekken"), TokenizerError, "names 'tekken'"),
+        (written(tmp_path / "old.gguf", pre="default"), TokenizerError, "names 'default'"),
+        (written(tmp_path / "vectors.gguf", pooled=True), ModelError, "must hold a language model"),
         (written(tmp_path / "wpm.gguf", model="bert"), TokenizerError, "type gpt2 or llama"),
         (written(tmp_path / "yarn.gguf", scaled=True), ModelError, "must not be scaled"),
     ):

@@ -53,15 +53,18 @@ def input_hashes(values: Any, place: Path, name: str = "") -> dict[str, str]:
         if values in ENCODERS:
             return {values: ENCODERS[values].package}
         return _content_of(path) if has_magic(values) else {}
-    if path.resolve() == place.resolve():
-        return {}
     if path.is_dir() and saved_as(find_bundle(path)):
         return {str(path): model_digest(str(path))}
-    if path.is_dir() and not (path / "task.yaml").is_file():
+    if name in TASKS:
+        file, inside = manifest_of(path)
+    elif path.resolve() == place.resolve():
+        return {}
+    elif path.is_dir() and not (path / "task.yaml").is_file():
         return _content_of(path)
-    file = path / "task.yaml" if path.is_dir() else path
-    inside = read_yaml(file) if file.suffix in (".yaml", ".yml") else manifest_of(file) if name in TASKS else {}
-    return {str(file): file_sha256(file)} | input_hashes(inside, file.parent)
+    else:
+        file = path / "task.yaml" if path.is_dir() else path
+        inside = read_yaml(file) if file.suffix in (".yaml", ".yml") else {}
+    return ({str(file): file_sha256(file)} if file.is_file() else {}) | input_hashes(inside, file.parent)
 
 
 def _content_of(path: Path) -> dict[str, str]:

@@ -69,7 +69,8 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if config.file:  # what a table of results is joined on
         rows = [{"row": number} | row if number > 0 else row for number, row in enumerate(rows, 1 - len(config.texts))]
     if blank := sum(_is_blank(text) for text in texts):
-        console.print(f"{blank:,} of the {len(texts):,} texts {'is' if blank == 1 else 'are'} blank, and get no label")
+        verb = "is blank, and gets" if blank == 1 else "are blank, and get"
+        console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
     data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         atomic_write(Path(config.out), data.encode())

@@ -63,7 +63,7 @@ def holds_annotations(file: Path) -> bool:
         start = binary.read(_PEEK).decode("utf-8-sig", errors="replace").lstrip()
     if without_compression(file).suffix.lower() == ".json":
         keys = _JSON_KEYS.get(re.sub(r"\s+", "", start[:1000])[:2], ())
-        return any(f'"{key}"' in start for key in keys)
+        return any(f'"{key}"' in start for key in keys) and not _begins_as_table(start)
     try:
         row = json.loads(start.partition("\n")[0])
     except (ValueError, RecursionError):
@@ -75,6 +75,15 @@ def holds_annotations(file: Path) -> bool:
     if row.get("answer") in ("accept", "reject", "ignore") and {"_task_hash", "_input_hash"} & row.keys():
         return True
     return isinstance(row.get("cats"), Mapping) or any(isinstance(row.get(key), list) for key in _SAID)
+
+
+def _begins_as_table(start: str) -> bool:
+    """Whether the first entry of a list in JSON is whole, and no program's task: ``responses`` is a column like others then."""
+    try:
+        entry, _ = json.JSONDecoder().raw_decode(start[1:].lstrip())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(entry, Mapping) and not (is_task(entry) or is_record(entry) or "paragraphs" in entry)
 
 
 def annotated_table(file: Path, wanted: Wanted, column: str = "text") -> pl.DataFrame:

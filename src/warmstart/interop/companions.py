@@ -77,6 +77,9 @@ def read_companions(folder: Path, *, causal: bool) -> Companions:
     if causal and end is not None and end != own:
         left_out.append(f"eos_token {end!r} of {TOKENIZER_FILE} (texts end with {own!r})")
     lengths = [sentences.get("max_seq_length"), settings.get("model_max_length", settings.get("max_len"))]
+    whole, words, text = tokenizer.encode([f"{prompt}river", prompt.strip(), "river"])
+    if prompt and whole != [*words, *text]:
+        left_out.append(f"the end of {prompt!r} of {SENTENCES_FILE} (this tokenizer would join it to the text)")
     tokenizer = with_prefix(tokenizer, prompt)
     return Companions(tokenizer, next((int(one) for one in lengths if isinstance(one, int | float) and one < 1e9), None), left_out)
 

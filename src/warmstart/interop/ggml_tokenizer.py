@@ -26,7 +26,6 @@ def _split(digits: str) -> Any:
 
 
 _PRE: dict[str, Callable[[], Any]] = {
-    "default": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
     "gpt-2": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
     "smollm": lambda: pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -34,7 +33,7 @@ _PRE: dict[str, Callable[[], Any]] = {
     "llama-bpe": lambda: _split("{1,3}"),
     "qwen2": lambda: _split(""),
 }
-"""names of ways to split a text -> how"""
+"""names of ways to split a text -> how; a file that names none, or "default", comes from a converter that did not know it"""
 
 
 def tokenizer_of(meta: Mapping[str, Any]) -> Tokenizer:
@@ -49,7 +48,7 @@ def _tokenizer(meta: Mapping[str, Any]) -> Tokenizer:
         return _framed(json.loads(_sentencepiece(meta)), meta)
     if kind != "gpt2":
         raise TokenizerError(f"the tokenizer of a GGUF file must be of type gpt2 or llama, but is {kind!r}; it cannot be imported")
-    pre = meta.get("tokenizer.ggml.pre", "default")
+    pre = meta.get("tokenizer.ggml.pre")
     if pre not in _PRE:
         raise TokenizerError(
             f"a text must be split into words in one of the ways {', '.join(_PRE)}, but this GGUF file names {pre!r}; import the "
@@ -78,7 +77,8 @@ def _framed(spec: dict[str, Any], meta: Mapping[str, Any]) -> Tokenizer:
     backend.add_special_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL])
     backend.add_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _USER])
     whole = json.loads(backend.to_str())
-    if meta.get("tokenizer.ggml.add_bos_token", meta.get("tokenizer.ggml.model") == "llama"):
+    begins = meta.get("tokenizer.ggml.model") == "llama" or meta.get("tokenizer.ggml.pre") == "llama-bpe"
+    if meta.get("tokenizer.ggml.add_bos_token", begins):
         first = meta["tokenizer.ggml.bos_token_id"]
         name = tokens[first]
         text = {"Sequence": {"id": "A", "type_id": 0}}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.convert import Foreign
 from warmstart.interop.ggml_tokenizer import tokenizer_of
 from warmstart.limits import refused_if_malformed
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 FAMILIES_IN_GGUF = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 """architectures that can be read -> their classes"""
@@ -52,9 +53,9 @@ def read_gguf(file: Path) -> Foreign:
             name.removeprefix(f"{family}."): field.contents() for name, field in reader.fields.items() if name.startswith(family)
         }
         stored = _tensors(library, reader, file, own if family == "llama" else None)
-        return Foreign(
-            _settings(str(family), own, stored, file), stored, tokenizer_of(meta), f"{meta.get('general.name', '')}/{file.name}"
-        )
+        tokenizer, name = tokenizer_of(meta), f"{meta.get('general.name', '')}/{file.name}"
+        settings = _settings(str(family), own, stored, file)
+        return Foreign(settings, stored, tokenizer, name, settings=tuple(_unapplied(meta, tokenizer)))
 
 
 def _whole_reader(library: Any) -> Any:
@@ -71,11 +72,24 @@ def _whole_reader(library: Any) -> Any:
     return WholeReader
 
 
+def _unapplied(meta: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
+    """What of the tokenizer's settings is not applied, one phrase each."""
+    end, used = meta.get("tokenizer.ggml.eos_token_id"), tokenizer.specials.eos
+    if end is not None and end != used:
+        yield f"eos_token_id {end}, {meta['tokenizer.ggml.tokens'][end]!r} (texts end with {tokenizer.token(used)!r})"
+    if meta.get("tokenizer.ggml.add_eos_token"):
+        yield "add_eos_token (no token is added behind a text)"
+
+
 def _settings(family: str, own: Mapping[str, Any], stored: Mapping[str, Tensor], file: Path) -> dict[str, Any]:
-    """Their settings as a ``config.json``. Raises ``ModelError`` for positions that are scaled."""
+    """Their settings as a ``config.json``. Raises ``ModelError`` for positions that are scaled, and for a model of vectors."""
     width, heads = own["embedding_length"], own["attention.head_count"]
     per_head = own.get("attention.key_length", width // heads)
-    if own.get("rope.scaling.type", "none") != "none" or "rope_freqs.weight" in stored:
+    if own.get("pooling_type", 0):
+        raise ModelError(
+            f"a GGUF file must hold a language model, but {file} pools its states to vectors; import its Hugging Face folder"
+        )
+    if own.get("rope.scaling.type", "none") != "none" or own.get("rope.scale_linear", 1) != 1 or "rope_freqs.weight" in stored:
         raise ModelError(f"rotary positions must not be scaled, but those of {file} are; import the model's Hugging Face folder")
     if own.get("rope.dimension_count", per_head) != per_head:
         raise ModelError(f"rotary positions must turn whole heads of {per_head}, but turn {own['rope.dimension_count']} in {file}")

@@ -30,22 +30,8 @@ TEXT_NAMES = (
 )
 """columns that hold texts, the likeliest first"""
 LABEL_NAMES = (
-    *(
-        "label",
-        "labels",
-        "category",
-        "categories",
-        "class",
-        "target",
-        "topic",
-        "topics",
-        "intent",
-        "tag",
-        "tags",
-        "sentiment",
-        "rating",
-    ),
-    *("sentiment", "rating", "stars", "score", "emotion", "queue"),
+    *("label", "labels", "category", "categories", "class", "target", "topic", "topics", "intent", "tag", "tags", "sentiment"),
+    *("rating", "stars", "score", "emotion", "queue"),
 )
 """columns that hold labels, the likeliest first"""
 PAIRS = (
@@ -189,7 +175,7 @@ def _guess_dataset(place: Path, splits: Sequence[str], text: str | None, label: 
 
 def _guess_folder(place: Path) -> Guess:
     inside = sorted(one for one in place.iterdir() if one.is_dir() and not one.name.startswith("."))
-    classes = [one.name for one in inside if any(file.suffix in _TEXT_ENDINGS for file in one.iterdir())]
+    classes = [one.name for one in inside if any(file.suffix.lower() in _TEXT_ENDINGS for file in one.iterdir())]
     if len(classes) < 2:
         raise DataError(
             f"a folder must hold at least two folders of texts ({', '.join(_TEXT_ENDINGS)}), one per label, but {place} holds "

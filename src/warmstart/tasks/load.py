@@ -142,18 +142,19 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None) -> tupl
 
     Raises ``ConfigError`` if it is wrong.
     """
-    place = Path(path)
-    file = place / "task.yaml" if place.is_dir() else place
-    if (place.is_dir() and not file.is_file() and any(place.iterdir())) or _is_table(file):
-        return place, TaskSpec.build(_guessed(place, flags), str(place))
+    file, values = manifest_of(Path(path), flags)
+    return file, TaskSpec.build(values, str(file))
+
+
+def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Path, dict[str, Any]]:
+    """The same with the keys as they are written or guessed: whatever the manifest is called, paths in it start at its folder."""
+    file = path / "task.yaml" if path.is_dir() else path
+    if (path.is_dir() and not file.is_file() and any(path.iterdir())) or _is_table(file):
+        place = path if path.name not in ("", "..") else path.resolve()
+        return place, _guessed(place, flags)
     if flags and (flags.reading or flags.label_column):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
-    return file, TaskSpec.build(read_yaml(file), str(file))
-
-
-def manifest_of(file: Path) -> dict[str, Any]:
-    """The keys of a manifest, whatever the file is called, or of what is guessed of a table; paths start at its folder."""
-    return _guessed(file, None) if _is_table(file) else read_yaml(file)
+    return file, read_yaml(file)
 
 
 def _is_table(file: Path) -> bool:
