@@ -7,8 +7,10 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Advanced
 from warmstart.console import console
+from warmstart.data.source import Source, TableFlags
+from warmstart.data.token_store import documents_of
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.interop.convert import Imported
 from warmstart.interop.encoders import read_source
@@ -16,13 +18,14 @@ from warmstart.interop.families import FAMILIES
 from warmstart.interop.folder import free_place
 from warmstart.interop.load import load_model
 from warmstart.interop.peft import read_lora
+from warmstart.interop.trim import trimmed
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import ImportLoraRecord, ImportRecord
 from warmstart.run import provenance
 
 
-class ImportConfig(Config):
+class ImportConfig(TableFlags):
     """Read a pretrained model in the Hugging Face format, a GGUF file or an encoder, and save it as a bundle."""
 
     source: Positional[str]
@@ -33,6 +36,8 @@ class ImportConfig(Config):
     """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
     max_length: int | None = Field(None, gt=0)
     """maximum length; default: that of the model, with rotary positions at most 8192"""
+    trim: Advanced[tuple[str, ...]] = ()
+    """files or folders of text, or tables: tokens that do not occur in them leave the vocabulary, which makes the model smaller"""
 
 
 def import_model(config: ImportConfig) -> Bundle:
@@ -45,6 +50,13 @@ def import_model(config: ImportConfig) -> Bundle:
         console.print(line)
     record = imported.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
     bundle = replace(imported.bundle, history=(record,))
+    if config.trim:
+        texts = documents_of([Source.build({"path": path, "document": "line", **config.reading}) for path in config.trim])
+        bundle, rows = trimmed(bundle, texts), bundle.model.backbone.vocab_size
+        left, count = bundle.tokenizer.vocab_size, sum(one.numel() for one in bundle.model.parameters())
+        console.print(
+            f"trimmed:  {left:,} of {rows:,} tokens stay, {count:,} parameters; texts of other words may be cut otherwise"
+        )
     save(bundle, target)
     console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)")
     return bundle
