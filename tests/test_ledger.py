@@ -27,6 +27,7 @@ class AdaptConfig(Config):
 
     rate: float = 1.0
     out: str = "run"
+    save: str | None = None
     sealed: bool = False
 
 
@@ -189,7 +190,7 @@ def test_a_sealed_run_is_the_only_one(task: Task) -> None:
     for config in (AdaptConfig(sealed=True, out="two"), AdaptConfig(), AdaptConfig(rate=2.0, sealed=True)):
         with pytest.raises(DataError, match="the test split of 'cats' is sealed: one run of `adapt` scored it on 20"):
             ScoringRun.begin([task], config)
-    record(task, "lora", 0, ScoringRun.begin([task], AdaptConfig(sealed=True)))  # it goes on in its folder
+    record(task, "lora", 0, ScoringRun.begin([task], AdaptConfig(sealed=True, save="lora")))  # it goes on in its folder
     found = read_ledger(task)
     day = found.entries[0].time[:10]
     assert found.findings == [

@@ -47,7 +47,8 @@ def test_every_length_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         for length in [None, *read_yaml(file, {"out": "x"})["lengths"]]:
             with pytest.raises(ConfigError, match="has no step 'nothing'"):
                 recipe(RecipeConfig(file=str(file), out=str(tmp_path), length=length, only=("nothing",)))
-            assert read_recipe(str(file), tmp_path, length)
+            for name, step in read_recipe(str(file), tmp_path, length).items():
+                assert recipe_module._plan(name, step, tmp_path, str(file))
 
 
 @pytest.fixture

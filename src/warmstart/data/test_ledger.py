@@ -27,7 +27,7 @@ from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.storage import FORMAT, digest_of, require_format, sealed, unsealed
 
 SUFFIX = ".ledger.jsonl"
-NOT_SCORED = {"jobs", "threads", "budget", "sealed", "backend", "slurm"}
+NOT_SCORED = {"jobs", "threads", "budget", "sealed", "backend", "slurm", "save", "estimate"}
 """settings of a command that change no score"""
 
 
