@@ -18,6 +18,7 @@ from warmstart.baselines import BASELINES, baselines_for, naive_bayes_svm
 from warmstart.baselines.baseline import Sample
 from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.class_means import PRIOR_TEXTS, SCALE, class_means
+from warmstart.baselines.label_names import nearest_mean
 from warmstart.baselines.naive_bayes import EM_SMOOTHING, EM_STEPS, POOL_WEIGHT, naive_bayes_em
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
@@ -106,6 +107,8 @@ def test_class_means_are_nearest_in_angle_with_the_scale_that_suits_texts_left_o
     assert isinstance(found, LinearReadout)
     scale = np.linalg.norm(found.weights[:, 0])
     assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale)), "lowest there"
+    nameless = nearest_mean(Sample(rows, split.labels, None, task, 0, np.zeros((4, 4))), 1.0)
+    assert np.linalg.norm(nameless.weights[:, 0]) == pytest.approx(scale), "whatever else a method knows of a class"
     expected = np.zeros((24, 4))
     prior = np.log(np.array([12, 11, 1]) + PRIOR_TEXTS)
     expected[:, present] = np.exp(log_softmax(scale * cosines(np.ones(24, dtype=bool), unit) + prior, axis=1))

@@ -22,6 +22,8 @@ from warmstart.stats.calibration import fit_temperature
 
 SCALE = 20.0
 """of cosines in the softmax: near the lowest loss on every development set, with 0, 50 and 100 labels"""
+NOTHING_LEFT = 1e-9
+"""a sum of vectors of length 1 that is as short is a rounding error"""
 PRIOR_TEXTS = 3.0
 """added to the texts of each class, so that few of them do not rule a class out; set on the development sets"""
 
@@ -31,7 +33,7 @@ def class_means(sample: ClassSample, _: float) -> LinearReadout:
     """The class whose mean is nearest, with the scale that suits texts left out; a frequent class wins where two are as near."""
     counts = np.bincount(sample.labels) + PRIOR_TEXTS
     sums = class_sums(sample.rows, sample.labels, len(counts))
-    nearest = nearest_prototype(sums, _held_out_scale(sample.rows, sample.labels, sums))
+    nearest = nearest_prototype(sums, held_out_scale(sample.rows, sample.labels, sums))
     return replace(nearest, bias=np.log(counts / counts.sum()))
 
 
@@ -51,14 +53,19 @@ def nearest_prototype(prototypes: np.ndarray, scale: float = SCALE) -> LinearRea
     return LinearReadout(scale * normalize(prototypes).T, bias, unit_length=True)
 
 
-def _held_out_scale(rows: np.ndarray, labels: np.ndarray, sums: np.ndarray) -> float:
-    """The scale of lowest log loss for texts left out of their class's sum; ``SCALE`` if all are right, or alone in their class."""
+def held_out_scale(rows: np.ndarray, labels: np.ndarray, sums: np.ndarray) -> float:
+    """The scale of lowest log loss for texts left out of the (C, D) ``sums``, which may hold more than texts, such as names.
+
+    It is ``SCALE`` if all are right, or if nothing else is known of their classes.
+    """
     from sklearn.preprocessing import normalize
 
-    unit, texts = normalize(rows), np.arange(len(labels))
-    cosines = unit @ normalize(sums).T
-    cosines[texts, labels] = (unit * normalize(sums[labels] - unit)).sum(axis=1)
-    among = np.bincount(labels)[labels] > 1
+    unit, known = normalize(rows), sums.any(axis=1)
+    others = sums[labels] - unit
+    among = np.linalg.norm(others, axis=1) > NOTHING_LEFT
     if not among.any():
         return SCALE
-    return SCALE / fit_temperature(softmax(SCALE * cosines[among], axis=1), labels[among])
+    cosines = unit @ normalize(sums).T
+    cosines[np.arange(len(labels)), labels] = (unit * normalize(others)).sum(axis=1)
+    dense = np.cumsum(known)[labels[among]] - 1
+    return SCALE / fit_temperature(softmax(SCALE * cosines[among][:, known], axis=1), dense)

@@ -2,9 +2,9 @@
 
 The prototype of a class is w n + the sum of its texts' vectors, where n is the vector of the label's name or description (class
 means as prototypes: Snell et al. 2017, equation 1; names in place of texts: Chang et al. 2008, Yin et al. 2019). So w is the number
-of texts that a name is worth. Probabilities are the softmax of ``SCALE`` times the cosine with each prototype. Texts without labels
-refine the prototypes, each with its probabilities (soft k-means, Ren et al. 2018, equations 3 and 4). With more labels a logistic
-regression is better, for which names are texts, too.
+of texts that a name is worth. Probabilities are the softmax of a scale (``class_means.py``) times the cosine with each prototype.
+Texts without labels refine the prototypes, each with its probabilities (soft k-means, Ren et al. 2018, equations 3 and 4). With
+more labels a logistic regression is better, for which names are texts, too.
 The vectors are as the backbone gives them: standardised, they would lose the mean that texts and names have in common.
 
 Letters: N texts, M texts of the pool, D width, C classes.
@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from warmstart.baselines.baseline import Readable, Reading, Sample, Vectors
-from warmstart.baselines.class_means import class_sums, nearest_prototype
+from warmstart.baselines.class_means import class_sums, held_out_scale, nearest_prototype
 from warmstart.baselines.linear import logistic
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout
@@ -66,18 +66,17 @@ def nearest_name(sample: Sample, _: float) -> LinearReadout:
 
 def nearest_mean(sample: Sample, weight: float) -> LinearReadout:
     """The class whose mean is nearest, to which its name counts as ``weight`` texts."""
-    return nearest_prototype(_prototypes(sample, weight))
+    return _with_held_out_scale(sample, _prototypes(sample, weight))
 
 
 def nearest_mean_em(sample: Sample, pool_weight: float) -> LinearReadout:
     """The same, of means to which texts of the pool count, too, as ``pool_weight`` texts: as much in a class as they seem to be."""
     from sklearn.preprocessing import normalize
 
-    known = _prototypes(sample, NAME_WEIGHTS[0])
-    nearest = nearest_prototype(known)
+    known = prototypes = _prototypes(sample, NAME_WEIGHTS[0])
     for _ in range(POOL_STEPS if sample.pool is not None else 0):
-        nearest = nearest_prototype(known + pool_weight * nearest(sample.pool).T @ normalize(sample.pool))
-    return nearest
+        prototypes = known + pool_weight * nearest_prototype(prototypes)(sample.pool).T @ normalize(sample.pool)
+    return _with_held_out_scale(sample, prototypes)
 
 
 def logistic_with_names(sample: Sample, strength: float) -> Readout:
@@ -99,3 +98,7 @@ def logistic_with_names(sample: Sample, strength: float) -> Readout:
 def _prototypes(sample: Sample, weight: float) -> np.ndarray:
     """(C, D) the sum of the texts of each class and, as ``weight`` texts, its name."""
     return np.asarray(weight * sample.names + class_sums(sample.rows, sample.labels, len(sample.names)))
+
+
+def _with_held_out_scale(sample: Sample, prototypes: np.ndarray) -> LinearReadout:
+    return nearest_prototype(prototypes, held_out_scale(sample.rows, sample.labels, prototypes))
