@@ -25,6 +25,7 @@ from sklearn.base import clone
 from helpers.bundles import classifier
 from helpers.foreign import folder_of
 from helpers.models import make_language_model
+from helpers.refusals import refused
 from helpers.workbook import workbook
 from warmstart import console
 from warmstart.baselines import BASELINES
@@ -34,7 +35,7 @@ from warmstart.corpora.index import SHARD_INDEX, read_index
 from warmstart.data import files
 from warmstart.data.label_cells import names_in
 from warmstart.data.read import read_documents, read_examples
-from warmstart.data.source import Source
+from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import grouped_split
 from warmstart.data.task import independent_units
 from warmstart.data.test_ledger import read_ledger
@@ -258,6 +259,10 @@ def test_the_folder_that_one_is_in_is_a_task(tmp_path: Path, monkeypatch: pytest
         task = load_task(words)
         assert (task.name, task.labels, read_ledger(task).unwritable) == ("pets", ("cat", "dog"), None)
     monkeypatch.chdir(tmp_path / "pets")
+    (tmp_path / "pets" / "cat" / "0.txt").write_bytes("le cœur d'été".encode("cp1252"))
+    task = load_task(".", flags=LabelledTableFlags(encoding="cp1252"))
+    assert "le cœur d'été" in (*task.train.texts, *task.test.texts)
+    refused(ConfigError, "a task is a manifest", load_task, "nowhere.csv")
     before = input_hashes({"task": "."}, Path())
     (tmp_path / "pets" / "dog" / "6.txt").write_text("another text of a dog")
     assert input_hashes({"task": "."}, Path()) != before

@@ -120,7 +120,7 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
         if (splits := dataset_splits(place)) is not None:
             return _guess_dataset(place, splits, text, label, kind)
         if (files := dataset_files(place)) is None:
-            return _guess_folder(place)
+            return _guess_folder(place, flags.encoding)
         return _guess_table(place, files[0], {}, text, label, kind)
     if not place.is_file():
         raise DataError(
@@ -173,7 +173,7 @@ def _guess_dataset(place: Path, splits: Sequence[str], text: str | None, label: 
     )
 
 
-def _guess_folder(place: Path) -> Guess:
+def _guess_folder(place: Path, encoding: str | None) -> Guess:
     inside = sorted(one for one in place.iterdir() if one.is_dir() and not one.name.startswith("."))
     classes = [one.name for one in inside if any(file.suffix.lower() in _TEXT_ENDINGS for file in one.iterdir())]
     if len(classes) < 2:
@@ -181,7 +181,8 @@ def _guess_folder(place: Path) -> Guess:
             f"a folder must hold at least two folders of texts ({', '.join(_TEXT_ENDINGS)}), one per label, but {place} holds "
             f"{len(classes)}; or name a table"
         )
-    return Guess("classification", place, {"document": "file"}, classes=tuple(classes))
+    source = {"document": "file"} | ({"encoding": encoding} if encoding else {})
+    return Guess("classification", place, source, classes=tuple(classes))
 
 
 def _pattern(place: Path, source: Source) -> str:

@@ -152,6 +152,11 @@ def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Pa
     if (path.is_dir() and not file.is_file() and any(path.iterdir())) or _is_table(file):
         place = path if path.name not in ("", "..") else path.resolve()
         return place, _guessed(place, flags)
+    if not file.is_file():
+        raise ConfigError(
+            f"no such file: {file}; a task is a manifest (YAML), a table of texts and labels, or a folder with a folder of texts "
+            "per label"
+        )
     if flags and (flags.reading or flags.label_column):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
     return file, read_yaml(file)
