@@ -243,6 +243,11 @@ def test_a_table_is_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["audit", str(tmp_path / "old.csv")]) == 2
     assert "--encoding" in capsys.readouterr().err
     assert main(["audit", str(tmp_path / "old.csv"), "--encoding", "cp1252"]) == 0
+    (tmp_path / "lines.txt").write_text("".join(f"__label__{'ab'[n % 2]} text {n}\n" for n in range(20)))
+    (tmp_path / "words.conllu").write_text(
+        "".join(f"1\tw{n}\t_\t{('NOUN', 'VERB')[n % 2]}\t_\t_\t_\t_\t_\t_\n\n" for n in range(20))
+    )
+    assert [load_task(tmp_path / name).type for name in ("lines.txt", "words.conllu")] == ["classification", "tagging"]
     (tmp_path / "task.yaml").write_text("name: a\ntrain: mails.csv\ntest: 2\n")
     assert main(["audit", str(tmp_path), "--label-column", "art"]) == 2
     assert "is a manifest" in capsys.readouterr().err

@@ -12,9 +12,9 @@ import polars as pl
 
 from warmstart.console import console
 from warmstart.data.delimited import DELIMITERS, read_delimited
-from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large
+from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.saved_dataset import features_in_parquet, features_of, with_names_of_labels
-from warmstart.data.source import Format, Source
+from warmstart.data.source import ENDINGS, PROSE, Format, Source
 from warmstart.data.spreadsheet import read_json_table, read_xlsx
 from warmstart.data.sqlite import read_sqlite
 from warmstart.data.watched import COPIES, run_watched
@@ -43,6 +43,8 @@ def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]
     An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant.
     """
     kept = {name: value for name, value in before.items() if name in ALIKE and name not in given}
+    if ENDINGS.get(without_compression(Path(path)).suffix.lower(), "text") in PROSE:
+        kept = {name: value for name, value in kept.items() if name in ("encoding", "pieces")}  # there are no columns
     if "encoding" in kept and is_utf8(Path(path)):
         del kept["encoding"]
     if kept:

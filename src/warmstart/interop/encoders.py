@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+from warmstart import __version__
 from warmstart.console import console
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.convert import Imported, import_folder, import_foreign
@@ -183,4 +184,4 @@ def converted(name: str) -> Path:
         )
     encoder = ENCODERS[name]
     digest = next(iter(encoder.files.values()))[:8]
-    return caches / "encoders" / f"format-{FORMAT}-{digest}" / name
+    return caches / "encoders" / f"{__version__}-format-{FORMAT}-{digest}" / name

@@ -16,7 +16,7 @@ import polars as pl
 
 from warmstart.data.annotations import annotated_target
 from warmstart.data.conllu import is_conll
-from warmstart.data.files import without_compression
+from warmstart.data.files import open_bytes, without_compression
 from warmstart.data.label_cells import is_list, other_separator
 from warmstart.data.read import open_prose, source_format
 from warmstart.data.saved_dataset import dataset_files, dataset_splits
@@ -183,6 +183,12 @@ def _guess_folder(place: Path, encoding: str | None) -> Guess:
         )
     source = {"document": "file"} | ({"encoding": encoding} if encoding else {})
     return Guess("classification", place, source, classes=tuple(classes))
+
+
+def begins_as_fasttext(file: Path) -> bool:
+    """Whether a file's first line begins with the label as fastText has it."""
+    with open_bytes(file) as binary:
+        return binary.read(9) == b"__label__"
 
 
 def _pattern(place: Path, source: Source) -> str:

@@ -30,6 +30,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.console import console
+from warmstart.data.conllu import is_conll
 from warmstart.data.label_cells import MISSING
 from warmstart.data.read import source_format
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
@@ -40,7 +41,7 @@ from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
 from warmstart.storage import atomic_folder, names_a_folder
 from warmstart.tasks import TASK_TYPES
-from warmstart.tasks.guess import guess_task
+from warmstart.tasks.guess import begins_as_fasttext, guess_task
 from warmstart.tasks.rows import Examples, string_of, table_rows
 
 
@@ -163,7 +164,12 @@ def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Pa
 
 
 def _is_table(file: Path) -> bool:
-    return file.is_file() and source_format(Source(path=str(file)), file) not in PROSE
+    """Whether the manifest of a file is guessed: of a table, of CoNLL, and of lines of fastText."""
+    if not file.is_file():
+        return False
+    if is_conll(file) or (form := source_format(Source(path=str(file)), file)) not in PROSE:
+        return True
+    return form == "text" and file.suffix.lower() not in (".yaml", ".yml") and begins_as_fasttext(file)
 
 
 def _guessed(place: Path, flags: LabelledTableFlags | None) -> dict[str, Any]:
