@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tyro.conf import Positional
 
@@ -16,6 +15,7 @@ from warmstart.interop.load import load
 from warmstart.model.checks import faults
 from warmstart.model.checks.check import CheckResult, CheckResults
 from warmstart.stack.checks import examine
+from warmstart.stats.scores import NamedFigures
 
 
 class DoctorConfig(Config):
@@ -27,7 +27,7 @@ class DoctorConfig(Config):
     """of a page: the model that it must come from; its weights are compared with those in the page"""
 
 
-def doctor(config: DoctorConfig) -> CheckResults | dict[str, Any]:
+def doctor(config: DoctorConfig) -> CheckResults | NamedFigures:
     """``doctor``: the checks of a model, or what a page says. Raises ``BundleError`` if it is damaged or a check fails."""
     if Path(config.model).is_file():  # a model is a folder
         return _check_page(config)
@@ -51,10 +51,10 @@ def _place(model: str) -> str:
     return str(converted(model)) if is_encoder(model) else model
 
 
-def _check_page(config: DoctorConfig) -> dict[str, Any]:
+def _check_page(config: DoctorConfig) -> NamedFigures:
     from warmstart.serve.one_file.check import check_page
 
-    found = check_page(config.model, config.bundle)
+    found = NamedFigures(check_page(config.model, config.bundle))
     if found["script_checked"]:
         console.print(f"{config.model} is whole: script, policy and page are those of this version, byte for byte.")
     else:

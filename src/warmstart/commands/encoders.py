@@ -8,6 +8,9 @@ from warmstart.config import Config
 from warmstart.console import console, print_table
 from warmstart.interop.encoders import ENCODERS, how_to_install, installed
 from warmstart.model.already_read import read_by
+from warmstart.notebook import Shown
+from warmstart.report.headline import headline
+from warmstart.report.page import Report, Section, Table
 
 _HEADER = ("name", "model", "parameters", "languages", "licence", "installed")
 
@@ -16,9 +19,21 @@ class EncodersConfig(Config):
     """List the pretrained models that can be named wherever a model is, once their package is installed."""
 
 
-def list_encoders(config: EncodersConfig) -> dict[str, dict[str, Any]]:
+class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.encoders:encoders_view"):
+    """What is known of each encoder, by name."""
+
+
+def encoders_view(encoders: EncodersResult) -> Report:
+    """One row for each."""
+    table = Table(_HEADER, [_row(name, one) for name, one in encoders.items()])
+    here = [name for name, one in encoders.items() if one["installed"]]
+    sentence = f"Installed: {', '.join(here)}." if here else "No encoder is installed."
+    return Report("Encoders", headline(sentence), (), (Section("Encoders by name", (), (table,)),))
+
+
+def list_encoders(config: EncodersConfig) -> EncodersResult:
     """The ``encoders`` command; returns the settings of each by name."""
-    found: dict[str, dict[str, Any]] = {}
+    found = EncodersResult()
     for name, encoder in ENCODERS.items():
         package, read = installed(encoder), read_by(encoder.model)
         found[name] = {

@@ -163,7 +163,8 @@ def scores_view(scores: Scores) -> Report:
 
 def figures_view(figures: NamedFigures) -> Report:
     """One row for each figure."""
-    rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in figures.items()]
+    shown = {name: str(one) if isinstance(one, str | bool | None) else f"{one:.4g}" for name, one in figures.items()}
+    rows = [(name.replace("_", " "), one) for name, one in shown.items()]
     section = Section("Figures", (), (Table(("figure", "value"), rows),))
     return Report("Figures", headline(f"{sentence_case(' '.join(rows[0]))}."), (), (section,))
 
