@@ -71,11 +71,11 @@ def read_documents(source: Source) -> Iterator[str]:
     return (text for text, _ in count_documents(source))
 
 
-def read_lines(source: Source) -> list[str] | None:
-    """Every line of a source of plain text, also blank ones but the last; None if a file of it is a table."""
+def read_rows(source: Source) -> list[str]:
+    """Every text of a source; of plain text every line is one, also blank ones but the last."""
     files = source_files(source)
     if any(source_format(source, file) != "text" for file in files):
-        return None
+        return list(read_documents(source))
     found = list[str]()
     for file in files:
         with open_prose(source, file, "text") as lines:

@@ -57,9 +57,8 @@ class TableFlags(Config):
     @property
     def reading(self) -> dict[str, Any]:
         """Those of these settings that were given, as a ``Source`` has them."""
-        given = {name: getattr(self, name) for name in TableFlags.model_fields}
-        named = {"text" if name == "text_column" else name: value for name, value in given.items() if value is not None}
-        return named if not self.header else {name: value for name, value in named.items() if name != "header"}
+        given = {"text" if name == "text_column" else name: getattr(self, name) for name in TableFlags.model_fields}
+        return {name: value for name, value in given.items() if value is not None and (name, value) != ("header", True)}
 
 
 class LabelledTableFlags(TableFlags):

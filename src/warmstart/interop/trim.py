@@ -34,11 +34,11 @@ _TEXTS_AT_ONCE = 1000
 
 def trimmed(bundle: Bundle, texts: Iterable[str]) -> Bundle:
     """A bundle with the tokens of ``texts`` only; raises ``ModelError`` for a BPE tokenizer, and ``DataError`` without texts."""
-    kind = json.loads(bundle.tokenizer.to_json())["model"]["type"]
-    if kind not in TRIMMED:
+    spec = json.loads(bundle.tokenizer.to_json())
+    if (kind := spec["model"]["type"]) not in TRIMMED:
         raise ModelError(f"--trim needs a tokenizer of the kinds {', '.join(TRIMMED)}, but this is {kind}; leave --trim out")
-    kept = _kept(bundle.tokenizer, texts)
-    tokenizer = Tokenizer(_smaller(json.loads(bundle.tokenizer.to_json()), {old: new for new, old in enumerate(kept)}))
+    kept = _kept(bundle.tokenizer, spec, texts)
+    tokenizer = Tokenizer(_smaller(spec, {old: new for new, old in enumerate(kept)}))
     model, rows = bundle.model, torch.tensor(kept)
     backbone = Backbone(model.backbone.config, len(kept))
     head = make_head(model.head.config, model.backbone.config.width, backbone.embedding.weight)
@@ -51,9 +51,8 @@ def trimmed(bundle: Bundle, texts: Iterable[str]) -> Bundle:
     return replace(bundle, model=made.eval(), tokenizer=tokenizer)
 
 
-def _kept(tokenizer: Tokenizer, texts: Iterable[str]) -> list[int]:
-    """The ids of the tokens that stay, in their order."""
-    spec = json.loads(tokenizer.to_json())
+def _kept(tokenizer: Tokenizer, spec: Mapping[str, Any], texts: Iterable[str]) -> list[int]:
+    """The ids of the tokens that stay, in their order; ``spec`` is the tokenizer's JSON."""
     stream, used = iter(texts), set[int]()
     while group := [*islice(stream, _TEXTS_AT_ONCE)]:
         used.update(id_ for row in tokenizer.encode(group) for id_ in row)

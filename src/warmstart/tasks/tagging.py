@@ -15,7 +15,7 @@ import torch
 from warmstart.data.batches import bucketed_batches
 from warmstart.data.conllu import is_conll, tagged_sentences
 from warmstart.data.encode import Encoded, collate, encode_pieces, padded
-from warmstart.data.read import read_documents, read_lines, source_files, source_format
+from warmstart.data.read import read_rows, source_files, source_format
 from warmstart.data.source import PROSE, Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -59,8 +59,7 @@ class TaggingTask(TaskType):
     def read_inputs(self, source: Source) -> list[Any]:
         """Tuples of words: the lines of plain text cut at white space, or lists in a column."""
         if all(source_format(source, file) in (*PROSE, "annotations") for file in source_files(source)):
-            lines = read_lines(source)
-            return [self.parse(line) for line in (read_documents(source) if lines is None else lines)]
+            return [self.parse(line) for line in read_rows(source)]
         return [tuple(map(str, list_of(row, source.text, source, number))) for number, row in enumerate(table_rows(source), 1)]
 
     def parse(self, text: str) -> Any:
