@@ -18,13 +18,13 @@ import torch
 from warmstart.backbone import attention
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.device import autocast, pick_device
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.machine import describe_machine
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
+from warmstart.system.device import autocast, pick_device
+from warmstart.system.machine import describe_machine
 from warmstart.training.config import TrainConfig
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import SpecialTokens, Vocabulary

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.storage import RECIPE_FILE, atomic_write, json_or_none
+from warmstart.system.storage import RECIPE_FILE, atomic_write, json_or_none
 
 RESUMES = {"race", "curve"}
 """commands that take up their finished trials"""
@@ -124,7 +124,7 @@ def main(file: str, words: list[str]) -> None:
 
     from warmstart.cli import read_command
     from warmstart.errors import WarmstartError
-    from warmstart.machine import describe_machine
+    from warmstart.system.machine import describe_machine
 
     if words[:3] == ["python", "-m", "pytest"]:
         result = {"figures": importlib.import_module("benchmarks.simulations").run(words[1:])}

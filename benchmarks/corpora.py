@@ -40,7 +40,7 @@ from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.storage import FORMAT, file_sha256
+from warmstart.system.storage import FORMAT, file_sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 

@@ -35,7 +35,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write
+from warmstart.system.storage import atomic_write
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 

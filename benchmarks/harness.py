@@ -19,8 +19,8 @@ from typing import NamedTuple
 import psutil
 import torch
 
-from warmstart.cores import cores_used_by_others
-from warmstart.machine import describe_machine
+from warmstart.system.cores import cores_used_by_others
+from warmstart.system.machine import describe_machine
 from warmstart.training.peak_memory import track_peak_memory
 
 Step = Callable[[], object]

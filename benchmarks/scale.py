@@ -37,13 +37,13 @@ from torch import nn
 
 from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
-from warmstart.cores import cores_used_by_others
 from warmstart.cost.flops import flops_per_token
 from warmstart.cost.parameters import without_storage
 from warmstart.cost.workload import Workload
 from warmstart.data.source import Source
 from warmstart.data.token_store import prepare_store
 from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.system.cores import cores_used_by_others
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.training.loop import LOG_EVERY
 from warmstart.training.optimizers import is_muon_matrix

@@ -32,12 +32,12 @@ from benchmarks.table import paragraph
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.device import autocast, native_bfloat16
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
+from warmstart.system.device import autocast, native_bfloat16
 from warmstart.training.allocator import keep_freed_memory
 from warmstart.training.compiled import compile_all, compiled
 from warmstart.training.config import TrainConfig

@@ -22,8 +22,8 @@ from helpers.models import SENTENCES, VOCABULARY
 from helpers.skips import pytest_make_collect_report as pytest_make_collect_report
 from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
 from helpers.skips import pytest_terminal_summary as pytest_terminal_summary
-from warmstart import products
 from warmstart.baselines import BASELINES
+from warmstart.system import products
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import Vocabulary

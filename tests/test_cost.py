@@ -240,7 +240,7 @@ def test_what_is_kept_depends_on_what_trains() -> None:
 
 def test_the_command_prints_every_part(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Formulas with their numbers, both totals of a language head, and what trains."""
-    monkeypatch.setattr("warmstart.console.console.width", 160)
+    monkeypatch.setattr("warmstart.system.console.console.width", 160)
     assert main(["cost", "--preset", "lab", "--vocab-size", "50001", "--head.no-tied", "--head.bias"]) == 0
     output = capsys.readouterr().err
     for words in ("V D = 50,001 x 200", "21,018,401", "with a head tied", "11,018,201", "4 L T D = 4 x 4 x 256 x 200", "peak"):

@@ -257,7 +257,7 @@ def test_the_command_counts_the_generator(
     pretrained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of settings and of a saved model, but not for fine-tuning."""
-    monkeypatch.setattr("warmstart.console.console.width", 160)
+    monkeypatch.setattr("warmstart.system.console.console.width", 160)
     saved = str(pretrained)
     for flags, counts in ((["--objective", "detect"], True), ([saved], True), ([saved, "--classes", "2"], False)):
         assert main(["cost", *flags]) == 0

@@ -31,7 +31,7 @@ from warmstart.errors import CheckpointError, ConfigError, StorageError, Warmsta
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.run import opened_run
-from warmstart.stopping import Terminated, termination_raises
+from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.distributed import World, is_lost_connection, world

@@ -27,7 +27,6 @@ from helpers.foreign import folder_of
 from helpers.models import make_language_model
 from helpers.refusals import refused
 from helpers.workbook import workbook
-from warmstart import console
 from warmstart.baselines import BASELINES
 from warmstart.cli import main
 from warmstart.config import read_yaml
@@ -48,6 +47,7 @@ from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.report.page import Figure, Table
 from warmstart.report.score_charts import class_scores_chart, confusions
+from warmstart.system import console
 from warmstart.tasks.load import load_task, read_groups
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -19,13 +19,13 @@ from helpers.pages import repeated
 from helpers.races import LADDER, race_result
 from helpers.tasks import cats
 from warmstart.commands import COMMANDS
-from warmstart.console import make_console
 from warmstart.data.audit import audit
 from warmstart.generation.trace import Step, Trace
 from warmstart.notebook import Shown
 from warmstart.report.headline import HEADLINE_WORDS
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.system.console import make_console
 from warmstart.tasks.predict import Predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -23,7 +23,7 @@ from warmstart.serve.one_file.contents import refuse_unable
 from warmstart.serve.one_file.document import joined_scripts, read_page, source_hash
 from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
 from warmstart.serve.one_file.weights import pack_tensors, quantise_rows, unpack_tensors
-from warmstart.storage import SEAL, sealed
+from warmstart.system.storage import SEAL, sealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process")

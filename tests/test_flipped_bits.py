@@ -18,10 +18,10 @@ import torch
 
 from helpers.bundles import language_bundle
 from helpers.tasks import cats
-from warmstart.console import console
 from warmstart.data.test_ledger import ScoringRun, read_ledger
 from warmstart.errors import WarmstartError
 from warmstart.model.files import load_bundle, save
+from warmstart.system.console import console
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint

@@ -30,9 +30,9 @@ from warmstart.data.source import Source
 from warmstart.errors import WarmstartError
 from warmstart.interop.convert import from_huggingface
 from warmstart.model.files import load_bundle
+from warmstart.system.trouble import explain_trouble
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
-from warmstart.trouble import explain_trouble
 
 MANY = round(1000 * float(os.environ.get("CHAOS", "1")))
 SECONDS = 5

@@ -18,8 +18,8 @@ import pytest
 from warmstart.cli import main
 from warmstart.labelling.exporting import LEAST_TEST
 from warmstart.labelling.project import MOST_TEXT_BYTES, Project
-from warmstart.locks import LOCK
-from warmstart.processes import isolated_children
+from warmstart.system.locks import LOCK
+from warmstart.system.processes import isolated_children
 from warmstart.tasks.load import load_task
 
 

@@ -21,8 +21,8 @@ from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.labelling.database import BACKUP, COPY_AFTER, DATABASE
 from warmstart.labelling.project import MOST_TEXT_BYTES, Project
 from warmstart.labelling.records import DISAGREEMENT, Value
-from warmstart.locks import LOCK
-from warmstart.processes import isolated_children
+from warmstart.system.locks import LOCK
+from warmstart.system.processes import isolated_children
 
 TEXTS = ("one two", 'a\tb\n"c", d\r\n', "three \u2028 \U0001f600 four", "five", "six")
 ANSWERING = """

@@ -16,7 +16,7 @@ from warmstart.data import files, read
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, TokenizerError
-from warmstart.limits import parse_json
+from warmstart.system.limits import parse_json
 from warmstart.tokenizer.patterns import check_pattern
 
 WELL_KNOWN = {

@@ -17,13 +17,13 @@ from torch.utils._pytree import tree_leaves
 
 from helpers.models import make_language_model
 from helpers.training import job
-from warmstart import cores, device
-from warmstart.machine import describe_machine
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.processes import run_python
 from warmstart.seeding import rng
 from warmstart.serve.kernel_caches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
+from warmstart.system import cores, device
+from warmstart.system.machine import describe_machine
+from warmstart.system.processes import run_python
 from warmstart.training.allocator import keep_freed_memory
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import train

@@ -19,9 +19,9 @@ from warmstart.interop.companions import read_pooling
 from warmstart.interop.folder import shards_of
 from warmstart.interop.hub import find_folder
 from warmstart.report.study_links import StudyLink, add_link, insert_links, read_links
-from warmstart.storage import inside, names_a_folder
 from warmstart.sweep.store import SweepContext, find_result, result_file
 from warmstart.sweep.trial import Method, Trial
+from warmstart.system.storage import inside, names_a_folder
 from warmstart.tasks.load import load_named_tasks
 
 NAMES = ["../x", "..", "/x", "a/../../x", "a/b", "", ".", "a\0b", "x\nb", "/dev/zero"]

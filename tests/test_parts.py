@@ -16,10 +16,10 @@ from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
 from warmstart.cli import main
 from warmstart.errors import CheckpointError
-from warmstart.locks import LOCK, releasing_locks
 from warmstart.model.files import save
 from warmstart.parts import Parts
-from warmstart.storage import PARTS_FOLDER
+from warmstart.system.locks import LOCK, releasing_locks
+from warmstart.system.storage import PARTS_FOLDER
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.training import loop

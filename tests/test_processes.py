@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import warmstart
-from warmstart.processes import isolated_children, run_python
+from warmstart.system.processes import isolated_children, run_python
 
 SOURCE = Path(warmstart.__file__).parent
 STARTERS = {
@@ -53,7 +53,7 @@ def test_planted_modules_are_never_executed(code: str, planted: dict[str, str], 
     """Neither by our own processes nor by workers of joblib, although the user's shell names the current folder in PYTHONPATH."""
     first = (
         "import os; os.environ['PYTHONPATH'] = os.pathsep + os.environ['PYTHONPATH']\n"
-        "from warmstart.processes import isolated_children, run_python\n"
+        "from warmstart.system.processes import isolated_children, run_python\n"
     )
     python = getattr(sys, "_base_executable", sys.executable)  # that of a virtual environment never reads user site packages
     command = [python, "-P", "-s", "-c", first + code]

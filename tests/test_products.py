@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from warmstart import products
-from warmstart.products import Linear, multiply, outer, product_library, use_product_library
+from warmstart.system import products
+from warmstart.system.products import Linear, multiply, outer, product_library, use_product_library
 
 ROOM = torch.randn(4096, generator=torch.Generator().manual_seed(0))
 
@@ -115,7 +115,8 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypat
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of processor time are Unix's")
 def test_a_limit_of_processor_time_is_no_trouble() -> None:
     """Under ``ulimit -t`` Linux counts the time of a process in ticks, longer than a product takes."""
-    code = "import torch; torch.set_num_threads(1); from warmstart.products import product_rate; print(product_rate(torch.float32))"
+    imported = "import torch; from warmstart.system.products import product_rate"
+    code = f"{imported}; torch.set_num_threads(1); print(product_rate(torch.float32))"
     command = ["bash", "-c", f"ulimit -t 600; exec {sys.executable} -c '{code}'"]
     rate = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert 1e8 < float(rate) < 1e14

@@ -20,8 +20,8 @@ from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
 from warmstart.model.files import save
-from warmstart.storage import PAGE_FILE
 from warmstart.studies.lab.command import StudyLabConfig, study_lab
+from warmstart.system.storage import PAGE_FILE
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -22,16 +22,16 @@ from warmstart.commands.race.command import race
 from warmstart.commands.runs import command
 from warmstart.commands.runs.command import RunsConfig, list_runs
 from warmstart.commands.runs.result import RunsComparison, RunsResult
-from warmstart.locks import LOCK, holder_of, releasing_locks
 from warmstart.run_record import begin_record, end_record
 from warmstart.run_state import RunState, find_runs
-from warmstart.storage import RECIPE_FILE, SETTINGS
+from warmstart.system.locks import LOCK, holder_of, releasing_locks
+from warmstart.system.storage import RECIPE_FILE, SETTINGS
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 HOLDER = """
 import sys
 from pathlib import Path
-from warmstart.locks import hold
+from warmstart.system.locks import hold
 hold(Path(sys.argv[1]), "it")
 print("held", flush=True)
 sys.stdin.read()

@@ -33,7 +33,7 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.storage import sealed, unsealed
+from warmstart.system.storage import sealed, unsealed
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig

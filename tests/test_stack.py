@@ -30,7 +30,6 @@ from warmstart.model.checks import faults
 from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, saved_as
 from warmstart.model.model import swap_head
-from warmstart.processes import run_python
 from warmstart.seeding import rng
 from warmstart.stack import files as stack_files
 from warmstart.stack.checks import BASELINE_CHECKS, BaselineSubject, run_stack_checks
@@ -39,7 +38,8 @@ from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import LinearReadout, NeighbourReadout
 from warmstart.stack.rows import WordRows
 from warmstart.stack.stack import Member, Stack
-from warmstart.storage import sealed, sha256
+from warmstart.system.processes import run_python
+from warmstart.system.storage import sealed, sha256
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions

@@ -17,7 +17,7 @@ import pytest
 from warmstart import cli
 from warmstart.cli import main
 from warmstart.errors import ModelError
-from warmstart.stopping import Terminated, asked_to_stop, termination_raises
+from warmstart.system.stopping import Terminated, asked_to_stop, termination_raises
 
 ENDS = {
     "pretrain": (["pretrain", "a.txt", "--out", "my run"], "; to go on, run `warmstart pretrain --resume 'my run'`"),

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from warmstart import storage
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_file, atomic_folder, atomic_write, inside, sealed, sweep, unsealed
+from warmstart.system import storage
+from warmstart.system.storage import atomic_file, atomic_folder, atomic_write, inside, sealed, sweep, unsealed
 
 DEAD = subprocess.Popen([sys.executable, "-c", ""])
 DEAD.wait()

@@ -27,7 +27,6 @@ from warmstart.data.pool import task_pool
 from warmstart.errors import DataError, ModelError
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.locks import releasing_locks
 from warmstart.model.files import load_bundle
 from warmstart.sweep import execution, inputs
 from warmstart.sweep.execution import run_trial
@@ -37,6 +36,7 @@ from warmstart.sweep.stack import combine, stackable_trials
 from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, read_predictions, read_runs, result_file
 from warmstart.sweep.sweep import SweepConfig, open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
+from warmstart.system.locks import releasing_locks
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 

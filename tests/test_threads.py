@@ -13,9 +13,10 @@ import pytest
 import torch
 import yaml
 
-from warmstart import run, waiting
+from warmstart import run
 from warmstart.commands import COMMANDS
 from warmstart.run import ThreadsConfig, open_run
+from warmstart.system import waiting
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from helpers.training import KilledError, job, killed_at, ragged_batch
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.errors import CheckpointError, ConfigError, ModelError
 from warmstart.seeding import derive, rng, seed_torch
-from warmstart.stopping import Terminated
+from warmstart.system.stopping import Terminated
 from warmstart.training import loop
 from warmstart.training.arithmetic import Arithmetic
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint

@@ -25,8 +25,8 @@ from warmstart.data.tables import label_column, read_table
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.interop.load import load_predictor
 from warmstart.model.files import load_bundle
+from warmstart.system.trouble import explain_trouble, more_of
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.trouble import explain_trouble, more_of
 
 pytestmark = pytest.mark.usefixtures("no_second_process")
 

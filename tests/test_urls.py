@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from helpers.models import SENTENCES
-from warmstart import urls
 from warmstart.cli import main
 from warmstart.commands.tokenize import TokenizeConfig, tokenize
 from warmstart.corpora import shards as shards_module
@@ -21,8 +20,9 @@ from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.read import read_documents, source_files
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.system import urls
+from warmstart.system.urls import bring, is_url, remote_files
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.urls import bring, is_url, remote_files
 
 fsspec = pytest.importorskip("fsspec")
 LINES = [f"{sentence} {number}" for number in range(30) for sentence in SENTENCES]

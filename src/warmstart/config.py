@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from warmstart.errors import ConfigError, suggest
-from warmstart.limits import YAML_BYTES, YAML_VALUES
+from warmstart.system.limits import YAML_BYTES, YAML_VALUES
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")

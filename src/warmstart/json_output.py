@@ -14,7 +14,7 @@ from typing import Any
 
 from warmstart import __version__
 from warmstart.errors import ConfigError, WarmstartError
-from warmstart.trouble import more_of
+from warmstart.system.trouble import more_of
 
 JSON_FLAG = "--json"
 WITHOUT_RESULT = ("serve", "label")

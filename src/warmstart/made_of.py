@@ -15,7 +15,7 @@ from warmstart.data.source import Source
 from warmstart.errors import DataError
 from warmstart.interop.encoders import ENCODERS
 from warmstart.model.files import find_bundle, model_digest, saved_as
-from warmstart.storage import FORMAT, file_sha256, sha256
+from warmstart.system.storage import FORMAT, file_sha256, sha256
 from warmstart.tasks.load import manifest_of
 
 OUTPUTS = ("out", "cache", "resume", "tracker")

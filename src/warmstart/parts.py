@@ -27,9 +27,9 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from warmstart.console import console
 from warmstart.errors import CheckpointError, StorageError
-from warmstart.storage import PARTS_FOLDER, atomic_write, json_or_none, sha256
+from warmstart.system.console import console
+from warmstart.system.storage import PARTS_FOLDER, atomic_write, json_or_none, sha256
 from warmstart.training.distributed import world
 
 _MADE_OF, _VALUES, _SUFFIX = "made_of.json", "values", ".part"

@@ -26,14 +26,14 @@ from pydantic import Field
 
 from warmstart import __version__
 from warmstart.config import Advanced, Config, command_name, read_yaml
-from warmstart.console import console
-from warmstart.device import busy_warning, free_threads, pick_device
 from warmstart.errors import ConfigError, StorageError
-from warmstart.locks import LOCK, hold
-from warmstart.machine import describe_machine
 from warmstart.model.history import Provenance
 from warmstart.run_record import RUN_FILE, begin_record, is_complete
-from warmstart.storage import PARTS_FOLDER, SETTINGS, atomic_write, is_leftover, sweep
+from warmstart.system.console import console
+from warmstart.system.device import busy_warning, free_threads, pick_device
+from warmstart.system.locks import LOCK, hold
+from warmstart.system.machine import describe_machine
+from warmstart.system.storage import PARTS_FOLDER, SETTINGS, atomic_write, is_leftover, sweep
 
 LONGEST_SETTING = 60
 """characters of a setting in an error message"""

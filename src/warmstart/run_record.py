@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from warmstart.storage import SETTINGS, atomic_write, json_or_none
+from warmstart.system.storage import SETTINGS, atomic_write, json_or_none
 
 RUN_FILE = "run.json"
 

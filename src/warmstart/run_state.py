@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
-from warmstart.locks import LOCK, Holder, holder_of
 from warmstart.notebook import Shown
 from warmstart.run_record import RUN_FILE, read_record_of
-from warmstart.storage import (
+from warmstart.system.locks import LOCK, Holder, holder_of
+from warmstart.system.storage import (
     PARTS_FOLDER,
     RACE_FILE,
     RECIPE_FILE,

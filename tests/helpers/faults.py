@@ -119,7 +119,7 @@ def install(faults: _Faults) -> None:
 
         return called
 
-    from warmstart import storage
+    from warmstart.system import storage
 
     io.open = builtins.open = faulty_open  # type: ignore[assignment]
     for name in CALLS:
@@ -130,7 +130,7 @@ def install(faults: _Faults) -> None:
 def _in_child(request: dict[str, Any], answer: int) -> None:
     """Run one command, and answer how many calls it made."""
     from warmstart.cli import main
-    from warmstart.locks import _held, _release
+    from warmstart.system.locks import _held, _release
 
     handle = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(handle, 1)

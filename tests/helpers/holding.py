@@ -11,7 +11,7 @@ from pathlib import Path
 HOLD = """
 import sys
 from pathlib import Path
-from warmstart.locks import hold
+from warmstart.system.locks import hold
 hold(Path(sys.argv[1]), "it")
 print("held", flush=True)
 sys.stdin.read()

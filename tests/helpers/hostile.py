@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warmstart.storage import SEAL, sealed, sha256
+from warmstart.system.storage import SEAL, sealed, sha256
 
 MEMORY = 500 << 20
 Change = Callable[[Path], object]

@@ -28,7 +28,7 @@ from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AdaptRecord, PretrainRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.storage import SEAL, sealed, sha256
+from warmstart.system.storage import SEAL, sealed, sha256
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 LABELS = ("tea", "milk", "water")

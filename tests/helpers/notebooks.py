@@ -14,7 +14,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from warmstart.processes import isolated_children
+from warmstart.system.processes import isolated_children
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

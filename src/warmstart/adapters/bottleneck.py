@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from warmstart.adapters.insertion import Adapter
 from warmstart.backbone.backbone import Backbone
 from warmstart.config import Config
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 
 Branch = Literal["attention", "feedforward"]
 

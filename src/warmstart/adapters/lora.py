@@ -22,7 +22,7 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.config import Config
 from warmstart.dropout import Dropout
 from warmstart.errors import ConfigError
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 
 Target = Literal["q", "k", "v", "qkv", "out", "feedforward"]
 _PARTS = ("q", "k", "v")

@@ -21,7 +21,7 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.positions import rotate
 from warmstart.dropout import dropout, shares_batches
 from warmstart.errors import ModelError
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 
 MAX_EXPLICIT_KEYS = 512
 """up to about this many keys, and for more than one query, plain matrix products on a CPU beat torch's fused kernel"""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from warmstart.backbone.attention import ATTENTIONS, AttentionMask, LayerKVCache
 from warmstart.backbone.config import BackboneConfig
 from warmstart.dropout import Dropout
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 
 GATED = ("swiglu", "geglu")
 """activations whose inner layer is twice as wide: one half is a gate for the other"""

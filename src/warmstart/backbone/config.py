@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from warmstart.config import Advanced, Config
-from warmstart.limits import POSITIONS
 from warmstart.registry import Registry
+from warmstart.system.limits import POSITIONS
 
 
 class BackboneConfig(Config):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
-from warmstart.locks import releasing_locks
 from warmstart.registry import Registry
+from warmstart.system.locks import releasing_locks
 
 
 class Command(NamedTuple):

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tyro.conf import Positional
 
-from warmstart.console import console, print_table
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.task import Task
@@ -19,6 +18,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.stats.formatting import percent
+from warmstart.system.console import console, print_table
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 

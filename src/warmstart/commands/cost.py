@@ -21,13 +21,11 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.config import Advanced, Config
-from warmstart.console import console, print_table
 from warmstart.cost.cost import Cost, cost_of
 from warmstart.cost.measured import measure_cost, measure_here
 from warmstart.cost.memory import megabytes
 from warmstart.cost.parameters import without_storage
 from warmstart.cost.workload import Workload
-from warmstart.device import in_bfloat16
 from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import known_scheme, make_scheme
@@ -36,12 +34,14 @@ from warmstart.heads.detection import DetectionHead
 from warmstart.heads.head import LossHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model
-from warmstart.machine import describe_machine
 from warmstart.model.generator import make_generator, pretraining_head, with_generator
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.system.console import console, print_table
+from warmstart.system.device import in_bfloat16
+from warmstart.system.machine import describe_machine
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.config import PretrainTrainConfig, TrainConfig

@@ -8,7 +8,6 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from warmstart.config import Config
-from warmstart.console import console, print_table
 from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.encoders import converted, is_encoder
 from warmstart.interop.load import load
@@ -16,6 +15,7 @@ from warmstart.model.checks import faults
 from warmstart.model.checks.check import CheckResult, CheckResults
 from warmstart.stack.checks import examine
 from warmstart.stats.scores import NamedFigures
+from warmstart.system.console import console, print_table
 
 
 class DoctorConfig(Config):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from warmstart.config import Config
-from warmstart.console import console, print_table
 from warmstart.interop.encoders import ENCODERS, how_to_install, installed
 from warmstart.model.already_read import read_by
 from warmstart.notebook import Shown
 from warmstart.report.headline import headline
 from warmstart.report.page import Report, Section, Table
+from warmstart.system.console import console, print_table
 
 _HEADER = ("name", "model", "parameters", "languages", "licence", "installed")
 

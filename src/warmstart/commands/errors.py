@@ -15,11 +15,11 @@ from tyro.conf import Positional
 
 import warmstart
 from warmstart.config import Config
-from warmstart.console import console
 from warmstart.errors import ConfigError, suggest
 from warmstart.notebook import Shown
 from warmstart.report.headline import headline
 from warmstart.report.page import Report, Section, Table
+from warmstart.system.console import console
 
 ERRORS_FILE = Path(warmstart.__file__).parent / "errors.md"
 _HEADER = ("message", "what to do")

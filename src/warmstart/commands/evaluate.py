@@ -12,7 +12,6 @@ import numpy as np
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Config
-from warmstart.console import console, print_metrics, print_table
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
 from warmstart.data.task import Split, Task
@@ -29,6 +28,7 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
+from warmstart.system.console import console, print_metrics, print_table
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
 from warmstart.tasks.load import load_task

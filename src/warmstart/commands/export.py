@@ -13,7 +13,6 @@ from tyro.conf import Positional
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters
 from warmstart.adapters.lora import LoraConfig
 from warmstart.config import Config
-from warmstart.console import console, print_table
 from warmstart.data.encode import Encoded
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
@@ -30,7 +29,8 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
 from warmstart.stack.stack import Stack
 from warmstart.stats.formatting import file_size, model_name, percent
-from warmstart.storage import file_sha256
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import file_sha256
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.scoring import score_test

@@ -8,8 +8,8 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Config
-from warmstart.console import console
 from warmstart.data.fetch import fetch
+from warmstart.system.console import console
 
 
 class FetchConfig(Config):

@@ -8,7 +8,6 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced
-from warmstart.console import console
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.heads.embedding import EmbeddingHead
@@ -23,6 +22,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import ImportLoraRecord, ImportRecord
 from warmstart.run import provenance
+from warmstart.system.console import console
 
 
 class ImportConfig(TableFlags):

@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 from tyro.conf import Positional
 
-from warmstart.console import console, print_table
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.storage import atomic_write
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import atomic_write
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import Guess, guess_task, path_from
 from warmstart.tasks.load import TaskSpec, build_task

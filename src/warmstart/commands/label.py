@@ -13,12 +13,12 @@ from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced
-from warmstart.console import console
 from warmstart.data.files import open_text
 from warmstart.data.source import TableFlags
 from warmstart.errors import ConfigError
-from warmstart.limits import YAML_BYTES
 from warmstart.serve.access import AccessSettings, missing_extra
+from warmstart.system.console import console
+from warmstart.system.limits import YAML_BYTES
 
 LISTED_LABELS = 20
 """new labels that an import names"""

@@ -13,7 +13,6 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced
-from warmstart.console import console
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.tables import reading_alike
 from warmstart.data.token_store import documents_of
@@ -23,7 +22,8 @@ from warmstart.interop.load import load_predictor
 from warmstart.json_output import for_standard_output
 from warmstart.model.bundle import Bundle
 from warmstart.stack.stack import Stack
-from warmstart.storage import atomic_write
+from warmstart.system.console import console
+from warmstart.system.storage import atomic_write
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import predict as predictions_of

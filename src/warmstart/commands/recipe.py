@@ -25,15 +25,15 @@ from tyro.conf import Positional
 
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, read_yaml
-from warmstart.console import console
 from warmstart.errors import ConfigError, suggest
-from warmstart.locks import LOCK, hold
 from warmstart.made_of import made_of
 from warmstart.parts import differences
 from warmstart.run import is_finished
 from warmstart.run_state import BEGUN
-from warmstart.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, json_or_none, names_a_folder
 from warmstart.sweep.backends import known_backend
+from warmstart.system.console import console
+from warmstart.system.locks import LOCK, hold
+from warmstart.system.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, json_or_none, names_a_folder
 
 PLACES = ("jobs", "backend", "slurm")
 """settings that say where trials run, which changes no result"""

@@ -6,10 +6,10 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced
-from warmstart.console import console
 from warmstart.errors import ConfigError
 from warmstart.serve.access import AccessSettings, missing_extra
 from warmstart.serve.kernel_caches import bound_kernel_caches
+from warmstart.system.console import console
 
 
 class ServeConfig(AccessSettings):
@@ -44,9 +44,9 @@ def serve(config: ServeConfig) -> None:
         raise missing_extra("serve", error) from None
     import torch
 
-    from warmstart.device import free_threads
     from warmstart.serve.corpus import Corpus
     from warmstart.serve.served import open_models
+    from warmstart.system.device import free_threads
     from warmstart.tasks.load import load_task
 
     torch.set_num_threads(config.threads or free_threads())

@@ -11,7 +11,6 @@ from pydantic import Field, field_validator
 from tyro.conf import Positional
 
 from warmstart.config import Advanced
-from warmstart.console import console, print_table
 from warmstart.corpora.index import PLAN, SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
@@ -21,10 +20,11 @@ from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, StorageError
-from warmstart.locks import LOCK, hold
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write, is_leftover, json_or_none, sha256, sweep
+from warmstart.system.console import console, print_table
+from warmstart.system.locks import LOCK, hold
+from warmstart.system.storage import atomic_write, is_leftover, json_or_none, sha256, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer

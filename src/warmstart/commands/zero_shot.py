@@ -9,7 +9,6 @@ from tyro.conf import Positional
 
 from warmstart.baselines.label_names import zero_shot
 from warmstart.config import Config
-from warmstart.console import console, print_table
 from warmstart.data.task import words_of_name
 from warmstart.errors import ConfigError
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
@@ -22,6 +21,7 @@ from warmstart.run import provenance
 from warmstart.stack.files import save_stack
 from warmstart.stack.rows import BackboneVectors
 from warmstart.stack.stack import Member, Stack
+from warmstart.system.console import console, print_table
 from warmstart.tasks.load import load_task
 
 NAME = "label names"

@@ -20,8 +20,8 @@ from warmstart.corpora.shards import Shard
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
-from warmstart.storage import sha256
-from warmstart.urls import is_url, read_range, remote_files
+from warmstart.system.storage import sha256
+from warmstart.system.urls import is_url, read_range, remote_files
 
 HEADER_INTS = 256
 """numbers of four bytes in the header of llm.c"""

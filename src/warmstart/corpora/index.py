@@ -17,9 +17,9 @@ from pydantic import Field
 
 from warmstart.config import Config
 from warmstart.errors import ConfigError, DataError
-from warmstart.limits import TOKENIZER_BYTES
 from warmstart.notebook import Shown
-from warmstart.storage import SEAL, atomic_write, require_format, sealed, sha256, unsealed
+from warmstart.system.limits import TOKENIZER_BYTES
+from warmstart.system.storage import SEAL, atomic_write, require_format, sealed, sha256, unsealed
 
 SHARD_INDEX, TOKENIZER = "index.json", "tokenizer.json"
 """raised whenever the same text would be stored differently"""

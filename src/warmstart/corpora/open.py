@@ -13,10 +13,10 @@ from warmstart.data.source import Document, Source
 from warmstart.data.token_store import TokenStores, prepare_store
 from warmstart.data.tokenized_text import TokenizedText
 from warmstart.errors import ConfigError, DataError
-from warmstart.storage import inside, is_leftover, sha256
+from warmstart.system.storage import inside, is_leftover, sha256
+from warmstart.system.urls import bring, exists_at, is_url, remote_files
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.urls import bring, exists_at, is_url, remote_files
 
 USUALLY_HELD_OUT = 0.02
 """fraction of the documents that commands hold out if none is named"""

@@ -16,8 +16,8 @@ from warmstart.data.files import is_compressed
 from warmstart.data.read import count_documents, count_span, source_files, source_format, source_root, span_ends
 from warmstart.data.source import Source
 from warmstart.errors import DataError
-from warmstart.storage import sha256
-from warmstart.urls import bring, is_url, remote_files
+from warmstart.system.storage import sha256
+from warmstart.system.urls import bring, is_url, remote_files
 
 PIECE_BYTES = 1 << 26
 """text that makes a piece, as it lies on the disk"""

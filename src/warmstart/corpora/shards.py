@@ -24,8 +24,8 @@ import numpy as np
 from warmstart.corpora.order import SHARDS_AT_ONCE, ShardOrder
 from warmstart.data.tokenized_text import gather
 from warmstart.errors import DataError
-from warmstart.storage import file_sha256, sha256
-from warmstart.urls import bring, is_url
+from warmstart.system.storage import file_sha256, sha256
+from warmstart.system.urls import bring, is_url
 
 LOCAL_COPIES = 2 * SHARDS_AT_ONCE
 """shards from elsewhere that lie on this disk at a time"""

@@ -26,7 +26,7 @@ import numpy as np
 from warmstart.data.near_duplicates import LONG, SHORTEST, SIMILAR, ngram_hashes
 from warmstart.data.text_key import text_words
 from warmstart.errors import DataError
-from warmstart.storage import atomic_folder
+from warmstart.system.storage import atomic_folder
 
 SKETCH = 64
 """hashes of a document that are kept"""

@@ -21,7 +21,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from warmstart.console import console
 from warmstart.corpora.index import LeftOut, ShardEntry, ShardIndex
 from warmstart.corpora.pieces import Piece, documents_of_piece, identity_of
 from warmstart.corpora.sketches import near_copies, write_sketches
@@ -30,9 +29,10 @@ from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import documents_with
 from warmstart.data.token_store import BATCH_CHARACTERS, document_batches, encode_documents, tokens_dtype
 from warmstart.errors import DataError
-from warmstart.processes import in_workers
 from warmstart.seeding import derive
-from warmstart.storage import FORMAT, atomic_folder, atomic_write, file_sha256, sha256, sweep
+from warmstart.system.console import console
+from warmstart.system.processes import in_workers
+from warmstart.system.storage import FORMAT, atomic_folder, atomic_write, file_sha256, sha256, sweep
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SHARD_TOKENS = 1 << 25

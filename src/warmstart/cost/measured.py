@@ -29,8 +29,8 @@ from warmstart.heads.head import LossHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.model.generator import WithGenerator
 from warmstart.model.model import Model, fresh_head
-from warmstart.processes import run_python
 from warmstart.seeding import rng
+from warmstart.system.processes import run_python
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import TrainingJob, train
 from warmstart.training.peak_memory import track_peak_memory

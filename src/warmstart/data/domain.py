@@ -32,7 +32,7 @@ from warmstart.data.task import Task, plain_text
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
-from warmstart.storage import atomic_folder, json_or_none
+from warmstart.system.storage import atomic_folder, json_or_none
 
 DOMAIN = "domain"
 """folder of the chosen text, in the folder of the run"""

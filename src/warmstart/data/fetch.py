@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.errors import DataError
-from warmstart.storage import atomic_folder
+from warmstart.system.storage import atomic_folder
 
 HEADERS = {"User-Agent": "Mozilla/5.0 (warmstart)"}
 """some hosts refuse requests without a user agent"""

@@ -13,7 +13,7 @@ from typing import Any
 
 from warmstart.data.files import COMPRESSED, without_compression
 from warmstart.errors import DataError, suggest
-from warmstart.storage import atomic_file
+from warmstart.system.storage import atomic_file
 
 _MISSING = ("NAType", "NaTType")
 """types of the values by which pandas says that there is none"""

@@ -28,7 +28,7 @@ from warmstart.data.text_overlap import SHORTEST_NEAR, documents_with
 from warmstart.data.token_store import documents_of
 from warmstart.data.unbroken import by_lines, by_lines_note
 from warmstart.errors import DataError
-from warmstart.storage import sha256
+from warmstart.system.storage import sha256
 
 REST = "rest"
 NO_POOL = "none"

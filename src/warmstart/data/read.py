@@ -32,8 +32,8 @@ from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
 from warmstart.data.tables import label_column, read_table, text_column, without_gaps
 from warmstart.data.word_file import docx_text
 from warmstart.errors import DataError
+from warmstart.system.urls import is_url
 from warmstart.tokenizer.pieces import WORD_MARK
-from warmstart.urls import is_url
 
 SENTENCE_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)\]]))\s+(?![a-zß-öø-ÿ])""")
 """where one sentence ends and the next begins"""

@@ -17,8 +17,8 @@ from typing import Any
 import polars as pl
 
 from warmstart.errors import DataError
-from warmstart.limits import MANIFEST_BYTES, parse_json
-from warmstart.storage import inside, names_a_folder, read_inside
+from warmstart.system.limits import MANIFEST_BYTES, parse_json
+from warmstart.system.storage import inside, names_a_folder, read_inside
 
 STATE, INFO, SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
 

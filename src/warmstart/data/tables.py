@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.console import console
 from warmstart.data.delimited import DELIMITERS, read_delimited
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.saved_dataset import features_in_parquet, features_of, with_names_of_labels
@@ -19,7 +18,8 @@ from warmstart.data.spreadsheet import read_json_table, read_xlsx
 from warmstart.data.sqlite import read_sqlite
 from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
-from warmstart.limits import free_memory
+from warmstart.system.console import console
+from warmstart.system.limits import free_memory
 
 STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """with which an Arrow stream ends; without it rows may be missing"""

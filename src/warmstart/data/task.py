@@ -18,7 +18,7 @@ from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sa
 from warmstart.data.text_hashes import TextHashes, key_of
 from warmstart.data.text_key import text_key
 from warmstart.notebook import Shown
-from warmstart.storage import digest_of
+from warmstart.system.storage import digest_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 from warmstart.config import Config, command_name
 from warmstart.errors import ConfigError, DataError, StorageError
-from warmstart.storage import FORMAT, digest_of, require_format, sealed, unsealed
+from warmstart.system.storage import FORMAT, digest_of, require_format, sealed, unsealed
 
 SUFFIX = ".ledger.jsonl"
 NOT_SCORED = {"jobs", "threads", "budget", "sealed", "backend", "slurm", "save", "estimate"}

@@ -21,7 +21,7 @@ import numpy as np
 
 from warmstart.config import Config
 from warmstart.data.text_key import text_key
-from warmstart.storage import digest_of
+from warmstart.system.storage import digest_of
 
 BYTES = 5
 """of a hash"""

@@ -36,9 +36,9 @@ from warmstart.data.read import count_documents, source_files, source_root
 from warmstart.data.source import Source
 from warmstart.data.tokenized_text import TokenizedText, gather
 from warmstart.errors import DataError
-from warmstart.locks import discard_dead, hold, releasing_locks
 from warmstart.seeding import derive, rng
-from warmstart.storage import atomic_folder, file_sha256, sha256, sweep
+from warmstart.system.locks import discard_dead, hold, releasing_locks
+from warmstart.system.storage import atomic_folder, file_sha256, sha256, sweep
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 STORE_FORMAT = 3

@@ -13,7 +13,7 @@ from pathlib import Path
 from warmstart.data.files import open_text
 from warmstart.data.read import source_files, source_format
 from warmstart.data.source import Source
-from warmstart.urls import is_url
+from warmstart.system.urls import is_url
 
 LINES = 200
 """a file with fewer lines may be a single text, unless it is all that there is; more are not looked at"""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from warmstart.data.files import too_large
 from warmstart.errors import DataError
-from warmstart.processes import run_python
+from warmstart.system.processes import run_python
 
 COPIES = 8
 """bytes of memory that reading a file needs for each byte of its texts, at most"""

@@ -15,12 +15,12 @@ import numpy as np
 from warmstart.backbone.backbone import Backbone
 from warmstart.data.splits import calibration_split
 from warmstart.data.test_ledger import ScoredMethod
-from warmstart.device import pick_device
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.parts import Workplace
 from warmstart.seeding import seed_torch
+from warmstart.system.device import pick_device
 from warmstart.tasks.answers import (
     Answer,
     AnsweredQuestions,

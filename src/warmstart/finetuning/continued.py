@@ -22,14 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.console import console
 from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, prepare_store
-from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.frozen_probe import FrozenProbe
 from warmstart.finetuning.language_loss import LanguageTask
@@ -43,6 +41,8 @@ from warmstart.stats.changes import Change
 from warmstart.stats.formatting import percent, percent_value
 from warmstart.stats.intervals import standard_error
 from warmstart.stats.ratios import ClusteredRatio
+from warmstart.system.console import console
+from warmstart.system.device import pick_device
 from warmstart.tasks import TASK_TYPES
 from warmstart.training.config import TrainConfig
 from warmstart.training.distributed import world

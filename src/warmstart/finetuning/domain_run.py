@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from warmstart.console import console
 from warmstart.data.budget import label_budget
 from warmstart.data.domain import DomainConfig, DomainSource, DomainText
 from warmstart.data.pool import pool_note
@@ -14,7 +13,8 @@ from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.joint_loss import JointTask
 from warmstart.model.history import DomainRecord
-from warmstart.storage import sha256
+from warmstart.system.console import console
+from warmstart.system.storage import sha256
 from warmstart.tasks.load import load_task
 
 

@@ -23,7 +23,6 @@ from warmstart.cost.memory import training_memory
 from warmstart.cost.workload import Workload
 from warmstart.data.budget import LabelBudget
 from warmstart.data.encode import Encoded
-from warmstart.device import in_bfloat16, pick_device
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -35,6 +34,7 @@ from warmstart.finetuning.selection import SelectionSettings
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.stats.formatting import file_size, time_span
+from warmstart.system.device import in_bfloat16, pick_device
 from warmstart.tasks import task_type_of
 from warmstart.training.loop import TrainingJob, train
 from warmstart.types import Batch

@@ -29,7 +29,7 @@ from warmstart.data.encode import Encoded
 from warmstart.heads.pooling import POOLINGS
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
-from warmstart.storage import atomic_write
+from warmstart.system.storage import atomic_write
 from warmstart.tasks.task_type import predictions_of
 from warmstart.types import Batch
 

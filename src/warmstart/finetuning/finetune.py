@@ -14,7 +14,6 @@ import numpy as np
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.data.task import Task
-from warmstart.device import pick_device
 from warmstart.errors import ConfigError
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
@@ -30,6 +29,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.parts import Workplace
 from warmstart.seeding import seed_torch
+from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.training.config import TrainConfig

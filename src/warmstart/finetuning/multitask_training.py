@@ -13,12 +13,10 @@ from torch import Tensor
 from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config
-from warmstart.console import console
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
-from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
@@ -31,6 +29,8 @@ from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
 from warmstart.parts import Workplace
 from warmstart.stats.splits import share_training_texts
+from warmstart.system.console import console
+from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
 from warmstart.tasks.scoring import score_test

@@ -22,7 +22,6 @@ from pydantic import Field
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.config import Config
-from warmstart.console import console
 from warmstart.data.budget import LabelBudget
 from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS
 from warmstart.data.files import text_lines
@@ -30,7 +29,6 @@ from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
-from warmstart.device import pick_device
 from warmstart.errors import DataError
 from warmstart.finetuning.frozen_probe import FrozenProbe
 from warmstart.heads.language_modeling import LMHeadConfig
@@ -42,6 +40,8 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.run import provenance
 from warmstart.seeding import seed_torch
 from warmstart.stats.formatting import percent
+from warmstart.system.console import console
+from warmstart.system.device import pick_device
 from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer

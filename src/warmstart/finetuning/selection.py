@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.budget import LabelBudget, SelectionName
-from warmstart.device import pick_device
 from warmstart.errors import DivergedError
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -32,6 +31,7 @@ from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.parts import Parts
+from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.training.config import TrainConfig
 from warmstart.training.distributed import world

@@ -27,7 +27,6 @@ from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as serialise
 
 from warmstart.config import Config
-from warmstart.console import console
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import Pool, pool_unlike, task_pool
 from warmstart.data.task import Split, Task, plain_text, texts_digest
@@ -44,7 +43,8 @@ from warmstart.stack.fitted import FittedBaseline, packed
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import standard_error
-from warmstart.storage import atomic_write, cache_folder, sha256
+from warmstart.system.console import console
+from warmstart.system.storage import atomic_write, cache_folder, sha256
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from warmstart.heads.pooled import PooledHead, PooledHeadConfig
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 
 HeadActivation = Literal["none", "tanh", "relu", "gelu"]
 _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "gelu": F.gelu}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from warmstart.heads.head import HeadConfig, LossHead
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 from warmstart.types import IGNORE
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from warmstart.errors import ModelError
 from warmstart.heads.head import Head, HeadConfig
-from warmstart.products import Linear, linear_product
+from warmstart.system.products import Linear, linear_product
 
 
 class LMHeadConfig(HeadConfig):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from warmstart.dropout import Dropout
 from warmstart.heads.head import TaskHead, TaskHeadConfig
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 
 
 class PerTokenHeadConfig(TaskHeadConfig):

@@ -15,7 +15,7 @@ from warmstart.data.windows import WindowSettings
 from warmstart.dropout import Dropout
 from warmstart.heads.head import TaskHead, TaskHeadConfig
 from warmstart.heads.pooling import POOLINGS, Pooling, join_windows
-from warmstart.products import Linear
+from warmstart.system.products import Linear
 
 
 class PooledHeadConfig(WindowSettings, TaskHeadConfig):

@@ -26,8 +26,8 @@ from warmstart.interop.settings import (
     TRANSFORMER_FILE,
     unapplied,
 )
-from warmstart.limits import MANIFEST_BYTES, parse_json
-from warmstart.storage import inside, read_inside
+from warmstart.system.limits import MANIFEST_BYTES, parse_json
+from warmstart.system.storage import inside, read_inside
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 

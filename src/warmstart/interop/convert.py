@@ -31,12 +31,12 @@ from warmstart.interop.families import FAMILIES, OTHER_FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import as_float, read_json, read_tensors
 from warmstart.interop.settings import CONFIG_FILE, MODULES_FILE, config_settings, unapplied, whole_files
-from warmstart.limits import MANIFEST_VALUES, check_depth, refused_if_malformed
 from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
 from warmstart.model.model import Model
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.system.limits import MANIFEST_VALUES, check_depth, refused_if_malformed
 from warmstart.tokenizer.specials import types_pairs
 from warmstart.tokenizer.tokenizer import Tokenizer
 

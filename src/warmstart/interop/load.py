@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warmstart.console import console
 from warmstart.errors import BundleError, ModelError
 from warmstart.interop.convert import from_huggingface, import_folder
 from warmstart.interop.encoders import find_model
@@ -13,6 +12,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import STACK_MANIFEST, load_bundle, saved_as
 from warmstart.stack.files import load_stack
 from warmstart.stack.stack import Stack
+from warmstart.system.console import console
 
 
 def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:

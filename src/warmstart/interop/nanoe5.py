@@ -26,7 +26,7 @@ from torch import Tensor
 from warmstart.errors import ModelError
 from warmstart.interop.convert import Foreign
 from warmstart.interop.framing import with_prefix
-from warmstart.limits import refused_if_malformed
+from warmstart.system.limits import refused_if_malformed
 from warmstart.tokenizer.charsmap import compiled_charsmap
 from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel, sentencepiece_json
 from warmstart.tokenizer.tokenizer import Tokenizer

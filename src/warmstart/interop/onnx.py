@@ -35,7 +35,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed
 from warmstart.model.model import Model
 from warmstart.seeding import rng
-from warmstart.storage import atomic_folder
+from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

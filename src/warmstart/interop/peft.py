@@ -30,9 +30,9 @@ from warmstart.interop.export import family_for
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import Family
 from warmstart.interop.folder import as_float, free_place, read_json, read_tensor_file
-from warmstart.limits import refused_if_malformed
 from warmstart.model.bundle import Bundle
-from warmstart.storage import atomic_folder
+from warmstart.system.limits import refused_if_malformed
+from warmstart.system.storage import atomic_folder
 
 BEFORE = "base_model.model."
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

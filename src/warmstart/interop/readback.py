@@ -20,7 +20,7 @@ from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.processes import run_python
+from warmstart.system.processes import run_python
 from warmstart.tasks.predict import raw_predictions
 
 READBACK_TEXTS = (*SELFTEST_TEXTS, "", "The", "👍🏽 👩‍👩‍👧 ok", "مرحبا بالعالم, שלום", "one\0two")

@@ -23,10 +23,10 @@ from warmstart.interop.readback import READBACK_TEXTS, largest_gap
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.processes import run_python
 from warmstart.stack.files import member_contents, member_entry
 from warmstart.stack.stack import Stack
-from warmstart.storage import atomic_folder
+from warmstart.system.processes import run_python
+from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
 
 PROBES = (*READBACK_TEXTS, " ".join(SELFTEST_TEXTS * 30))

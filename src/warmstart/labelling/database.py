@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from warmstart.errors import ConfigError, DataError, StorageError
-from warmstart.locks import LOCK, hold, release
-from warmstart.storage import atomic_file
+from warmstart.system.locks import LOCK, hold, release
+from warmstart.system.storage import atomic_file
 
 DATABASE, BACKUP = "project.sqlite", "project.backup.sqlite"
 """in the folder of a project: its database, and the last good copy of it"""

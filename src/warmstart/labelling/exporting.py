@@ -25,7 +25,7 @@ import yaml
 from warmstart.data.files import text_lines
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project
-from warmstart.storage import atomic_folder
+from warmstart.system.storage import atomic_folder
 
 LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]

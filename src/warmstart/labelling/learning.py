@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from warmstart.console import console
 from warmstart.labelling.doubts import likely_wrong
 from warmstart.labelling.learner import LEARNER_STRENGTHS, Beliefs, best_strength, fit_beliefs
+from warmstart.system.console import console
 
 FEWEST_FOR_DOUBTS = 50
 """labels; with fewer, a model knows less than the person"""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from warmstart.labelling.learner import standardised_vectors
-from warmstart.storage import atomic_write, sha256
+from warmstart.system.storage import atomic_write, sha256
 
 _DIMENSIONS = 100
 """of latent semantic analysis, at most"""

@@ -27,7 +27,13 @@ from torch import Tensor
 
 from warmstart import __version__
 from warmstart.errors import BundleError, UncheckedWarning
-from warmstart.limits import (
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.card import card
+from warmstart.model.checks import faults, run_checks
+from warmstart.model.history import read_record
+from warmstart.model.rebuild import model_settings, rebuilt
+from warmstart.model.selftest import SELFTEST_ROWS, make_selftest
+from warmstart.system.limits import (
     MANIFEST_BYTES,
     MANIFEST_VALUES,
     TOKENIZER_BYTES,
@@ -35,14 +41,8 @@ from warmstart.limits import (
     free_memory,
     refused_if_malformed,
 )
-from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.card import card
-from warmstart.model.checks import faults, run_checks
-from warmstart.model.history import read_record
-from warmstart.model.rebuild import model_settings, rebuilt
-from warmstart.model.selftest import SELFTEST_ROWS, make_selftest
-from warmstart.processes import run_python
-from warmstart.storage import FORMAT, atomic_folder, read_inside, require_format, sealed, sha256, sweep, unsealed
+from warmstart.system.processes import run_python
+from warmstart.system.storage import FORMAT, atomic_folder, read_inside, require_format, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 STACK_MANIFEST = "stack.json"

@@ -25,8 +25,8 @@ from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.detect import replaced_batch, sample_replacements
 from warmstart.objectives.loss import language_loss
-from warmstart.products import Linear
 from warmstart.seeding import seed_torch
+from warmstart.system.products import Linear
 from warmstart.types import IGNORE, Batch
 
 

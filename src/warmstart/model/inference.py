@@ -16,11 +16,11 @@ from torch import Tensor
 
 from warmstart.data.batches import sorted_batches
 from warmstart.data.encode import Encoded
-from warmstart.device import autocast, in_bfloat16
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.pooled import PooledHead
 from warmstart.model.inference_weights import inference_weights
 from warmstart.model.model import Model
+from warmstart.system.device import autocast, in_bfloat16
 from warmstart.types import Batch
 
 INFERENCE_TOKENS, INFERENCE_TOKENS_GPU = 1024, 16_384

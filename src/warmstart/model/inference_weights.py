@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.model import Model
-from warmstart.products import Linear, Product, reordered_product
+from warmstart.system.products import Linear, Product, reordered_product
 
 
 @contextmanager

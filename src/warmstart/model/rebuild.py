@@ -17,8 +17,8 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import BundleError
 from warmstart.heads import head_config, make_head
-from warmstart.limits import check_depth
 from warmstart.model.model import Model
+from warmstart.system.limits import check_depth
 
 
 def model_settings(model: Model) -> dict[str, Any]:

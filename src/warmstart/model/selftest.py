@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from warmstart.data.encode import Encoded, encode
-from warmstart.device import exact_products
 from warmstart.heads.head import TaskHead
 from warmstart.heads.regression import RegressionHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.calibration import apply_temperature
+from warmstart.system.device import exact_products
 
 SELFTEST_TEXTS = (
     "The quick brown fox jumps over the lazy dog.",

@@ -25,7 +25,7 @@ from warmstart.objectives.causal import real_tokens
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.loss import CHUNK
 from warmstart.objectives.masked import choose_tokens, in_place_batch
-from warmstart.products import linear_product
+from warmstart.system.products import linear_product
 from warmstart.types import IGNORE, Batch, Vocabulary
 
 

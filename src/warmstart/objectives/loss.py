@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmstart.products import multiply, outer
+from warmstart.system.products import multiply, outer
 from warmstart.types import IGNORE
 
 CHUNK = 512

@@ -28,7 +28,7 @@ from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.run_record import end_record
-from warmstart.storage import PAGE_FILE, atomic_folder, atomic_write
+from warmstart.system.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """
 const DARK = /* colours */, NOT_COLOURS = new Set(/* not colours */);

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
-from warmstart.console import console, print_table
 from warmstart.report.headline import headline
 from warmstart.report.page import Report, Section, write_report
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import closing_sections, footer
 from warmstart.report.study_links import StudyLink, add_link
-from warmstart.storage import PAGE_FILE
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import PAGE_FILE
 
 LINKED_FINDINGS = 3
 """how many findings of a study the page of the run repeats"""

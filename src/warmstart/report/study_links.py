@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from warmstart.errors import DataError
-from warmstart.limits import MANIFEST_BYTES, parse_json
 from warmstart.report.templates import page_template
-from warmstart.storage import PAGE_FILE, atomic_write, inside, read_inside
+from warmstart.system.limits import MANIFEST_BYTES, parse_json
+from warmstart.system.storage import PAGE_FILE, atomic_write, inside, read_inside
 
 LINKS_FILE = "studies.json"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
-from warmstart.console import harmless
+from warmstart.system.console import harmless
 
 _HERE = Path(__file__).parent
 COMMON_STYLE = _HERE / "common.css"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from warmstart.errors import DataError
 from warmstart.model.files import find_bundle
-from warmstart.storage import CURVE_FILE
+from warmstart.system.storage import CURVE_FILE
 
 
 class _Point(BaseModel):

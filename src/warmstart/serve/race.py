@@ -16,7 +16,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
 from warmstart.model.history import AdaptRecord
 from warmstart.stack.stack import Stack
-from warmstart.storage import RACE_FILE
+from warmstart.system.storage import RACE_FILE
 
 
 class _Scored(BaseModel):

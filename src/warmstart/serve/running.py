@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from warmstart.console import console
 from warmstart.errors import ConfigError, WarmstartError
 from warmstart.serve.connections import limited_protocol
 from warmstart.serve.guard import App
+from warmstart.system.console import console
 
 if TYPE_CHECKING:
     from warmstart.serve.served import ServedModels

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from warmstart.console import console
 from warmstart.data.encode import require_one_form
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
@@ -35,6 +34,7 @@ from warmstart.stack.card import stack_card
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.formatting import model_name
+from warmstart.system.console import console
 from warmstart.tasks import task_type_for
 from warmstart.tasks.answers import answer_threshold
 

@@ -25,7 +25,6 @@ from safetensors.numpy import save as serialise
 from warmstart import __version__
 from warmstart.config import Config
 from warmstart.errors import BundleError, ConfigError, ModelError
-from warmstart.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.checks.check import OUTPUT_TOLERANCE
 from warmstart.model.files import (
@@ -49,7 +48,8 @@ from warmstart.stack.card import stack_card
 from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
 from warmstart.stack.selftest import outputs_gap, predictions_gap, stack_predictions
 from warmstart.stack.stack import Member, Stack
-from warmstart.storage import FORMAT, atomic_folder, sha256
+from warmstart.system.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
+from warmstart.system.storage import FORMAT, atomic_folder, sha256
 
 SELFTEST = "selftest"
 """array of what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved"""

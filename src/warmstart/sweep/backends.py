@@ -18,7 +18,7 @@ from pydantic import Field
 
 from warmstart.config import Config
 from warmstart.errors import ConfigError, ModelError
-from warmstart.processes import in_workers
+from warmstart.system.processes import in_workers
 
 PROCESSES, SLURM = "processes", "slurm"
 WAIT_FOR_CLUSTER = 30

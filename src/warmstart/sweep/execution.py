@@ -19,11 +19,9 @@ from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Vectors
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.majority import collapsed
-from warmstart.console import console
 from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task
-from warmstart.device import pick_device
 from warmstart.errors import DivergedError, ModelError
 from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
@@ -47,6 +45,8 @@ from warmstart.sweep.store import (
     trial_settings,
 )
 from warmstart.sweep.trial import Method, Trial, TrialResult
+from warmstart.system.console import console
+from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import score_test
 from warmstart.training.peak_memory import track_peak_memory

@@ -24,9 +24,9 @@ from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save
 from warmstart.model.history import ContinuedPretrainingRecord, PretrainRecord
 from warmstart.model.model import parameter_counts
-from warmstart.storage import sha256
 from warmstart.sweep.stack import STACK
 from warmstart.sweep.trial import OWN_BACKBONE, Method
+from warmstart.system.storage import sha256
 from warmstart.tasks import task_type_of
 
 OWN = "own"

@@ -26,9 +26,9 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.run_state import SWEEP_FILE, TRIALS
-from warmstart.storage import atomic_write, file_sha256, json_or_none, sealed, sha256, unsealed
 from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult, described_settings
+from warmstart.system.storage import atomic_write, file_sha256, json_or_none, sealed, sha256, unsealed
 
 VERSION = {"baseline": 7, "frozen": 7, "adapted": 8, "scratch": 8, "stack": 10}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""

@@ -21,7 +21,6 @@ from pydantic import AfterValidator, Field
 from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config
-from warmstart.console import console
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.encode import cut_sentence
@@ -61,6 +60,7 @@ from warmstart.sweep.ranking import Ranking, rank
 from warmstart.sweep.stack import STACK, trials_of_seed
 from warmstart.sweep.store import SweepContext, find_result, recorded_threads, result_file, write_sweep
 from warmstart.sweep.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
+from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 

@@ -37,7 +37,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.abstention import Threshold, find_threshold
-from warmstart.storage import digest_of
+from warmstart.system.storage import digest_of
 from warmstart.tasks.load import read_groups, read_sources, read_spec
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch

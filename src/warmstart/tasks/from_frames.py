@@ -16,7 +16,7 @@ from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
-from warmstart.storage import atomic_folder
+from warmstart.system.storage import atomic_folder
 from warmstart.tasks.load import TaskSpec, build_task
 
 _COLUMNS = ("text", "second", "label", "group", "separator", "alternatives")

@@ -29,7 +29,6 @@ import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
-from warmstart.console import console
 from warmstart.data.conllu import is_conll
 from warmstart.data.label_cells import MISSING
 from warmstart.data.read import source_format
@@ -39,7 +38,8 @@ from warmstart.data.tables import reading_of
 from warmstart.data.task import Split, Task, subsample
 from warmstart.data.test_ledger import SUFFIX
 from warmstart.errors import ConfigError, DataError
-from warmstart.storage import atomic_folder, names_a_folder
+from warmstart.system.console import console
+from warmstart.system.storage import atomic_folder, names_a_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import begins_as_fasttext, guess_task
 from warmstart.tasks.rows import Examples, string_of, table_rows

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from warmstart.errors import TokenizerError
-from warmstart.limits import TOKENIZER_VALUES
+from warmstart.system.limits import TOKENIZER_VALUES
 from warmstart.tokenizer.patterns import check_pattern
 
 LONGEST_CHAIN = 100

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from warmstart.errors import TokenizerError
-from warmstart.limits import TOKENIZER_BYTES
+from warmstart.system.limits import TOKENIZER_BYTES
 from warmstart.tokenizer.sentencepiece import parse_sentencepiece, sentencepiece_json
 from warmstart.tokenizer.specials import new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer

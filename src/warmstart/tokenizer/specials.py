@@ -23,7 +23,7 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import TokenizerError
-from warmstart.limits import TOKENIZER_VALUES, parse_json
+from warmstart.system.limits import TOKENIZER_VALUES, parse_json
 from warmstart.tokenizer.checks import check_tokenizer
 from warmstart.types import SpecialTokens
 

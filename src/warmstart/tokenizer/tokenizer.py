@@ -23,7 +23,7 @@ from zlib import crc32
 import numpy as np
 
 from warmstart.errors import TokenizerError
-from warmstart.storage import atomic_write, sha256
+from warmstart.system.storage import atomic_write, sha256
 from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
 from warmstart.tokenizer.specials import doubles_separator, guarded_backend, library_errors, prefix_of
 from warmstart.types import Vocabulary

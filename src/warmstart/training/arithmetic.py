@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from warmstart.console import console
-from warmstart.device import autocast, in_bfloat16
-from warmstart.products import Library, product_library, use_product_library
+from warmstart.system.console import console
+from warmstart.system.device import autocast, in_bfloat16
+from warmstart.system.products import Library, product_library, use_product_library
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from warmstart.console import console
 from warmstart.errors import CheckpointError
-from warmstart.storage import atomic_folder, sealed, sha256, unsealed
+from warmstart.system.console import console
+from warmstart.system.storage import atomic_folder, sealed, sha256, unsealed
 from warmstart.training.arithmetic import Arithmetic
 
 KEEP = 2

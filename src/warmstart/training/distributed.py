@@ -27,8 +27,8 @@ from torch import Tensor
 
 from warmstart.dropout import RowRange
 from warmstart.errors import ConfigError, LostProcessError, WarmstartError
-from warmstart.processes import wanted_processes
-from warmstart.trouble import explain_trouble
+from warmstart.system.processes import wanted_processes
+from warmstart.system.trouble import explain_trouble
 
 PATIENCE = timedelta(days=7)
 """how long processes wait for each other: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from warmstart.console import console
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_write, sha256
+from warmstart.system.console import console
+from warmstart.system.storage import atomic_write, sha256
 
 
 class MetricsLog:

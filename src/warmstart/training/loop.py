@@ -19,10 +19,10 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from warmstart.console import console
 from warmstart.errors import DivergedError
 from warmstart.seeding import seed_torch
-from warmstart.stopping import agreed_exception, asked_to_stop
+from warmstart.system.console import console
+from warmstart.system.stopping import agreed_exception, asked_to_stop
 from warmstart.training.allocator import keep_freed_memory
 from warmstart.training.arithmetic import Arithmetic
 from warmstart.training.checkpoint import Checkpoint

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from warmstart.console import console, in_notebook
 from warmstart.stats.formatting import percent, time_span
+from warmstart.system.console import console, in_notebook
 
 SECONDS_BETWEEN = 0.25
 """a notebook keeps up with four updates a second"""

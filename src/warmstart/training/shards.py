@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_folder, file_sha256
+from warmstart.system.storage import atomic_folder, file_sha256
 from warmstart.training.checkpoint import Checkpoint, checkpoint_place, remove_others, write_state
 from warmstart.training.distributed import world
 

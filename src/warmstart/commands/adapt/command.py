@@ -17,7 +17,6 @@ from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, TeachingResult, head_swap_lines
 from warmstart.config import Advanced, Config, setting_paths
-from warmstart.console import console, print_comparison
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.pool import texts_to_read
@@ -58,6 +57,7 @@ from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.formatting import merged_notes, percent
 from warmstart.sweep.trial import described_settings
+from warmstart.system.console import console, print_comparison
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task, names_validation
 from warmstart.tasks.scoring import ScoredPredictions, score_test

@@ -19,10 +19,8 @@ from tyro.conf import Positional, arg
 from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
 from warmstart.config import Advanced, Config
-from warmstart.console import console, print_comparison
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.text_hashes import TextHashes, key_of, text_hashes_wanted
-from warmstart.device import pick_device
 from warmstart.errors import ModelError
 from warmstart.finetuning.answering import (
     METRIC,
@@ -48,6 +46,8 @@ from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import THIS_SPLIT
+from warmstart.system.console import console, print_comparison
+from warmstart.system.device import pick_device
 from warmstart.tasks.answers import Answer, AnswerTask, load_answer_task
 from warmstart.tasks.scoring import score_test_answers
 from warmstart.training.config import TrainConfig

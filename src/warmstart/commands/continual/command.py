@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field
 
 from warmstart.commands.continual.page import write_continual_page
 from warmstart.commands.continual.result import ContinualResult, ContinualRun
-from warmstart.console import console, print_table
 from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, StrategyOptions
 from warmstart.finetuning.multitask_model import MultitaskModel
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
@@ -27,7 +26,8 @@ from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, provenance
 from warmstart.seeding import derive
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import atomic_write
 
 WHOLE = "all tasks"
 """the part that one strategy with one seed is in the end"""

@@ -14,14 +14,14 @@ from pydantic import AfterValidator, Field
 from warmstart.commands.curve.page import interval_header, interval_rows, write_curve_page
 from warmstart.commands.curve.result import CurveResult
 from warmstart.config import Advanced
-from warmstart.console import console, print_table
 from warmstart.data.budget import SelectionName
 from warmstart.errors import DataError
-from warmstart.storage import CURVE_FILE, atomic_write
 from warmstart.sweep.estimate import SweepEstimate
 from warmstart.sweep.ranking import Ranking
 from warmstart.sweep.store import write_runs_table
 from warmstart.sweep.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_sweep
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import CURVE_FILE, atomic_write
 
 
 def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.interop.load import load_model
 from warmstart.report.sections import footer
-from warmstart.storage import atomic_write
+from warmstart.system.storage import atomic_write
 
 
 class GenerateCommandConfig(Config):

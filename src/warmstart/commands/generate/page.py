@@ -12,7 +12,7 @@ from rich.text import Text
 
 from warmstart.report.templates import page_template
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write
+from warmstart.system.storage import atomic_write
 from warmstart.tokenizer.pieces import visible
 
 if TYPE_CHECKING:

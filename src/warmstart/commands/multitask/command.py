@@ -16,7 +16,6 @@ from pydantic import Field
 from warmstart.commands.multitask.page import write_multitask_page
 from warmstart.commands.multitask.result import ALONE, TOGETHER, MultitaskResult, MultitaskRun
 from warmstart.config import Advanced
-from warmstart.console import console, print_table
 from warmstart.finetuning.multitask_model import MultitaskModel, sampling_fractions, task_order
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
@@ -28,7 +27,8 @@ from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, provenance
 from warmstart.seeding import derive
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import atomic_write
 from warmstart.types import Batch
 
 

@@ -16,18 +16,18 @@ from tyro.conf import Positional
 from warmstart.commands.plan.result import PlanResult, make_plan
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.config import Advanced, Config, read_yaml
-from warmstart.console import console, print_table
 from warmstart.errors import ConfigError, DataError
 from warmstart.stats.differences import MethodScores, picked
 from warmstart.stats.formatting import percent
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
-from warmstart.storage import RACE_FILE
 from warmstart.sweep.pilot import Pilot
 from warmstart.sweep.ranking import Ranking, rank
 from warmstart.sweep.store import read_runs
 from warmstart.sweep.sweep import LearningRate, SchemeName
 from warmstart.sweep.trial import SweepRuns
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import RACE_FILE
 
 
 class PlanConfig(Config):

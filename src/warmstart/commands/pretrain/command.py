@@ -21,7 +21,6 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.config import Advanced, read_yaml, setting_paths
-from warmstart.console import console, print_metrics, print_table
 from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
@@ -29,7 +28,6 @@ from warmstart.data.read import source_files
 from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.data.unbroken import unbroken_note
-from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.domain_run import DomainRun, domain_source
 from warmstart.finetuning.joint_loss import LabelledBatch, WithTask
@@ -46,7 +44,10 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, opened_run, provenance
 from warmstart.seeding import seed_torch
-from warmstart.storage import sha256
+from warmstart.system.console import console, print_metrics, print_table
+from warmstart.system.device import pick_device
+from warmstart.system.storage import sha256
+from warmstart.system.urls import is_url
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -60,7 +61,6 @@ from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.sharded import whole_weights
 from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
 from warmstart.types import Batch
-from warmstart.urls import is_url
 
 NOTHING = "none"
 """the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""

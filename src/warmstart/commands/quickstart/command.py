@@ -20,7 +20,6 @@ from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tok
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.config import Advanced
-from warmstart.console import console, print_table
 from warmstart.data.budget import LabelBudget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
@@ -38,7 +37,8 @@ from warmstart.report.after_saving import model_is_saved
 from warmstart.run import ThreadsConfig, open_run
 from warmstart.stack.files import save_model
 from warmstart.stats.formatting import percent
-from warmstart.storage import atomic_write
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import atomic_write
 from warmstart.tasks.load import save_task
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.train import TokenizerConfig

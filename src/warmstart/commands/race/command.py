@@ -24,12 +24,10 @@ from warmstart.commands.race.page import (
 )
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Advanced
-from warmstart.console import console, print_table
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, save_settings
-from warmstart.storage import RACE_FILE, atomic_write
 from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.estimate import SweepEstimates
 from warmstart.sweep.refit import refit
@@ -45,6 +43,8 @@ from warmstart.sweep.sweep import (
     run_sweep,
 )
 from warmstart.sweep.trial import Method, SweepRuns
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import RACE_FILE, atomic_write
 from warmstart.tasks.load import load_named_tasks, load_task, names_validation
 
 ALWAYS_RUN = ("probe", "scalar-mix")

@@ -24,12 +24,12 @@ from warmstart.commands.runs.result import (
     trial_line,
 )
 from warmstart.config import Config
-from warmstart.console import console, print_table
 from warmstart.errors import ConfigError, StorageError, suggest
-from warmstart.locks import LOCK, hold, releasing_locks
 from warmstart.run_state import TRIALS, RunState, find_runs, folder_size, is_run, sealed_values
-from warmstart.stopping import Terminated
-from warmstart.storage import leftovers
+from warmstart.system.console import console, print_table
+from warmstart.system.locks import LOCK, hold, releasing_locks
+from warmstart.system.stopping import Terminated
+from warmstart.system.storage import leftovers
 
 LOOK_AGAIN = 0.5
 """seconds between two looks at a run that is followed"""

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from warmstart.backbone.backbone import make_positions, make_window_positions
 from warmstart.backbone.taps import tapped
-from warmstart.device import autocast
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.checks.check import NotApplicable, Subject, largest, relative_gap
 from warmstart.model.history import AnswersRecord
 from warmstart.model.selftest import outputs_of
 from warmstart.objectives import OBJECTIVES
+from warmstart.system.device import autocast
 
 
 def finite(subject: Subject) -> float:

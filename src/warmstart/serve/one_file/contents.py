@@ -35,7 +35,7 @@ from warmstart.serve.race import read_race
 from warmstart.serve.replies import TARGETS, checks_of
 from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import LEVEL, ServedModel
-from warmstart.storage import FORMAT, sha256
+from warmstart.system.storage import FORMAT, sha256
 
 ABLE = {"predict", "explain", "generate", "card", "race", "curve", "restarts"}
 """what a model can be asked for in a page"""

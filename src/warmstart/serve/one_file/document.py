@@ -17,7 +17,6 @@ from typing import Any
 
 from warmstart import __version__
 from warmstart.errors import BundleError, StorageError
-from warmstart.limits import refused_if_malformed
 from warmstart.model.bundle import Bundle
 from warmstart.report.templates import COMMON_STYLE, page_template
 from warmstart.serve.one_file.contents import (
@@ -27,7 +26,8 @@ from warmstart.serve.one_file.contents import (
     rounding_effect,
     with_page_weights,
 )
-from warmstart.storage import atomic_file, require_format, sealed, sha256, unsealed
+from warmstart.system.limits import refused_if_malformed
+from warmstart.system.storage import atomic_file, require_format, sealed, sha256, unsealed
 
 _SERVED = Path(__file__).parents[1] / "page"
 """files of the server's page"""

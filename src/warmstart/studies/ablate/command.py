@@ -9,7 +9,6 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced
-from warmstart.console import console
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.load import load_model
@@ -33,6 +32,7 @@ from warmstart.studies.ablate.measure import (
 )
 from warmstart.studies.ablate.page import ablation_sections, ablation_tiles
 from warmstart.studies.ablate.result import ablation_result
+from warmstart.system.console import console
 
 
 class StudyAblateConfig(ThreadsConfig):

@@ -18,10 +18,10 @@ from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
-from warmstart.storage import atomic_write
 from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
 from warmstart.studies.attention.page import all_heads_section, one_text_section
 from warmstart.studies.attention.result import attention_result
+from warmstart.system.storage import atomic_write
 
 
 class StudyAttentionConfig(ThreadsConfig):

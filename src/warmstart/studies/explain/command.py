@@ -6,7 +6,6 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced
-from warmstart.console import console
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -19,6 +18,7 @@ from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
 from warmstart.studies.explain.page import explain_sections, heat_text
 from warmstart.studies.explain.result import explain_result
+from warmstart.system.console import console
 
 
 class StudyExplainConfig(ThreadsConfig, TableFlags):

@@ -21,13 +21,11 @@ from warmstart.commands.pretrain.command import (
     tokenized,
 )
 from warmstart.config import Advanced, read_yaml
-from warmstart.console import console
 from warmstart.data.conllu import read_conllu
 from warmstart.data.minimal_pairs import MinimalPair, read_minimal_pairs
 from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.data.source import Document, Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of
-from warmstart.device import pick_device
 from warmstart.errors import ConfigError, DataError
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
@@ -36,10 +34,12 @@ from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
 from warmstart.run_record import is_complete
-from warmstart.storage import atomic_write, json_or_none
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
+from warmstart.system.console import console
+from warmstart.system.device import pick_device
+from warmstart.system.storage import atomic_write, json_or_none
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.compiled import check_compiler

@@ -8,7 +8,6 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced
-from warmstart.console import console
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
@@ -22,6 +21,7 @@ from warmstart.stats.formatting import model_name, percent
 from warmstart.studies.probe.measure import TaskProbes, probe_models
 from warmstart.studies.probe.page import all_scores_section, compression_section, layers_section
 from warmstart.studies.probe.result import probe_result
+from warmstart.system.console import console
 
 
 class StudyProbeConfig(ThreadsConfig):

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from warmstart.console import console
 from warmstart.errors import ConfigError
 from warmstart.registry import Registry
+from warmstart.system.console import console
 from warmstart.training.trackers.tracked_run import TrackedRun
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from warmstart.storage import atomic_write
+from warmstart.system.storage import atomic_write
 
 PROJECT = "warmstart"
 """what every tool calls all these runs"""

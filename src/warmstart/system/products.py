@@ -28,9 +28,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from warmstart.device import processor
 from warmstart.errors import StorageError
-from warmstart.storage import atomic_write, cache_folder
+from warmstart.system.device import processor
+from warmstart.system.storage import atomic_write, cache_folder
 
 Library = Literal["default", "onednn"]
 Product = Callable[[Tensor], Tensor]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from warmstart.errors import StorageError
-from warmstart.stopping import has_ended
+from warmstart.system.stopping import has_ended
 
 try:
     import fcntl

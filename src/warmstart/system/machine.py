@@ -7,8 +7,8 @@ from functools import cache
 import psutil
 import torch
 
-from warmstart.device import instruction_sets, native_bfloat16, processor
-from warmstart.products import product_library, product_rate
+from warmstart.system.device import instruction_sets, native_bfloat16, processor
+from warmstart.system.products import product_library, product_rate
 
 LIBRARIES = {"default": "torch's default library", "onednn": "oneDNN"}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.errors import ConfigError, DataError, WarmstartError
-from warmstart.storage import atomic_file, file_sha256
+from warmstart.system.storage import atomic_file, file_sha256
 
 ATTEMPTS = 4
 """times that a file is asked for"""

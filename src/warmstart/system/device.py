@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from warmstart import cores
+from warmstart.system import cores
 
 
 def pick_device(name: str = "auto") -> torch.device:

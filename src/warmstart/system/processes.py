@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from warmstart.cores import allowed_cores
 from warmstart.errors import WarmstartError
-from warmstart.stopping import end_with_parent
+from warmstart.system.cores import allowed_cores
+from warmstart.system.stopping import end_with_parent
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
 KILLED = -9
 """exit code of a process that was killed, as on Linux; Windows has no such signal"""
 _PREAMBLE = "import sys; sys.path.append(sys.argv.pop(1)); "

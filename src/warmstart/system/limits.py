@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from warmstart.errors import WarmstartError
-from warmstart.trouble import is_memory
+from warmstart.system.trouble import is_memory
 
 MANIFEST_BYTES = 8 << 20
 """of settings in JSON: bundle.json, stack.json, config.json, an index of shards"""

@@ -35,7 +35,7 @@ def choose_waiting() -> None:
 
 def _crowded() -> bool:
     """Whether torch's threads and other programs need more cores than this process may use."""
-    from warmstart.cores import allowed_cores, cores_used_by_others
+    from warmstart.system.cores import allowed_cores, cores_used_by_others
 
     count, threads = len(allowed_cores()), os.environ.get("OMP_NUM_THREADS", "")
     return cores_used_by_others(0.05) + (int(threads) if threads.isdigit() else count) > count + 0.5

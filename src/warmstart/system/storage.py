@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.errors import StorageError, WarmstartError
-from warmstart.limits import TOKENIZER_VALUES, parse_json
-from warmstart.stopping import has_ended
+from warmstart.system.limits import TOKENIZER_VALUES, parse_json
+from warmstart.system.stopping import has_ended
 
 SETTINGS, PAGE_FILE, RECIPE_FILE = "config.yaml", "report.html", "recipe.json"
 """in the folder of a run: its settings, its report, and which steps of a recipe are done"""
