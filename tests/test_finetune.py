@@ -18,13 +18,13 @@ from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode
 from warmstart.errors import ConfigError, ModelError
-from warmstart.finetuning import finetune
+from warmstart.finetuning import features, finetune
 from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.features import FeatureCache
-from warmstart.finetuning.finetune import FineTuneResult, fine_tune
+from warmstart.finetuning.features import FeatureCache, backbone_digest
+from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
 from warmstart.finetuning.interpolation import interpolate
 from warmstart.finetuning.language_loss import (
     LanguageTask,
@@ -42,6 +42,7 @@ from warmstart.objectives import OBJECTIVES
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import loop
 from warmstart.training.config import TrainConfig
+from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import TrainingJob, train
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import IGNORE, Batch
@@ -100,18 +101,36 @@ def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> 
     assert damaged.texts_computed == different
 
 
+def test_a_frozen_backbone_is_neither_copied_nor_hashed_again(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs on a frozen backbone share its weights with the bundle, which keeps them, and keep copies of nothing but the head."""
+    bundle, task, hashed = bundle_with(tokenizer, LMHeadConfig()), make_task(), list[str]()
+    monkeypatch.setattr(features, "backbone_digest", lambda model: hashed.append("one") or backbone_digest(model))
+    before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
+    encoded = EncodedTask.of(task, classifier(tokenizer), tokenizer)
+    for names, trained in (("probe", 2), ("scalar-mix", 4)):
+        config = finetune_config(names)
+        model = task_model(bundle, task, config, 0, scratch=False)
+        assert model.backbone.embedding.weight.data_ptr() == bundle.model.backbone.embedding.weight.data_ptr(), names
+        keeps = EarlyStopping(fine_tune(model, encoded, config, 0).model)
+        keeps.update(1, 0.5)
+        assert len(keeps.kept_weights) == trained, names
+    assert hashed == ["one"]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in bundle.model.state_dict().items())
+    assert all(one.requires_grad for one in bundle.model.parameters())
+
+
 def test_features_belong_to_one_backbone(tokenizer: Tokenizer) -> None:
     """Other weights or another direction have features of their own."""
-    model, features = classifier(tokenizer), FeatureCache()
+    model, cache = classifier(tokenizer), FeatureCache()
     encoded = encode(tokenizer, TEXTS, 32)
-    one = features.get(model, encoded, 0)
+    one = cache.get(model, encoded, 0)
     model.causal = True
-    assert not torch.allclose(features.get(model, encoded, 0), one)
+    assert not torch.allclose(cache.get(model, encoded, 0), one)
     model.causal = False
     with torch.no_grad():
         model.backbone.embedding.weight.mul_(2)
-    assert not torch.allclose(features.get(model, encoded, 0), one)
-    assert features.texts_computed == 3 * len(TEXTS)
+    assert not torch.allclose(cache.get(model, encoded, 0), one)
+    assert cache.texts_computed == 3 * len(TEXTS)
 
 
 def test_a_wholly_frozen_backbone_has_no_dropout(tokenizer: Tokenizer) -> None:

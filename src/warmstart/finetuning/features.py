@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -41,6 +42,9 @@ class FeatureCache:
         self.folder = folder
         self.by_backbone: dict[str, dict[bytes, tuple[Tensor, float]]] = {}
         """features, and the seconds they took, by the backbone's digest and a hash of the text's tokens"""
+        self._digest: tuple[Any, dict[str, Tensor], str] = (None, {}, "")
+        """what tells whether a backbone is the latest one, the tensors of that, which are held so that no other has their place in
+        memory, and its digest"""
         self.texts_computed = 0
         self.seconds_saved = 0.0
         """what computing would have taken again, had the features not been cached"""
@@ -51,8 +55,16 @@ class FeatureCache:
 
     def get_each(self, model: Model, splits: Sequence[Encoded], pad_id: int) -> list[Tensor]:
         """The same for each split; what identifies the backbone is computed once."""
-        digest = backbone_digest(model) if any(map(len, splits)) else ""
+        digest = self._digest_of(model) if any(map(len, splits)) else ""
         return [self._of(digest, model, encoded, pad_id) for encoded in splits]
+
+    def _digest_of(self, model: Model) -> str:
+        """``backbone_digest``, computed anew only if other tensors hold the weights than before, or if any was written to."""
+        settings, tensors = _identifying(model)
+        key = settings, [(name, one.data_ptr(), one._version) for name, one in tensors.items()]
+        if key != self._digest[0]:
+            self._digest = key, tensors, backbone_digest(model)
+        return self._digest[2]
 
     def _of(self, digest: str, model: Model, encoded: Encoded, pad_id: int) -> Tensor:
         if not len(encoded):
@@ -100,14 +112,20 @@ class FeatureCache:
 
 def backbone_digest(model: Model) -> str:
     """A hash of all that features depend on: the backbone's settings and weights without a mix, its direction, the pooling."""
-    settings = [model.backbone.config.to_dict(), model.causal, _pooling(model)]
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    mixes = tuple(f"{path}." for path, module in model.backbone.named_modules() if isinstance(module, ScalarMix))
-    for name, tensor in sorted(model.backbone.state_dict().items()):
-        if not name.startswith(mixes):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    settings, tensors = _identifying(model)
+    digest = hashlib.sha256(settings.encode())
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _identifying(model: Model) -> tuple[str, dict[str, Tensor]]:
+    """What a digest is of: settings, and tensors by name."""
+    settings = [model.backbone.config.to_dict(), model.causal, _pooling(model)]
+    mixes = tuple(f"{path}." for path, module in model.backbone.named_modules() if isinstance(module, ScalarMix))
+    tensors = sorted(model.backbone.state_dict().items())
+    return json.dumps(settings, sort_keys=True), {name: one for name, one in tensors if not name.startswith(mixes)}
 
 
 def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.data.task import Task
@@ -76,10 +77,15 @@ def head_config_for(task: Task, config: FineTuneConfig) -> TaskHeadConfig:
 
 
 def task_model(bundle: Bundle, task: Task, config: FineTuneConfig, seed: int, *, scratch: bool) -> Model:
-    """A model for the task: a copy of the bundle's backbone, or a new one of the same shape, with a new head."""
-    origin = bundle.model.backbone
+    """A model for the task: a copy of the bundle's backbone, or a new one of the same shape, with a new head.
+
+    A copy that stays frozen shares the memory of its weights.
+    """
+    origin, shared = bundle.model.backbone, dict[int, Any]()
+    if make_scheme(config.scheme, config.options).keeps_features:
+        shared = {id(one): nn.Parameter(one.detach()) for one in origin.parameters()}
     seed_torch(seed, "backbone")
-    backbone = Backbone(origin.config, origin.vocab_size) if scratch else copy.deepcopy(origin)  # a copy keeps its adapters
+    backbone = Backbone(origin.config, origin.vocab_size) if scratch else copy.deepcopy(origin, shared)  # it keeps its adapters
     head = fresh_head(head_config_for(task, config), backbone, seed)
     direction = config.attention_direction
     return Model(backbone, head, causal=bundle.model.causal if direction == "as-pretrained" else direction == "causal")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Restorable(Protocol):
     """A model whose weights can be copied and put back."""
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """What may train, by name."""
+        ...
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor to keep, by name."""
@@ -24,7 +28,8 @@ class Restorable(Protocol):
 class EarlyStopping:
     """Remembers the weights of the best evaluation, and says when to stop.
 
-    Ties go to the later evaluation, whose weights have seen more. With ``keep="last"`` the weights of the last evaluation are kept.
+    Ties go to the later evaluation, whose weights have seen more. With ``keep="last"`` those of the last evaluation count, which
+    ends the run, so that none are copied; nor is a parameter without gradient when the run begins, because it never trains.
     ``patience`` counts evaluations without improvement, from the progress ``patience_from`` on: until then, part of the model may
     still be frozen. A patience of 0 never stops a run.
     """
@@ -33,6 +38,7 @@ class EarlyStopping:
         self, model: Restorable, keep: Literal["best", "last"] = "best", patience: int = 0, patience_from: float = 0.0
     ) -> None:
         self.model, self.keep, self.patience, self.patience_from = model, keep, patience, patience_from
+        self.frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
         self.kept_score, self.kept_weights = float("-inf"), dict[str, Tensor]()
         self.curve: list[tuple[int, float]] = []
         """(step, score) of every evaluation"""
@@ -46,7 +52,9 @@ class EarlyStopping:
         keeps = self.keep == "last" or score >= self.kept_score
         if keeps:
             self.kept_score = score
-            self.kept_weights = {name: tensor.detach().clone() for name, tensor in self.model.weights().items()}
+        if keeps and self.keep == "best":
+            weights = self.model.weights().items()
+            self.kept_weights = {name: tensor.detach().clone() for name, tensor in weights if name not in self.frozen}
         return keeps
 
     def should_stop(self, progress: float) -> bool:
