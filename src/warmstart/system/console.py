@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
@@ -12,6 +14,8 @@ from warmstart.stats.comparison import Comparison
 
 NOTEBOOK_WIDTH = 110
 """characters of a line in the output of a notebook's cell"""
+SENTENCE, GAP = 46, 2
+"""characters from which on a cell is a sentence, whose lines may be broken; spaces between columns, one of them the box's"""
 
 
 _HIDDEN = {*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n"), ord("\t")}
@@ -64,10 +68,35 @@ def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
 
 
 def print_table(title: str, rows: Iterable[Sequence[Any]], header: Sequence[str]) -> None:
-    """Print a table; the first column is left-aligned, the others right-aligned."""
-    table = Table(title=harmless(title), title_justify="left", title_style="bold")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for row in rows:
-        table.add_row(*(harmless(str(cell)) for cell in row))
+    """Print a table on lines that are not broken; numbers are right-aligned.
+
+    Columns that do not fit the terminal are left out, the last first, and named below. Sentences in cells may be broken.
+    """
+    cells = [[harmless(str(cell)) for cell in row] for row in rows]
+    widths = [_width(name, [row[i] for row in cells]) for i, name in enumerate(header)]
+    shown = _columns_that_fit(widths, console.width)
+    shape: dict[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, GAP - 1, 0, 0)}
+    table = Table(title=harmless(title), title_justify="left", title_style="bold", **shape)
+    for i, (name, width) in enumerate(zip(header[:shown], widths, strict=False)):
+        numbers = i > 0 and all(row[i][:1] in "-+~0123456789" for row in cells)
+        table.add_column(name, justify="right" if numbers else "left", width=None if width > SENTENCE else width, overflow="fold")
+    for row in cells:
+        table.add_row(*row[:shown])
     console.print(table)
+    if left := [name for name in header[shown:] if name]:
+        console.print(f"(a wider terminal also shows: {', '.join(left)})")
+
+
+def _width(name: str, cells: Sequence[str]) -> int:
+    """Characters that a column needs: its longest cell, and the longest word of its name."""
+    return max(map(cell_len, [*name.split(), *(line for cell in cells for line in cell.split("\n"))]), default=0)
+
+
+def _columns_that_fit(widths: Sequence[int], width: int) -> int:
+    """How many of the first columns fit; a column of sentences needs only as much as one can be read in."""
+    needed = 0
+    for i, one in enumerate(widths):
+        needed += min(one, SENTENCE) + GAP * (i > 0)
+        if needed > width and i > 1:
+            return i
+    return len(widths)

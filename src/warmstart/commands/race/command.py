@@ -15,10 +15,10 @@ from tyro.conf import Positional
 
 from warmstart.baselines.majority import constant_score
 from warmstart.commands.race.page import (
+    method_header,
+    method_rows,
     task_header,
     task_rows,
-    terminal_header,
-    terminal_rows,
     write_race_page,
     write_tasks_page,
 )
@@ -156,7 +156,7 @@ def race_task(config: RaceConfig, features: str = "") -> RaceResult:
         float(np.bincount(sweep.budget.labels).max() / len(sweep.budget)) if counted else 0.0,
     )
     title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {labels} labels"
-    print_table(title, terminal_rows(result), terminal_header(result))
+    print_table(title, method_rows(result), method_header(result))
     for sentence in result.findings:
         console.print(sentence)
     recommended = config.save == RECOMMENDED

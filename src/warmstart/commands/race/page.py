@@ -41,8 +41,6 @@ from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.ranking import RankedMethod
 from warmstart.sweep.recommendation import ALONE_BY_CHANCE
 
-NOT_IN_TERMINAL = ("over test texts", "new", "note")
-"""the columns that do not fit"""
 PART_COLUMNS = ("method", "over seeds", "over test texts", "trained", "new")
 """the columns of a table of their own on the page, without which the ranking fits a screen"""
 RULE = (
@@ -208,10 +206,9 @@ def ranks_chart(names: Sequence[str], ranks: TaskRanks) -> Chart:
 def method_header(result: RaceResult) -> tuple[str, ...]:
     """Names the columns of ``method_rows``."""
     over = "seeds and texts" if result.ranking.seeds > 1 else "texts"
-    scores = (
-        ["score (95% over splits and seeds)"] if result.resampled else [f"score (95% over {over})", "over seeds", "over test texts"]
-    )
-    return ("method", *scores, "seconds", "memory", "trained", "new", "per task", "note")
+    score = "splits and seeds" if result.resampled else over
+    parts = () if result.resampled else ("over seeds", "over test texts")
+    return ("method", f"score (95% over {score})", "seconds", "memory", "trained", "new", "per task", "note", *parts)
 
 
 def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
@@ -222,19 +219,9 @@ def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
         parts = (result.over_seeds(one).ends, percent_range(over_texts.low, over_texts.high))
         sizes = (f"{run.trainable:,}", f"{run.new:,}", file_size(run.disk)) if run.trainable else ("-",) * 3
         memory = file_size(one.memory) if one.memory is not None else "-"
-        scores = (str(result.interval(one)), *(() if result.resampled else parts))
-        rows.append((one.name, *scores, f"{one.seconds:.1f}", memory, *sizes, one.note))
+        costs = (f"{one.seconds:.1f}", memory, *sizes)
+        rows.append((one.name, str(result.interval(one)), *costs, one.note, *(() if result.resampled else parts)))
     return rows
-
-
-def terminal_header(result: RaceResult) -> tuple[str, ...]:
-    """Names the columns of ``terminal_rows``."""
-    return tuple(name for name in method_header(result) if name not in NOT_IN_TERMINAL)
-
-
-def terminal_rows(result: RaceResult) -> list[tuple[str, ...]]:
-    """The columns of ``method_rows`` that fit a terminal."""
-    return _columns(result, terminal_header(result))
 
 
 def _columns(result: RaceResult, names: Sequence[str]) -> list[tuple[str, ...]]:
