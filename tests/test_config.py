@@ -11,7 +11,9 @@ from pydantic import Field
 from tyro.conf import arg
 
 from warmstart.cli import main, parse
-from warmstart.config import Config, read_yaml
+from warmstart.commands import COMMANDS
+from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.config import EFFECTLESS, Config, read_yaml, result_key
 from warmstart.errors import ConfigError
 
 
@@ -113,3 +115,24 @@ def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path) -> None:
             read_yaml(tmp_path / "settings.yaml")
     with pytest.raises(ConfigError, match=r"no such file: .*none\.yaml \(a YAML file of settings is needed\)"):
         read_yaml(tmp_path / "none.yaml")
+
+
+def fields_of(settings: type[Config]) -> set[tuple[str, bool]]:
+    """The name of each setting, in groups too, and whether its field says that it changes no result."""
+    found = {(name, EFFECTLESS in field.metadata) for name, field in settings.model_fields.items()}
+    groups = [field.annotation for field in settings.model_fields.values()]
+    return found.union(*(fields_of(one) for one in groups if isinstance(one, type) and issubclass(one, Config)))
+
+
+def test_a_setting_changes_the_result_unless_its_field_says_otherwise() -> None:
+    """Only where a result is written and how it is computed changes none, in every command and in groups of settings."""
+    places = {"out", "cache", "resume", "tracker", "jobs", "threads", "backend", "slurm"}
+    ways = {"compile", "activation_checkpointing", "shard"}
+    for name, command in COMMANDS.items():
+        settings, _ = command.load()
+        assert not [(name, field) for field, marked in fields_of(settings) if marked != (field in places | ways)]
+    config = PretrainConfig.build({"text": ["a"]})
+    same = config.model_copy(update={"out": "b", "train": config.train.model_copy(update={"compile": True})})
+    other = config.model_copy(update={"train": config.train.model_copy(update={"clip": 2.0})})
+    assert result_key(config, "ab") == result_key(same, "ab") != result_key(same, "cd")
+    assert result_key(config, "ab") != result_key(other, "ab")

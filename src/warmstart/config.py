@@ -6,17 +6,19 @@ Unknown keys are errors with a suggestion. This file knows nothing about what th
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from warmstart.errors import ConfigError, suggest
 from warmstart.system.limits import YAML_BYTES, YAML_VALUES
+from warmstart.system.storage import sha256
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
@@ -25,6 +27,10 @@ ADVANCED = "advanced"
 """marks a setting that ``--help`` leaves out and ``--help-all`` shows; every other setting is basic"""
 Advanced = Annotated[T, ADVANCED]
 """the type of an advanced setting: ``clip: Advanced[float] = 1.0``"""
+EFFECTLESS = "effectless"
+"""marks a setting that changes no result: where it is written, or how it is computed"""
+Effectless = Annotated[T, EFFECTLESS]
+"""the type of such a setting: ``out: Effectless[str] = "runs/race"``; of one that is advanced too: ``Effectless[Advanced[int]]``"""
 
 
 class Config(BaseModel):
@@ -51,13 +57,24 @@ class Config(BaseModel):
             lines = [explain(cls, problem) for problem in error.errors()]
             raise ConfigError(f"{where}: " + "; ".join(lines)) from None
 
-    def going_on_from(self, kept: Self) -> Self:
-        """``kept``, the settings of a stopped run, with what this command may change when the run goes on: here nothing."""
-        return kept
-
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values (numbers, strings, lists, dictionaries), fit for JSON and YAML."""
         return self.model_dump(mode="json")
+
+    def effective(self) -> dict[str, Any]:
+        """The settings that change the result, as plain values."""
+        values, fields = self.to_dict(), type(self).model_fields
+        groups = {name: one.effective() for name in fields if isinstance(one := getattr(self, name), Config)}
+        return {name: one for name, one in (values | groups).items() if EFFECTLESS not in fields[name].metadata}
+
+
+def result_key(*made_of: Any) -> str:
+    """A hash of all that a result depends on: settings, of which those count that have an effect, and plain values.
+
+    Plain values are those that settings alone do not say: the digests of files, texts and models that they name.
+    """
+    known = [[command_name(one), one.effective()] if isinstance(one, Config) else one for one in made_of]
+    return sha256(json.dumps(known, sort_keys=True).encode())
 
 
 def command_name(config: Config) -> str:
@@ -65,11 +82,10 @@ def command_name(config: Config) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(config).__name__.removesuffix("Config")).lower()
 
 
-def setting_paths(settings: Mapping[str, Any], prefix: str = "", exclude: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
+def setting_paths(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every setting with its path: ``{"train": {"tokens": 5}}`` has ``("train.tokens", 5)``."""
     for name, value in settings.items():
-        if name not in exclude:
-            yield from setting_paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+        yield from setting_paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
 
 
 def explain(cls: type[Config], problem: Any) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from warmstart import __version__
-from warmstart.config import Config, read_yaml
+from warmstart.config import Config, command_name, read_yaml
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.errors import DataError
@@ -18,23 +18,17 @@ from warmstart.model.files import find_bundle, model_digest, saved_as
 from warmstart.system.storage import FORMAT, file_sha256, sha256
 from warmstart.tasks.load import manifest_of
 
-OUTPUTS = ("out", "cache", "resume", "tracker")
-"""settings that say where a command writes"""
 TASKS = ("task", "tasks", "more_tasks", "for_task")
 """settings that name manifests, whatever their endings"""
 WORDS = ("scheme", "schemes", "name", "objective", "optimizer", "schedule", "precision", "selection", "keep", "preset")
 """settings whose values are words: a file or folder of that name has nothing to do with them"""
 
 
-def made_of(command: str, settings: Config, without: Sequence[str] = ()) -> dict[str, str]:
-    """All that a command's result depends on: its settings, the version, and a hash of each file and folder that they name.
-
-    ``without`` names settings that it does not depend on.
-    """
-    values = {name: value for name, value in settings.to_dict().items() if name not in without}
-    made = {"command": command, "the version": f"{__version__}, bundles of format {FORMAT}"}
-    made |= {f"'{name}'": json.dumps(value, sort_keys=True) for name, value in values.items()}
-    return made | input_hashes({name: value for name, value in values.items() if name not in OUTPUTS}, Path())
+def made_of(settings: Config) -> dict[str, str]:
+    """All that a command's result depends on: its settings, the version, and a hash of each file and folder that they name."""
+    values = settings.effective()
+    made = {"command": command_name(settings), "the version": f"{__version__}, bundles of format {FORMAT}"}
+    return made | {f"'{name}'": json.dumps(one, sort_keys=True) for name, one in values.items()} | input_hashes(values, Path())
 
 
 def input_hashes(values: Any, place: Path, name: str = "") -> dict[str, str]:

@@ -25,7 +25,7 @@ import yaml
 from pydantic import Field
 
 from warmstart import __version__
-from warmstart.config import Advanced, Config, command_name, read_yaml
+from warmstart.config import Advanced, Config, Effectless, command_name, read_yaml, result_key
 from warmstart.errors import ConfigError, StorageError
 from warmstart.model.history import Provenance
 from warmstart.run_record import RUN_FILE, begin_record, is_complete
@@ -42,7 +42,7 @@ LONGEST_SETTING = 60
 class ThreadsConfig(Config):
     """Settings of a command that chooses its number of threads."""
 
-    threads: Advanced[int | None] = Field(None, gt=0)
+    threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """number of threads; default: one for each core that is free. config.yaml records it: the same number repeats a run exactly"""
 
 
@@ -119,7 +119,7 @@ def _advice(path: Path, config: Config) -> str:
     kept = _kept_settings(path, config)
     if kept is None:
         return ""
-    mine, others = config.to_dict(), kept.to_dict()
+    mine, others = config.effective(), kept.effective()
     changed = [
         f"'{name}' is {_short(mine[name])} here and {_short(others[name])} there" for name in mine if mine[name] != others[name]
     ]
@@ -134,26 +134,21 @@ def _short(value: Any) -> str:
 
 def _is_unfinished(path: Path, config: Config) -> bool:
     """Whether a folder holds a run with these settings that was stopped before its end."""
-    return not is_complete(path) and _kept_settings(path, config) == config
+    return not is_complete(path) and (kept := _kept_settings(path, config)) is not None and result_key(kept) == result_key(config)
 
 
 def _kept_settings(path: Path, config: Config) -> Config | None:
     """The settings of the run in a folder, if they are of the same command; None: they are not, or there are none.
 
-    Where the folder is, a number of threads that was left open, and what ``going_on_from`` allows make no difference. Raises
-    ``ConfigError`` if they are damaged.
+    Raises ``ConfigError`` if they are damaged.
     """
     if not (path / SETTINGS).is_file():
         return None
     values = read_yaml(path / SETTINGS)
     try:
-        kept = type(config).build(values)
+        return type(config).build(values)
     except ConfigError:
         return None
-    changes = {"out": getattr(config, "out", None)} if "out" in type(config).model_fields else {}
-    if isinstance(config, ThreadsConfig) and config.threads is None:
-        changes["threads"] = None
-    return config.going_on_from(kept).model_copy(update=changes)
 
 
 def _with_threads(config: ThreadsConfig, recorded: int | None) -> ThreadsConfig:

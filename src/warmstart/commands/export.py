@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters
 from warmstart.adapters.lora import LoraConfig
-from warmstart.config import Config
+from warmstart.config import Config, Effectless
 from warmstart.data.encode import Encoded
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
@@ -46,7 +46,7 @@ class ExportConfig(Config):
 
     model: Positional[str]
     """a bundle, or a run's folder"""
-    out: str | None = None
+    out: Effectless[str | None] = None
     """folder to create; of a page the file, by default the model's name and .html"""
     to: Literal["hf", "sentence-transformers", "peft", "onnx", "page"] = "hf"
     """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; sentence-transformers: the same without

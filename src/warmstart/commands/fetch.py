@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Config
+from warmstart.config import Config, Effectless
 from warmstart.data.fetch import fetch
 from warmstart.system.console import console
 
@@ -19,7 +19,7 @@ class FetchConfig(Config):
     """address of the file"""
     checksum: str = Field(pattern="^(sha256|md5):[0-9a-f]+$")
     """expected checksum of the file: sha256:… or md5:…"""
-    out: str
+    out: Effectless[str]
     """folder to create"""
     unpack: bool = True
     """unpack zip and tar archives"""

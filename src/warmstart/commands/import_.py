@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.heads.embedding import EmbeddingHead
@@ -30,7 +30,7 @@ class ImportConfig(TableFlags):
 
     source: Positional[str]
     """the model's folder (config.json, model.safetensors, tokenizer.json), its owner/name on the hub, FILE.gguf, or an encoder"""
-    out: str
+    out: Effectless[str]
     """folder of the bundle"""
     onto: str | None = None
     """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from tyro.conf import Positional
 
+from warmstart.config import Effectless
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
@@ -29,7 +30,7 @@ class InitConfig(LabelledTableFlags):
     table: Positional[str]
     """csv, tsv, ndjson, jsonl, parquet (also .gz, .xz), SQLite, CoNLL, lines of fastText, a folder that datasets has saved, or one
     with a folder of texts per label"""
-    out: str = "task.yaml"
+    out: Effectless[str] = "task.yaml"
     """the manifest to write"""
     type: str | None = None
     """the task type: classification, multilabel, regression, tagging …; default: a guess"""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.files import open_text
 from warmstart.data.source import TableFlags
 from warmstart.errors import ConfigError
@@ -35,7 +35,7 @@ class LabelConfig(AccessSettings, TableFlags):
 
     pool: Positional[tuple[str, ...]] = ()
     """texts to label: files or globs with a text on each line, or tables (--text-column); not needed to go on"""
-    out: str
+    out: Effectless[str]
     """folder of the project"""
     labels: tuple[str, ...] = ()
     """names of the labels; more can be added on the page"""

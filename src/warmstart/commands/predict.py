@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.tables import reading_alike
 from warmstart.data.token_store import documents_of
@@ -44,7 +44,7 @@ class PredictConfig(TableFlags):
     """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
     alternatives: Advanced[tuple[str, ...]] = ()
     """the columns of the table that hold the alternatives to choose from; default: one column of lists, 'alternatives'"""
-    out: str | None = None
+    out: Effectless[str | None] = None
     """output file; default: standard output"""
     top: int = Field(3, gt=0)
     """number of labels to give with their probabilities, the most probable ones"""

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, Field
 from tyro.conf import Positional
 
 from warmstart.commands import COMMANDS, with_preset
-from warmstart.config import Advanced, Config, read_yaml
+from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
 from warmstart.made_of import made_of
 from warmstart.parts import differences
@@ -35,24 +35,21 @@ from warmstart.system.console import console
 from warmstart.system.locks import LOCK, hold
 from warmstart.system.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, json_or_none, names_a_folder
 
-PLACES = ("jobs", "backend", "slurm")
-"""settings that say where trials run, which changes no result"""
-
 
 class RecipeConfig(Config):
     """Run a recipe: several commands one after another, with settings from one file."""
 
     file: Positional[str]
     """the recipe (YAML)"""
-    out: str | None = None
+    out: Effectless[str | None] = None
     """folder of the run, with one folder per step; default: runs/ and the name of the recipe"""
     length: str | None = None
     """one of the lengths that the recipe defines, for instance tiny; default: the steps as they are"""
     only: Advanced[tuple[str, ...]] = ()
     """run only these steps"""
-    jobs: Advanced[int | None] = Field(None, gt=0)
+    jobs: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """trials at once, in steps that are a race or a curve; default: as the recipe says"""
-    backend: Advanced[Annotated[str, AfterValidator(known_backend)] | None] = None
+    backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)] | None]] = None
     """where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
 
 
@@ -87,8 +84,8 @@ def recipe(config: RecipeConfig) -> Path:
 def _run_step(name: str, step: tuple[str, Config], folder: Path, done: dict[str, dict[str, Any]], about: Mapping[str, Any]) -> None:
     """Run a step that is not done; ``done`` is what is known of all, and is written before and after it."""
     command, settings = step
-    made, known = made_of(command, settings, PLACES), done.get(name, {})
-    if known and not known.get(BEGUN):
+    made, known = made_of(settings), done.get(name, {})
+    if known and not known.get(BEGUN) and ("out" not in type(settings).model_fields or _has_result(command, settings)):
         _refuse_changes(name, known["made_of"], made, folder)
         return
     entry: dict[str, Any] = {"command": command, **about, "made_of": made}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.errors import ConfigError
 from warmstart.serve.access import AccessSettings, missing_extra
 from warmstart.serve.kernel_caches import bound_kernel_caches
@@ -27,7 +27,7 @@ class ServeConfig(AccessSettings):
     """milliseconds that a batch waits for more requests, at most"""
     queue: Advanced[int] = Field(256, gt=0)
     """requests that may wait; further ones get 429"""
-    threads: Advanced[int | None] = Field(None, gt=0)
+    threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """number of threads that compute; default: one for each core that is free"""
 
 

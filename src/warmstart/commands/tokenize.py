@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless, result_key
 from warmstart.corpora.index import PLAN, SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
@@ -24,7 +24,7 @@ from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table
 from warmstart.system.locks import LOCK, hold
-from warmstart.system.storage import atomic_write, is_leftover, json_or_none, sha256, sweep
+from warmstart.system.storage import atomic_write, is_leftover, json_or_none, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -40,9 +40,9 @@ class TokenizeConfig(TableFlags):
 
     text: Positional[tuple[str, ...]] = Field((), min_length=1)
     """files, folders, globs or URLs of text (also .gz, .xz), or tables with a text column"""
-    out: str
+    out: Effectless[str]
     """folder of the shards"""
-    jobs: int = Field(1, gt=0)
+    jobs: Effectless[int] = Field(1, gt=0)
     """pieces of the text that are tokenized at the same time, each in a process of its own"""
     held_out: str = "0.02"
     """fraction of the documents that is held out, or none"""
@@ -155,8 +155,8 @@ def _begin(
     folder: Path, config: TokenizeConfig, pieces: Sequence[Piece], texts: tuple[tuple[str, ...], ...], given: Tokenizer | None
 ) -> None:
     """Make the folder, lock it, and refuse one that holds anything but this very text with these settings."""
-    settings = config.model_dump(mode="json", exclude={"text", "out", "jobs", "tokenizer_file"})
-    identity = sha256(json.dumps([settings, given.digest if given else None, identity_of(pieces), texts], sort_keys=True).encode())
+    how = config.model_copy(update={"text": (), "tokenizer_file": None})  # their contents count, not their names
+    identity = result_key(how, given.digest if given else "", identity_of(pieces), texts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tyro.conf import Positional
 
 from warmstart.baselines.label_names import zero_shot
-from warmstart.config import Config
+from warmstart.config import Config, Effectless
 from warmstart.data.task import words_of_name
 from warmstart.errors import ConfigError
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
@@ -37,7 +37,7 @@ class ZeroShotConfig(Config):
     """the labels; the words after a colon say what one means: "Sci/Tech: science and technology" """
     task: str | None = None
     """in place of these: the manifest of a task, of which only the labels and their descriptions are read"""
-    out: str
+    out: Effectless[str]
     """folder of the classifier"""
 
 

@@ -22,13 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from warmstart.config import Config, command_name
+from warmstart.config import Config, command_name, result_key
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.system.storage import FORMAT, digest_of, require_format, sealed, unsealed
 
 SUFFIX = ".ledger.jsonl"
-NOT_SCORED = {"jobs", "threads", "budget", "sealed", "backend", "slurm", "save", "estimate"}
-"""settings of a command that change no score"""
 
 
 class ScoredTask(Protocol):
@@ -155,10 +153,10 @@ class ScoringRun(Config):
 
         To be called before anything is trained: raises ``DataError`` if it may not score a test split.
         """
-        settings = {name: value for name, value in config.to_dict().items() if name not in NOT_SCORED}
-        key = [command_name(config), settings, str(Path(settings.pop("out", None) or "").resolve())]
+        settings = config.effective() | {"budget": None, "save": None}  # with more time, or to save a model, it goes on
+        key = result_key(command_name(config), settings, str(Path(getattr(config, "out", None) or "").resolve()))
         one = getattr(config, "sealed", False) or any(task.sealed for task in tasks)
-        begun = cls(command=command_name(config), seal=digest_of(key) if one else "")
+        begun = cls(command=command_name(config), seal=key if one else "")
         for task in tasks:
             begun.check(task, read_ledger(task))
         return begun

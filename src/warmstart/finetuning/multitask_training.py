@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, Effectless
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.task import Task
@@ -50,7 +50,7 @@ class TasksConfig(Config):
     """the pretrained model: a bundle, or the folder of a run"""
     tasks: Positional[Annotated[tuple[str, ...], Field(min_length=2)]]
     """manifests of the tasks (YAML)"""
-    out: str = "runs/tasks"
+    out: Effectless[str] = "runs/tasks"
     """folder of the run"""
     labels: int | None = Field(None, gt=1)
     """number of labelled texts of each task that anything may look at, to learn or to choose; each seed draws its own;

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.baselines import BASELINES, baselines_for
+from warmstart.config import result_key
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Task
@@ -19,6 +20,7 @@ from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.own_backbone import OwnBackboneConfig, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
+from warmstart.finetuning.schemes.dapt import DaptOptions
 from warmstart.interop.encoders import find_model
 from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save
@@ -95,13 +97,13 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
     if method.family != "adapted" or not make_scheme(method.scheme).continued_pretraining:
         return method
     task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
-    options = {name: value for name, value in tune.options.to_dict().items() if name.startswith("dapt")}
+    options = DaptOptions.build(tune.options.model_dump(include={*DaptOptions.model_fields}))
     text = texts_to_read(budget, pool)
-    key = json.dumps([method.backbone_digest, task.digest, text.texts, options, labelled, budget.seed])
-    bundle = folder / CONTINUED / sha256(key.encode())[:24]
+    key = result_key(method.backbone_digest, task.digest, text.texts, options, labelled, budget.seed)
+    bundle = folder / CONTINUED / key[:24]
     if not bundle.is_dir():
         bundle.parent.mkdir(exist_ok=True)
-        save(continue_pretraining(load_model(method.backbone), budget, tune.options, text).bundle, bundle)
+        save(continue_pretraining(load_model(method.backbone), budget, options, text).bundle, bundle)
     record = load_bundle(bundle).history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
     changes = {
@@ -121,8 +123,7 @@ def own_backbone(budget: LabelBudget, config: OwnBackboneConfig, folder: Path, p
     """
     task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
     text = texts_to_read(budget, pool)
-    key = json.dumps([task.digest, text.texts, config.to_dict(), labelled, budget.seed])
-    bundle = folder / OWN / sha256(key.encode())[:24] / OWN_BACKBONE
+    bundle = folder / OWN / result_key(task.digest, text.texts, config, labelled, budget.seed)[:24] / OWN_BACKBONE
     if not bundle.is_dir():
         bundle.parent.mkdir(parents=True, exist_ok=True)
         save(pretrain_on_own_text(budget, text, config), bundle)

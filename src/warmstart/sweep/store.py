@@ -18,7 +18,7 @@ import numpy as np
 import polars
 
 from warmstart.baselines import BASELINES
-from warmstart.config import Config
+from warmstart.config import Config, Effectless, result_key
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun
@@ -39,19 +39,19 @@ PREDICTIONS = "predictions"
 class SweepContext(Config):
     """What all trials of one command share; small, and sent to wherever they run."""
 
-    task: str
+    task: Effectless[str]
     """the task's manifest"""
     digest: str
     """identifies its texts and labels"""
-    folder: str
+    folder: Effectless[str]
     """where results are kept"""
     tune: FineTuneConfig
     """how a model is fine-tuned"""
-    features: str = ""
+    features: Effectless[str] = ""
     """where vectors of frozen backbones are kept, so that tasks share them; empty: beside the results"""
-    scoring: ScoringRun = ScoringRun(command="sweep")
+    scoring: Effectless[ScoringRun] = ScoringRun(command="sweep")
     """the run that scores the test split"""
-    pool: str = "rest"
+    pool: Effectless[str] = "rest"
     """the task's text without labels: ``rest``, ``none`` or a file"""
     pool_digest: str = ""
     """identifies its texts"""
@@ -59,13 +59,13 @@ class SweepContext(Config):
     """without training texts that are also in validation or test"""
     drop_near_leaks: bool = False
     """without those that are nearly the same either"""
-    threads: int = 0
+    threads: Effectless[int] = 0
     """of each trial; 0: torch's default"""
-    jobs: int = 1
+    jobs: Effectless[int] = 1
     """trials at once"""
-    backend: str = PROCESSES
+    backend: Effectless[str] = PROCESSES
     """where trials run"""
-    deadline: float | None = None
+    deadline: Effectless[float | None] = None
     """moment (seconds since 1970) after which no trial starts"""
 
     def without_leaks(self, task: Task) -> Task:
@@ -168,25 +168,26 @@ def _read_predictions(file: Path) -> TrialPredictions | None:
 
 def result_file(trial: Trial, context: SweepContext) -> Path:
     """The file of a trial's result, named by all that it depends on: not by a method's display name, nor by where files are."""
-    key = [VERSION[trial.method.family], *_identity(trial, context), list(trial.learning_rates), trial.seed, context.digest]
-    return Path(context.folder) / f"{sha256(json.dumps(key, sort_keys=True).encode())[:24]}.json"
+    return Path(context.folder) / f"{result_key(VERSION[trial.method.family], *_what_counts(trial, context))[:24]}.json"
 
 
 def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> ScoredMethod:
-    """What the ledger calls a trial that chose this learning rate: everything but its seed."""
+    """What the ledger calls a trial that chose this learning rate: everything but its seed and the texts of the task."""
     described = described_settings(trial.method.name, learning_rate, trial.labels, trial.selection)
-    return context.scoring.method(described + ", splits of its seeds" * trial.resample, [*_identity(trial, context), learning_rate])
+    trial = trial.model_copy(update={"seed": 0, "learning_rates": (learning_rate,)})
+    key = result_key(*_what_counts(trial, context.model_copy(update={"digest": ""})))
+    return context.scoring.method(described + ", splits of its seeds" * trial.resample, [key])
 
 
-def _identity(trial: Trial, context: SweepContext) -> list[Any]:
-    """All that a trial's result depends on but learning rates, its seed and the texts of the task."""
+def _what_counts(trial: Trial, context: SweepContext) -> tuple[Trial, SweepContext]:
+    """The same, without what this family of methods never reads, so that its results are found again when that has changed."""
     method = trial.method
-    name, scheme = method.scheme or method.name, method.scheme if method.fine_tunes and method.scheme else "full"
-    own: list[Any] = [] if method.fine_tunes else [name]
-    own += [] if method.family == "baseline" else [context.tune.model_copy(update={"scheme": scheme}).to_dict()]
-    if method.family == "stack" or (name in BASELINES and BASELINES[name].reads_pool):
-        own += [context.pool_digest]
-    return [method.family, method.backbone_digest, own, trial.labels, trial.selection, *["resample"] * trial.resample]
+    name = "" if method.fine_tunes else method.scheme or method.name
+    unread: dict[str, Any] = {"tune": FineTuneConfig()} if method.family == "baseline" else {}
+    if method.family != "stack" and not (name in BASELINES and BASELINES[name].reads_pool):
+        unread["pool_digest"] = ""
+    named = {"method": method.model_copy(update={"name": name})}
+    return trial.model_copy(update=named), context.model_copy(update=unread)
 
 
 def selection_settings(trial: Trial) -> SelectionSettings:

@@ -20,7 +20,7 @@ import torch
 from pydantic import AfterValidator, Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, Effectless
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.encode import cut_sentence
@@ -93,7 +93,7 @@ class SweepConfig(Config):
     """pretrained models: bundles, or folders of runs; pool: a small one that is pretrained on the task's own text first"""
     schemes: tuple[SchemeName, ...] = ("full",)
     """ways to adapt each backbone; a+b combines two"""
-    out: str = "runs/sweep"
+    out: Effectless[str] = "runs/sweep"
     """folder of the run; with the folder of an earlier run, continue it"""
     learning_rates: Annotated[tuple[LearningRate, ...], Field(min_length=1)] = (2e-4, 5e-4, 1.5e-3)
     """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
@@ -111,13 +111,13 @@ class SweepConfig(Config):
     """time for all trials, such as 30m; the same command runs the rest later"""
     estimate: bool = False
     """print how long the trials will take and how much memory, and stop"""
-    jobs: Advanced[int] = Field(1, gt=0)
+    jobs: Effectless[Advanced[int]] = Field(1, gt=0)
     """trials at once; each gets its share of the cores"""
-    threads: Advanced[int | None] = Field(None, gt=0)
+    threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """threads of each trial, the same wherever it runs; default: those recorded in the folder, otherwise the share of the cores"""
-    backend: Advanced[Annotated[str, AfterValidator(known_backend)]] = PROCESSES
+    backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)]]] = PROCESSES
     """where trials run: processes (--jobs of this machine), dask://HOST:PORT, ray, ray://HOST:PORT, or slurm (--jobs jobs)"""
-    slurm: Advanced[SlurmConfig] = SlurmConfig()
+    slurm: Effectless[Advanced[SlurmConfig]] = SlurmConfig()
     """with --backend slurm: what each job asks for"""
     scratch: Advanced[bool] = True
     """also train the same network from scratch"""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from warmstart.config import Config
+from warmstart.config import Config, Effectless
 from warmstart.data.budget import SelectionName
 
 OWN_BACKBONE = "pool"
@@ -30,21 +30,21 @@ class Method(Config):
     family: Literal["baseline", "frozen", "adapted", "scratch", "stack"]
     """needs no backbone; reads a pretrained one's vectors; adapts a pretrained one; trains a fresh one of the same shape; or
     combines two others"""
-    backbone: str = ""
+    backbone: Effectless[str] = ""
     """a bundle, or a run's folder"""
     backbone_digest: str = ""
     """identifies the bundle's bytes"""
-    backbone_parameters: int = 0
+    backbone_parameters: Effectless[int] = 0
     """how many the backbone has"""
     scheme: str = ""
     """how the backbone is adapted"""
-    shared_backbone: str = ""
+    shared_backbone: Effectless[str] = ""
     """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
-    continued_pretraining_seconds: float = 0.0
+    continued_pretraining_seconds: Effectless[float] = 0.0
     """seconds of pretraining on the task's own text, spent once, before all its trials"""
-    continued_pretraining_texts: int = 0
+    continued_pretraining_texts: Effectless[int] = 0
     """texts that it read then, without labels"""
-    own_pretraining: str = ""
+    own_pretraining: Effectless[str] = ""
     """how its backbone was pretrained on the task's own text, for people; empty: the backbone was given"""
 
     @property

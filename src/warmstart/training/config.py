@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, Effectless
 from warmstart.training.schedules import SCHEDULES
 
 
@@ -88,12 +88,12 @@ class PretrainTrainConfig(TrainConfig):
     1e-3 to 3e-3"""
     schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
-    compile: Advanced[bool] = False
+    compile: Effectless[Advanced[bool]] = False
     """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs: performance); on a
     GPU they always are, unless --shard or --minutes is given"""
-    activation_checkpointing: Advanced[bool] = False
+    activation_checkpointing: Effectless[Advanced[bool]] = False
     """compute the activations inside the blocks again in the backward pass instead of keeping them: less memory, more time"""
-    shard: Advanced[bool] = False
+    shard: Effectless[Advanced[bool]] = False
     """in several processes: each keeps a part of the weights, gradients and optimiser state only (FSDP2); for models that do not
     fit, with --optimizer adamw"""
 

@@ -16,7 +16,7 @@ from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.majority import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, TeachingResult, head_swap_lines
-from warmstart.config import Advanced, Config, setting_paths
+from warmstart.config import Advanced, Config, Effectless, setting_paths
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.pool import texts_to_read
@@ -43,7 +43,7 @@ from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load_model
-from warmstart.made_of import OUTPUTS, made_of
+from warmstart.made_of import made_of
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
@@ -72,7 +72,7 @@ class AdaptConfig(Config):
     """the pretrained model: a bundle, or the folder of a run"""
     task: Positional[str]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
-    out: str = "runs/adapt"
+    out: Effectless[str] = "runs/adapt"
     """folder of the run"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
     seeds: int = Field(3, gt=0)
@@ -100,7 +100,7 @@ class AdaptConfig(Config):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
-    tracker: Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]] = ()
+    tracker: Effectless[Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]]] = ()
     """show every training run in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
     sealed: bool = False
     """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
@@ -176,7 +176,7 @@ def _prepare(config: AdaptConfig) -> _Ready:
     if teacher:
         lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
     folder = open_run(config.out, config, resume=False) if world().leads else opened_run(config.out)
-    return _Ready(folder, bundle, loaded, task, budgets, calibration_texts, lesson, scoring, made_of("adapt", config, OUTPUTS))
+    return _Ready(folder, bundle, loaded, task, budgets, calibration_texts, lesson, scoring, made_of(config))
 
 
 def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Ready, parts: Parts) -> ConfidenceResult | None:

@@ -18,7 +18,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, Effectless
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.text_hashes import TextHashes, key_of, text_hashes_wanted
 from warmstart.errors import ModelError
@@ -34,7 +34,7 @@ from warmstart.finetuning.answering import (
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
-from warmstart.made_of import OUTPUTS, made_of
+from warmstart.made_of import made_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
@@ -63,7 +63,7 @@ class AnswersConfig(Config):
     """the pretrained language model: a bundle, or the folder of a run"""
     task: Positional[str]
     """manifest of the task (YAML): questions as texts, answers as labels"""
-    out: str = "runs/answers"
+    out: Effectless[str] = "runs/answers"
     """folder of the run"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(epochs=10, batch=64, learning_rate=6e-4, warmup=0.1, weight_decay=0.1)
     seeds: int = Field(3, gt=0)
@@ -95,7 +95,7 @@ def answers(config: AnswersConfig) -> AnswersResult:
     task = load_answer_task(config.task)
     scoring = ScoringRun.begin([task], config)
     folder = open_run(config.out, config, resume=False)
-    parts = Parts.open(folder, made_of("answers", config, OUTPUTS))
+    parts = Parts.open(folder, made_of(config))
     result = compare_answers(bundle, task, config, scoring, parts)
     with model_is_saved(save(answers_bundle(bundle, result, config, task), folder / "bundle")):
         print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)

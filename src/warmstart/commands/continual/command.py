@@ -14,11 +14,12 @@ from pydantic import AfterValidator, Field
 
 from warmstart.commands.continual.page import write_continual_page
 from warmstart.commands.continual.result import ContinualResult, ContinualRun
+from warmstart.config import Effectless
 from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, StrategyOptions
 from warmstart.finetuning.multitask_model import MultitaskModel
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
-from warmstart.made_of import OUTPUTS, made_of
+from warmstart.made_of import made_of
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord
 from warmstart.parts import Parts, Workplace
@@ -36,7 +37,7 @@ WHOLE = "all tasks"
 class ContinualConfig(TasksConfig, StrategyOptions):
     """Learn tasks one after another on one backbone, and measure what is forgotten."""
 
-    out: str = "runs/continual"
+    out: Effectless[str] = "runs/continual"
     """folder of the run"""
     text: str | None = None
     """text that was never trained on, to measure the pretrained language head's loss on after each task"""
@@ -49,7 +50,7 @@ def continual(config: ContinualConfig) -> ContinualResult:
     bundle, tasks = load_model(config.model), load_tasks(config)
     language = PretrainingLoss(bundle, config.text) if config.text is not None else None
     folder = open_run(config.out, config, resume=False)
-    suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of("continual", config, OUTPUTS))
+    suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of(config))
     seeds = range(config.seed, config.seed + config.seeds)
     runs: dict[str, tuple[ContinualRun, ...]] = {}
     models: dict[str, list[MultitaskModel]] = {}

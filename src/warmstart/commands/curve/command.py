@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 
 from warmstart.commands.curve.page import interval_header, interval_rows, write_curve_page
 from warmstart.commands.curve.result import CurveResult
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.budget import SelectionName
 from warmstart.errors import DataError
 from warmstart.sweep.estimate import SweepEstimate
@@ -36,7 +36,7 @@ class CurveConfig(SweepConfig):
 
     schemes: Annotated[tuple[SchemeName, ...], Field(min_length=1)] = ("lp-ft",)
     """ways to adapt each backbone, a+b combines two"""
-    out: str = "runs/curve"
+    out: Effectless[str] = "runs/curve"
     """folder of the run; with the folder of an earlier run, continue it"""
     labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (16, 32, 64, 128, 256, 512)
     """numbers of labelled texts, increasing: everything labelled that anything looks at"""

@@ -15,11 +15,11 @@ from pydantic import Field
 
 from warmstart.commands.multitask.page import write_multitask_page
 from warmstart.commands.multitask.result import ALONE, TOGETHER, MultitaskResult, MultitaskRun
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.finetuning.multitask_model import MultitaskModel, sampling_fractions, task_order
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
-from warmstart.made_of import OUTPUTS, made_of
+from warmstart.made_of import made_of
 from warmstart.model.files import save
 from warmstart.model.history import MultitaskRecord, TaskRecord
 from warmstart.parts import Parts, Workplace
@@ -35,7 +35,7 @@ from warmstart.types import Batch
 class MultitaskConfig(TasksConfig):
     """Train several tasks together on one backbone, and measure what sharing it brings each of them."""
 
-    out: str = "runs/multitask"
+    out: Effectless[str] = "runs/multitask"
     """folder of the run"""
     alpha: Advanced[float] = Field(1.0, ge=0, le=1)
     """how often each task is read: in proportion to its size to this power; 1: by size, 0: all equally often"""
@@ -45,7 +45,7 @@ def multitask(config: MultitaskConfig) -> MultitaskResult:
     """Train together and alone with every seed, print, save one bundle per task, write the report; the ``multitask`` command."""
     bundle, tasks = load_model(config.model), load_tasks(config)
     folder = open_run(config.out, config, resume=False)
-    suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of("multitask", config, OUTPUTS))
+    suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of(config))
     seeds = range(config.seed, config.seed + config.seeds)
     runs, models = zip(*(_run(suite.within(seed), config.alpha, seed, parts.named(f"seed {seed}")) for seed in seeds), strict=True)
     result = MultitaskResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)

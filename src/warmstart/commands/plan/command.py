@@ -15,7 +15,7 @@ from tyro.conf import Positional
 
 from warmstart.commands.plan.result import PlanResult, make_plan
 from warmstart.commands.race.command import RaceConfig, race
-from warmstart.config import Advanced, Config, read_yaml
+from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, DataError
 from warmstart.stats.differences import MethodScores, picked
 from warmstart.stats.formatting import percent
@@ -49,7 +49,7 @@ class PlanConfig(Config):
     """the pilot of a task: number of seeds; more make the plan surer"""
     learning_rates: Advanced[Annotated[tuple[LearningRate, ...], Field(min_length=1)]] = (5e-4,)
     """the pilot of a task: learning rates that each method chooses from"""
-    out: str = "runs/pilot"
+    out: Effectless[str] = "runs/pilot"
     """folder of the pilot of a task; with the folder of an earlier one, continue it"""
     power: Advanced[float] = Field(POWER, gt=0.05, lt=1)
     """probability with which the difference should be significant"""

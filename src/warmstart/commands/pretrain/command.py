@@ -20,7 +20,7 @@ from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
-from warmstart.config import Advanced, read_yaml, setting_paths
+from warmstart.config import Advanced, Effectless, read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
@@ -68,8 +68,6 @@ VOCABULARY_SAMPLE = 2_000
 """documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
-WITHOUT_EFFECT = ("shard", "activation_checkpointing", "compile")
-"""settings of training that change no result but its rounding: a run may go on with others, and a checkpoint need not agree"""
 MOST_PASSES = 20
 """over the text, with --for and no budget: it is read until ``TOKENS_OF_ROWS`` or ``TOKENS_OF_CROPS`` are, but at least once"""
 
@@ -81,9 +79,9 @@ class PretrainConfig(TableFlags):
     """files, folders, globs or URLs of text (also .gz, .xz), of tables with a text column, or of token shards; with --for it may be
     left out"""
     domain: Annotated[DomainConfig, arg(name="")] = DomainConfig()
-    out: str = "runs/pretrain"
+    out: Effectless[str] = "runs/pretrain"
     """folder of the run"""
-    resume: str | None = None
+    resume: Effectless[str | None] = None
     """folder of a run to resume, with its own settings"""
     init_from: str | None = None
     """a saved model to train further, with its tokenizer and backbone"""
@@ -93,7 +91,7 @@ class PretrainConfig(TableFlags):
     """what one document is: paragraph, sentence, line or file"""
     max_words: Advanced[int | None] = Field(None, gt=0)
     """words of the text to read at most: whole documents, drawn at random, the same for every seed; default: all"""
-    tracker: Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]] = ()
+    tracker: Effectless[Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]]] = ()
     """show the training log in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""
@@ -107,7 +105,7 @@ class PretrainConfig(TableFlags):
     """bytes of a token in shards of other programs (.ds, .bin)"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
-    cache: Advanced[str | None] = None
+    cache: Effectless[Advanced[str | None]] = None
     """folder for the tokenized text and for copies from elsewhere; default: the run's own folder"""
 
     @field_validator("train", mode="before")
@@ -135,11 +133,6 @@ class PretrainConfig(TableFlags):
             )
         return self
 
-    def going_on_from(self, kept: PretrainConfig) -> PretrainConfig:
-        """Steps may be computed in another way from now on."""
-        ways = {name: getattr(self.train, name) for name in WITHOUT_EFFECT}
-        return kept.model_copy(update={"train": kept.train.model_copy(update=ways)})
-
     def held_out_fraction(self) -> float | None:
         """The fraction of the documents that is held out; None if a file or folder is named, or nothing is held out."""
         if self.held_out == NOTHING:
@@ -163,7 +156,9 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     elif not config.train.shard and config.train.minutes is None and compiles_by_default(pick_device()):
         config = config.model_copy(update={"train": config.train.model_copy(update={"compile": True})})  # recorded, for a resume
     here = world()
-    here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict(), exclude=("cache",))})
+    here.require_equal(
+        {f"the setting {name}": value for name, value in setting_paths(config.model_copy(update={"cache": None}).to_dict())}
+    )
     ready = here.in_turns(lambda: _prepare(config))
     result = pretrain_on(ready.stores, ready.tokenizer, config, ready.folder, ready.origin, ready.domain)
     here.first_alone(lambda: _finish(result, config, ready.folder))
@@ -238,7 +233,8 @@ def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
     if not settings.exists():
         raise ConfigError(f"there is no run to resume at {folder}: it has no config.yaml; name the folder of a run")
     kept = PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
-    if ways := {name: True for name in WITHOUT_EFFECT if getattr(config.train, name)}:  # all are off by default
+    train, effective = config.train.to_dict(), config.train.effective()
+    if ways := {name: True for name, one in train.items() if one and name not in effective}:  # all are off by default
         train = kept.train.to_dict() | ({"compile": False} if config.train.shard else {}) | ways
         kept = kept.model_copy(update={"train": PretrainTrainConfig.build(train)})
     given, own, default = (dict(setting_paths(one.to_dict())) for one in (config, kept, PretrainConfig()))
@@ -369,17 +365,13 @@ def pretrain_on(
     blocks = [part for part in trained.modules() if isinstance(part, Block)]
     copied = copy.deepcopy(model) if config.train.shard and world().several else None  # takes the whole weights in the end
     trained.to(pick_device())
-    excluded: Any = dict.fromkeys(("out", "resume", "cache", "text", "domain", "token_size", "tracker"), True) | {
-        "train": {*WITHOUT_EFFECT}
-    }
-    settings = config.model_dump_json(exclude=excluded)
-    others = ([held_out_text.digest] if held_out_text else []) + ([domain.identity] if domain else [])
+    digests = [training_text.digest, held_out_text.digest if held_out_text else "", tokenizer.digest]
     job = TrainingJob(
         batches,
         config.train.count_steps(len(rows), rows.mean_tokens, epochs=_passes(rows) if domain else 1),
         config.seed,
         title="pretraining",
-        identity=sha256("/".join([settings, training_text.digest, tokenizer.digest, *others]).encode()),
+        identity=result_key(config, *digests, domain.identity if domain else ""),
         evaluate=None if held_out_rows is None else lambda: held_out_metrics(measured, held_out_rows, QUICK_TOKENS),
         compile=blocks if config.train.compile else (),
         recompute=blocks if config.train.activation_checkpointing else (),

@@ -19,7 +19,7 @@ from warmstart.commands.adapt.result import AdaptResult
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tokenized
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.budget import LabelBudget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
@@ -28,7 +28,7 @@ from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.made_of import OUTPUTS, made_of
+from warmstart.made_of import made_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.objectives.config import ObjectiveConfig
@@ -48,7 +48,7 @@ from warmstart.training.config import TrainConfig
 class QuickstartConfig(ThreadsConfig):
     """See it all work in about six minutes, on text that every installation already has."""
 
-    out: str = "runs/quickstart"
+    out: Effectless[str] = "runs/quickstart"
     """folder of the run"""
     tokens: int = Field(1_500_000, gt=0)
     """budget of pretraining in tokens"""
@@ -71,13 +71,13 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     scoring = ScoringRun.begin([task], config)
     adapting = {count: _adapt_config(config, count) for count in config.labels}
     budgets = {count: draw_budgets(task, one) for count, one in adapting.items()}  # refused before pretraining, not after
-    settings = _pretrain_config(config, source)
+    settings = _pretrain_config(config)
     console.print(f"Pretraining on {config.tokens:,} tokens of documentation; passages of the test split are left out.")
     tokenizer, stores = tokenized(settings, [source], folder)
     pretraining = pretrain_on(stores, tokenizer, settings, folder)
     save(pretraining.bundle, folder / "pretrained")
     depends = {"the passages": task.digest, "the pretrained model": model_digest(str(folder / "pretrained"))}
-    parts = Parts.open(folder, made_of("quickstart", config, (*OUTPUTS, "threads")) | depends)
+    parts = Parts.open(folder, made_of(config) | depends)
     asks = {count: (scoring, parts.named(f"{count} labels")) for count in adapting}
     adaptations = tuple(_adapt(pretraining.bundle, budgets[count], one, asks[count]) for count, one in adapting.items())
     result = QuickstartResult(pretraining, adaptations)
@@ -109,9 +109,8 @@ def built_in_data(folder: Path, config: QuickstartConfig) -> tuple[Task, Source]
     return task, Source(path=str(file))
 
 
-def _pretrain_config(config: QuickstartConfig, source: Source) -> PretrainConfig:
+def _pretrain_config(config: QuickstartConfig) -> PretrainConfig:
     return PretrainConfig(
-        text=(source.path,),
         out=config.out,
         held_out="0.005",
         tokenizer=TokenizerConfig(vocab_size=6000, sentinels=0),

@@ -23,7 +23,7 @@ from warmstart.commands.race.page import (
     write_tasks_page,
 )
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.report.after_saving import model_is_saved
@@ -62,7 +62,7 @@ class RaceConfig(SweepConfig):
     """manifests of further tasks: every task has a race of its own, and the methods are ranked over all of them"""
     schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby", "bitfit")
     """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run"""
-    out: str = "runs/race"
+    out: Effectless[str] = "runs/race"
     """folder of the run; with the folder of an earlier run, continue it"""
     labels: int | None = Field(None, gt=1)
     """number of labelled texts, drawn anew for each seed: everything labelled that anything looks at; default: all"""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.load import load_model
@@ -44,7 +44,7 @@ class StudyAblateConfig(ThreadsConfig):
     """task of an adapted model: its manifest (YAML); the metric is the task's, on the test split"""
     text: tuple[str, ...] = ()
     """text for a language model: files or folders; the metric is the loss per token"""
-    out: str = "runs/ablate"
+    out: Effectless[str] = "runs/ablate"
     """folder of the run"""
     limit: int = Field(300, ge=2)
     """number of texts: the first passages of the text, or test texts drawn evenly over the labels"""

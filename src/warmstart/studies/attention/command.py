@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -37,7 +37,7 @@ class StudyAttentionConfig(ThreadsConfig):
     """passages of the corpus, drawn at random"""
     threshold: Advanced[float] = Field(0.2, gt=0, lt=1)
     """a head attends to something if it puts at least this much more weight there than uniform attention"""
-    out: str = "runs/attention"
+    out: Effectless[str] = "runs/attention"
     """folder of the run"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""

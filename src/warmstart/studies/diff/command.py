@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.probing import read_probing_tasks
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -44,7 +44,7 @@ class StudyDiffConfig(ThreadsConfig):
     """approximate number of tokens whose hidden states are compared"""
     words: Advanced[int] = Field(300, gt=0)
     """number of words whose neighbours are compared: the most frequent ones of three letters or more"""
-    out: str = "runs/diff"
+    out: Effectless[str] = "runs/diff"
     """folder of the run"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -42,7 +42,7 @@ class StudyExplainConfig(ThreadsConfig, TableFlags):
     """number of random word orders that the methods are compared with"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
-    out: str = "runs/explain"
+    out: Effectless[str] = "runs/explain"
     """folder of the run"""
 
 

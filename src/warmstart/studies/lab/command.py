@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
@@ -16,7 +16,7 @@ from warmstart.studies.lab.result import lab_result, largest_difference
 class StudyLabConfig(ThreadsConfig):
     """Attention by hand: keys and queries whose results have a closed form and are then measured."""
 
-    out: str = "runs/lab"
+    out: Effectless[str] = "runs/lab"
     """folder of the run"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional, UseAppendAction
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.analogies import read_analogies
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -54,7 +54,7 @@ class StudyMapConfig(ThreadsConfig):
     """a file of analogies in the format of questions-words.txt, answered in the embedding"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
-    out: str = "runs/map"
+    out: Effectless[str] = "runs/map"
     """folder of the run"""
 
 

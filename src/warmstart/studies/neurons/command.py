@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.conllu import is_conllu, read_conllu
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import Source
@@ -55,7 +55,7 @@ class StudyNeuronsConfig(ThreadsConfig):
     """number of random circular shifts of the properties, for the permutation threshold"""
     control: bool = True
     """compare with eight untrained backbones of the same shape"""
-    out: str = "runs/neurons"
+    out: Effectless[str] = "runs/neurons"
     """folder of the run"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""

@@ -20,7 +20,7 @@ from warmstart.commands.pretrain.command import (
     pretrain_on,
     tokenized,
 )
-from warmstart.config import Advanced, read_yaml
+from warmstart.config import Advanced, Effectless
 from warmstart.data.conllu import read_conllu
 from warmstart.data.minimal_pairs import MinimalPair, read_minimal_pairs
 from warmstart.data.probing import read_probing_tasks, word_tasks
@@ -33,7 +33,6 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
 from warmstart.run import ThreadsConfig, open_run
-from warmstart.run_record import is_complete
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
@@ -57,7 +56,7 @@ class StudyObjectivesConfig(ThreadsConfig):
 
     text: Positional[tuple[str, ...]]
     """files or folders of text"""
-    out: str = "runs/objectives"
+    out: Effectless[str] = "runs/objectives"
     """folder of the run; an interrupted study continues there, and trained models are not trained again"""
     seed: int = Field(0, ge=0)
     """the first seed"""
@@ -100,7 +99,7 @@ def study_objectives(config: StudyObjectivesConfig) -> StudyResult:
     if config.words:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     pairs = read_minimal_pairs(config.pairs, config.limit) if config.pairs else []
-    folder = open_run(config.out, config, resume=_is_interrupted(config))
+    folder = open_run(config.out, config, resume=False)
     tokenizer, stores = tokenized(settings[config.objectives[0]], sources, folder)
     data = EvaluationData(tasks, pairs, held_out_passages(config, sources))
     _check_lengths(pairs, tokenizer, config.backbone.max_length)
@@ -170,17 +169,6 @@ def measure_speeds(settings: dict[str, PretrainConfig], stores: TokenStores, tok
 
 def _with_training(config: PretrainConfig, changes: dict[str, int | None]) -> PretrainConfig:
     return config.model_copy(update={"train": config.train.model_copy(update=changes)})
-
-
-def _is_interrupted(config: StudyObjectivesConfig) -> bool:
-    """Whether the folder holds models of this very study. Raises ``ConfigError`` if they are those of another."""
-    folder = Path(config.out)
-    if not (folder / MODELS_FOLDER).is_dir() or is_complete(folder):
-        return False
-    kept = StudyObjectivesConfig.build(read_yaml(folder / "config.yaml"), str(folder / "config.yaml"))
-    if kept != config.model_copy(update={"threads": config.threads or kept.threads}):
-        raise ConfigError(f"{folder} holds models of a study with other settings; choose another --out, or remove it")
-    return True
 
 
 def held_out_passages(config: StudyObjectivesConfig, sources: list[Source]) -> list[str]:

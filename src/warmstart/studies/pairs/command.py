@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -29,7 +29,7 @@ class StudyPairsConfig(ThreadsConfig):
     """a language model: a bundle, or the folder of a run"""
     pairs: Positional[str]
     """a file or folder of minimal pairs: BLiMP's, Marvin and Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
-    out: str = "runs/pairs"
+    out: Effectless[str] = "runs/pairs"
     """folder of the run"""
     limit: int | None = Field(None, gt=0)
     """use only the first pairs of each group, up to this number; default: all"""

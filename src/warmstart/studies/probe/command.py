@@ -7,7 +7,7 @@ import time
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, Effectless
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
@@ -35,7 +35,7 @@ class StudyProbeConfig(ThreadsConfig):
     """a CoNLL-U file: each word's part of speech, position and previous word are probed"""
     word_count: Advanced[int] = Field(4000, gt=99)
     """words to train on; validation and test have a quarter as many each"""
-    out: str = "runs/probe"
+    out: Effectless[str] = "runs/probe"
     """folder of the run"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
