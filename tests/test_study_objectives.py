@@ -203,7 +203,7 @@ def test_the_command_trains_measures_and_continues(
     assert (out / "figures" / "probes.svg").exists()
     begin_record(out, "study objectives")
     assert main([*words[:-1], "6"]) == 2
-    assert "goes on with its own settings: 'train' is" in capsys.readouterr().err
+    assert "goes on with its own settings: 'passages' is 6 here" in capsys.readouterr().err
     assert main(words) == 0
     assert "pretraining: " not in capsys.readouterr().err
 
