@@ -61,7 +61,7 @@ FAMILIES_READ: Mapping[str, ReadRecord] = {
 _OTHER_NAMES = {
     "sst": "rottentomatoes", "sst2": "rottentomatoes", "mr": "rottentomatoes", "sentencepolarity": "rottentomatoes",
     "mrsentencepolarity": "rottentomatoes", "qqp": "quora", "mnli": "nli", "snli": "nli", "multinli": "nli",
-    "nq": "naturalquestions",
+    "nq": "naturalquestions", "cls": "amazon", "clsbooks": "amazon",
 }  # fmt: skip
 """data sets under another name, or made of the sentences of another one"""
 
@@ -74,7 +74,7 @@ def read_by(name: str) -> ReadRecord | None:
 def already_read(history: Iterable[Record], model: str, task: str) -> tuple[str, ...]:
     """A sentence, if the name of a task is that of a data set that the model has read; else none."""
     for read in (read for record in history if isinstance(read := getattr(record, "read", None), ReadRecord)):
-        if found := _named(read.names, task):
+        if found := named_in(read.names, task):
             how = "with its labels in words" if found in read.labelled else "without its labels"
             sentence = (
                 f"{model} has read {found} {how} before ({read.source}), so it may do better on '{task}' than on new texts; "
@@ -84,7 +84,7 @@ def already_read(history: Iterable[Record], model: str, task: str) -> tuple[str,
     return ()
 
 
-def _named(names: Iterable[str], task: str) -> str:
+def named_in(names: Iterable[str], task: str) -> str:
     """The data set that a task is called after, as in ``trec-6`` or ``my_imdb_sample``; empty if there is none."""
     known, words = {_key(name): name for name in names}, re.findall(r"[a-z0-9]+", task.lower())
     runs = ["".join(words[start:end]) for start in range(len(words)) for end in range(len(words), start, -1)]
