@@ -58,7 +58,7 @@ def test_commands_and_flags_are_offered(script: tuple[str, Path], tmp_path: Path
     assert offered(script, "study", "", folder=tmp_path) == studies
     assert offered(script, "study", "p", folder=tmp_path) & studies == {"pairs", "probe"}
     assert offered(script, "--print-completion", "", folder=tmp_path) == {*SHELLS}
-    for name in ("adapt", "study probe", "plan"):
+    for name in ("adapt", "study probe", "race"):
         wanted = {flag.name for flag in all_flags(COMMANDS[name].load()[0]) if flag.name.startswith("--")}
         found = offered(script, *name.split(), "--", folder=tmp_path)
         assert {flag.replace("--no-", "--") for flag in found} == wanted | {"--help", "--help-all", "--json", "--config"}

@@ -56,7 +56,7 @@ def test_wrong_keys_and_values_are_named() -> None:
 WRONG = {
     "curve m t --seeds 0": "--seeds must be greater than 0, but is 0",
     "race t --backbones m --seeds=-1": "--seeds must be greater than 0, but is -1",
-    "plan pilot --see -1": "--see must be greater than 0, but is -1",
+    "race task.yaml --backbones lm --plan -1": "--plan must be greater than 0, but is -1",
     "pretrain x --mask-rate 2": "--mask-rate must be less than 1, but is 2",
     "pretrain x --width three": "--width must be a whole number, but is three",
     "pretrain x --width 2.5": "--width must be a whole number, but is 2.5",
@@ -64,7 +64,6 @@ WRONG = {
     "pretrain x --tokenizer.vocab-size 0": "--tokenizer.vocab-size must be at least 1, but is 0",
     "generate m x --temperature -1": "--temperature must be greater than 0, but is -1",
     "generate m x --temperature warm": "--temperature must be a number, but is warm",
-    "plan pilot --seeds 5 1": "--seeds must be at least 2, but is 1",
     "adapt m t --lora-targets q vv": "--lora-targets must be 'q', 'k', 'v', 'qkv', 'out' or 'feedforward', but is vv",
     "cost --vocab-size 0": "--vocab-size must be greater than 0, but is 0",
     "study probe m --word-count 9": "--word-count must be greater than 99, but is 9",
@@ -125,8 +124,8 @@ def fields_of(settings: type[Config]) -> set[tuple[str, bool]]:
 
 
 def test_a_setting_changes_the_result_unless_its_field_says_otherwise() -> None:
-    """Only where a result is written and how it is computed changes none, in every command and in groups of settings."""
-    places = {"out", "cache", "resume", "tracker", "jobs", "threads", "backend", "slurm"}
+    """Only where a result is written, how it is computed and what else is asked, in every command and in groups of settings."""
+    places = {"out", "cache", "resume", "tracker", "jobs", "threads", "backend", "slurm", "plan"}
     ways = {"compile", "activation_checkpointing", "shard"}
     for name, command in COMMANDS.items():
         settings, _ = command.load()

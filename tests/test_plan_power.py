@@ -11,7 +11,6 @@ import pytest
 from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
-from warmstart.commands.plan.result import REACHABLE, PlannedSeeds, make_plan
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.stats.differences import paired_difference
@@ -19,6 +18,7 @@ from warmstart.stats.noise import Noise
 from warmstart.stats.power import detection_power, possible_noise, power_range, rescaled
 from warmstart.sweep.choice import doubt_of_best
 from warmstart.sweep.pilot import Pilot
+from warmstart.sweep.plan import REACHABLE, PlannedSeeds, make_plan
 from warmstart.sweep.ranking import RankedMethod, Ranking
 from warmstart.sweep.trial import Method, TrialResult
 

@@ -21,8 +21,8 @@ from warmstart.model.model import Model
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.sweep.refit import refit
-from warmstart.sweep.store import SweepContext, read_predictions, read_runs
-from warmstart.sweep.sweep import open_sweep
+from warmstart.sweep.store import SweepContext, read_predictions
+from warmstart.sweep.sweep import open_sweep, run_sweep
 from warmstart.sweep.trial import Method, SweepRuns
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
@@ -41,8 +41,8 @@ def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_ba
         patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda _: None)
         config = race_config(write_race_inputs(place, tokenizer), labels=40, seeds=1, learning_rates=[5e-3])
         race(config)
-        context = open_sweep(config.model_copy(update={"schemes": ("probe", "scalar-mix", "full")})).context
-        yield config, context, read_runs(place / "race", 40)
+        sweep = open_sweep(config.model_copy(update={"schemes": ("probe", "scalar-mix", "full")}))
+        yield config, sweep.context, run_sweep(sweep, 40)
 
 
 def test_every_method_predicts_from_its_folder_what_was_scored(raced: Raced, tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ from scipy import stats
 
 from helpers.figures import show
 from helpers.tasks import cats, race_config, write_race_inputs
-from warmstart.commands.plan.command import PlanConfig, plan
 from warmstart.commands.race.command import race_task
 from warmstart.data.task import Split, Task, resplit
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError
 from warmstart.stats.differences import MethodScores, paired_difference, score_of_choice
 from warmstart.stats.noise import Noise
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
@@ -235,7 +234,7 @@ def test_intervals_cover_other_training_texts_if_seeds_share_few(seeds: int, eno
 
 @pytest.mark.usefixtures("few_baselines")
 def test_a_race_over_splits(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every seed has its own split, baselines too; trials on the task's split keep their results; a plan refuses such a pilot."""
+    """Every seed has its own split, baselines too; trials on the task's split keep their results."""
     write_race_inputs(tmp_path, tokenizer)
     common = {"learning_rates": [5e-3], "scratch": False, "schemes": ["probe"]}
     fixed = race_task(race_config(tmp_path, **common))
@@ -253,8 +252,6 @@ def test_a_race_over_splits(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest
     report = (tmp_path / "race" / "report.html").read_text()
     assert "score (95% over splits and seeds)" in report
     assert json.loads((tmp_path / "race" / "race.json").read_text())["resampled"]
-    with pytest.raises(DataError, match="a pilot must be a race on one split"):
-        plan(PlanConfig(pilot=str(tmp_path / "race")))
     capsys.readouterr()
     again = race_task(race_config(tmp_path, **common))
     assert "trials are done already" in capsys.readouterr().err

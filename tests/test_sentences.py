@@ -15,7 +15,6 @@ from helpers.races import LADDER, race_result
 from helpers.results import adapt_result, continual_result, quickstart_result
 from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.commands.plan.result import PlannedSeeds, PlanResult
 from warmstart.commands.race.result import TasksRaceResult
 from warmstart.data.audit import audit
 from warmstart.labelling.outlook import Outlook
@@ -23,6 +22,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.noise import Noise
+from warmstart.sweep.plan import PlannedSeeds, PlanResult
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 QUICK = {

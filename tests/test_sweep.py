@@ -33,7 +33,7 @@ from warmstart.sweep.execution import run_trial
 from warmstart.sweep.methods import bundle_digest, with_continued_backbone
 from warmstart.sweep.ranking import Ranking, rank, rank_method
 from warmstart.sweep.stack import combine, stackable_trials
-from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, read_predictions, read_runs, result_file
+from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, read_predictions, result_file
 from warmstart.sweep.sweep import SweepConfig, open_sweep
 from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.system.locks import releasing_locks
@@ -349,8 +349,6 @@ def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path) -> None:
         file.write_bytes(flipped)
         again = find_result(trial, context)
         assert again is None or (suffix == ".json" and again == found)
-    with pytest.raises(DataError, match="are damaged; run the race again, which repeats this trial"):
-        read_runs(place, None)
     assert run_trial(trial, context) == found or find_result(trial, context)
     kept = read_predictions(trial, context)
     assert predictions

@@ -18,7 +18,6 @@ from helpers.races import LADDER, full_race, race_result
 from helpers.tasks import tune
 from warmstart.commands import COMMANDS
 from warmstart.commands.curve.page import write_curve_page
-from warmstart.commands.plan.result import PlannedSeeds, PlanResult
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.commands.race.page import write_race_page, write_tasks_page
@@ -31,7 +30,6 @@ from warmstart.report.headline import paragraphs_once
 from warmstart.report.page import Report
 from warmstart.run_state import RunState
 from warmstart.stack.stack import Member, Stack
-from warmstart.stats.noise import Noise
 from warmstart.sweep.estimate import SweepEstimate, SweepEstimates
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -175,7 +173,6 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
     second = race_result(dict(zip(LADDER, reversed(LADDER.values()), strict=True)))
     tasks = TasksRaceResult((race_result(LADDER), replace(second, task=replace(second.task, name="dogs"))))
     estimate = SweepEstimate({}, Counter(), 0.0, 1, "cats")
-    noise, seeds = Noise(1e-4, 0.002, 3), (PlannedSeeds(3, 0.05, 4_000, 9.0), PlannedSeeds(10, 0.03, None, 30.0))
     return {
         "quickstart": quickstart,
         "race": lambda: written(full_race(), write_race_page),
@@ -184,6 +181,5 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
         "race --estimate": lambda: SweepEstimates([estimate, estimate]),
         "curve": lambda: written(curve, write_curve_page),
         "curve --estimate": lambda: estimate,
-        "plan": lambda: PlanResult(0.02, 0.8, 3, 500, noise, 0.05, 3, 10**8, seeds),
         "zero-shot": lambda: stack_of(ws.load(str(place / "adapt" / "bundle"))),
     }

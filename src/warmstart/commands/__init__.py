@@ -84,13 +84,6 @@ COMMANDS = Registry(
             "measure scores by number of labels, and predict those of more labels",
             goes_on=True,
         ),
-        "plan": Command(
-            "commands.plan.command",
-            "PlanConfig",
-            "plan",
-            "how many seeds and test texts a race needs, from a pilot",
-            goes_on=True,
-        ),
         "continual": Command(
             "commands.continual.command",
             "ContinualConfig",

@@ -22,7 +22,7 @@ from warmstart.config import Config, Effectless, result_key
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.run_state import SWEEP_FILE, TRIALS
@@ -93,20 +93,6 @@ def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
     """The result of a trial that was run before; None if there is none, or if it cannot be used."""
     found = _read_trial(result_file(trial, context))
     return found[1] if found else None
-
-
-def read_runs(folder: Path, labels: int | None) -> SweepRuns:
-    """All finished trials of a sweep's folder on the task's split with this number of labels; ``DataError`` if there are none."""
-    results = dict[Trial, TrialResult]()
-    for file in sorted((folder / TRIALS).glob("*.json")):
-        found = _read_trial(file)
-        if found is None:
-            raise DataError(f"{file} or its predictions are damaged; run the race again, which repeats this trial")
-        if found[0].labels == labels and not found[0].resample:
-            results |= dict([found])
-    if not results:
-        raise DataError(f"{folder} must be the folder of a race on one task, with finished trials, but has none; run one first")
-    return SweepRuns(tuple(results), results)
 
 
 def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:

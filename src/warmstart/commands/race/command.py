@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,12 @@ from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.report.after_saving import model_is_saved
 from warmstart.run import open_run, save_settings
+from warmstart.stats.formatting import percent
+from warmstart.stats.scores import metric_range
 from warmstart.sweep.draws import MAJORITY_LABEL
 from warmstart.sweep.estimate import SweepEstimates
+from warmstart.sweep.pilot import Pilot
+from warmstart.sweep.plan import PlanResult, make_plan
 from warmstart.sweep.refit import refit
 from warmstart.sweep.store import write_runs_table
 from warmstart.sweep.sweep import (
@@ -51,6 +56,8 @@ ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
 FEATURES = "features"
 """folder of what frozen backbones read, in that of a race over several tasks"""
+PLANNED_SEEDS = (3, 5, 10, 20)
+"""numbers of seeds that ``--plan`` plans for"""
 RECOMMENDED = "recommended"
 """what ``--save`` calls the method that the race recommends"""
 
@@ -71,6 +78,10 @@ class RaceConfig(SweepConfig):
     """save a method as a model, OUT/bundle: recommended, or its name in the table, such as stack. It is fitted again with the first
     seed: one more fit of each network in it"""
 
+    plan: Effectless[float | None] = Field(None, gt=0, le=100)
+    """also say how many seeds and test texts a race needs to detect a difference of so many points, and what it costs; the same
+    command with it asks a race that has run"""
+
     resample: Advanced[bool] = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
 
@@ -85,6 +96,8 @@ class RaceConfig(SweepConfig):
 
 def race(config: RaceConfig) -> RaceResult | TasksRaceResult | SweepEstimates:
     """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command."""
+    if config.plan and (config.seeds < 2 or config.resample):
+        raise ConfigError("--plan needs how much seeds differ on one split: give --seeds 2 or more, and not --resample")
     if config.estimate:
         return SweepEstimates(estimate_only(_with_frozen(config, task)) for task in (config.task, *config.more_tasks))
     return _race_tasks(config) if config.more_tasks else race_task(config)
@@ -173,7 +186,25 @@ def race_task(config: RaceConfig, features: str = "") -> RaceResult:
         raise ModelError(
             f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
         )
-    return result
+    return replace(result, plan=_plan(result, config.plan)) if config.plan else result
+
+
+def pilot_of(result: RaceResult) -> Pilot:
+    """A race as the pilot of a larger one. Raises ``DataError`` if it says nothing about how much seeds differ."""
+    ranking, best = result.ranking, result.best
+    others = tuple(one for one in ranking.methods if one is not best)
+    if ranking.seeds < 2 or not others:
+        raise DataError("a plan needs two methods with at least two seeds each, but too few trials have run; use a longer --budget")
+    return Pilot(best, others, ranking.seeds, len(result.task.test), result.draws.scores if ranking.drawn else None)
+
+
+def _plan(result: RaceResult, points: float) -> PlanResult:
+    """Print what a race takes to detect a difference of so many points, with this one as its pilot."""
+    found = make_plan(pilot_of(result), points / 100, PLANNED_SEEDS, bounded=metric_range(result.task.metric) == (0, 1))
+    print_table(f"a larger race on {result.task.name}: power {percent(found.power, 0)}", found.table(), found.header)
+    for sentence in found.findings:
+        console.print(sentence)
+    return found
 
 
 def _check_saved(config: RaceConfig, methods: Sequence[Method]) -> None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.budget import SelectionName
     from warmstart.data.task import Task
+    from warmstart.sweep.plan import PlanResult
     from warmstart.sweep.ranking import RankedMethod, Ranking
 
 
@@ -92,6 +93,8 @@ class RaceResult(Shown, view="commands.race.page:race_view"):
     """what chose the settings"""
     most_frequent: float = 0.0
     """of the labels of the first seed's budget, the share of the most frequent class; 0 where the metric is not accuracy"""
+    plan: PlanResult | None = None
+    """what a larger race takes, if that was asked"""
 
     @cached_property
     def choice(self) -> Recommendation:
@@ -332,6 +335,7 @@ class RaceResult(Shown, view="commands.race.page:race_view"):
             "methods": self._method_rows(),
             "against_best": self._difference_rows(),
             "test_split": self.ledger.to_dict(),
+            "plan": self.plan.to_dict() if self.plan else None,
         }
 
     def _method_rows(self) -> list[dict[str, Any]]:

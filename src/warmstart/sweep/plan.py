@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from warmstart.notebook import Shown
 from warmstart.stats.comparison import detectable_points, too_few_seeds
 from warmstart.stats.formatting import file_size, percent, percent_value
 from warmstart.stats.noise import Noise
@@ -38,7 +37,7 @@ class PlannedSeeds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlanResult(Shown, view="commands.plan.page:plan_view"):
+class PlanResult:
     """A plan, from the variances of the differences between the pilot's best method and its closest rivals."""
 
     see: float
