@@ -163,6 +163,19 @@ def test_the_pool_moves_class_means_towards_texts_like_theirs() -> None:
     assert moved[1] > plain[1] + 0.1
 
 
+def test_class_means_with_a_pool_are_soft_k_means_with_frequencies() -> None:
+    """Ten rounds of equations 3 and 4 of Ren et al. 2018 by cosine, where ln(n_c + 3) of a class's labels counts too."""
+    chance = np.random.default_rng(3)
+    rows, pool, names = (normalize(chance.normal(size=(count, 4))) for count in (12, 40, 2))
+    labels, frequencies = np.repeat([0, 1], (9, 3)), np.log([12 / 18, 6 / 18])
+    known = means = 3 * names + np.stack([rows[labels == one].sum(axis=0) for one in range(2)])
+    for _ in range(10):
+        means = known + 0.1 * softmax(SCALE * pool @ normalize(means).T + frequencies, axis=1).T @ pool
+    found = nearest_mean_em(Sample(rows, labels, pool, task_of(), 0, names), 0.1)
+    np.testing.assert_allclose(normalize(found.weights.T), normalize(means))
+    np.testing.assert_allclose(found.bias, frequencies)
+
+
 def zero_shot(*flags: str, model: Path, out: Path) -> int:
     return main(["zero-shot", str(model), *flags, "--out", str(out)])
 

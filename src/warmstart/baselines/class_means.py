@@ -31,10 +31,14 @@ PRIOR_TEXTS = 3.0
 @for_labels
 def class_means(sample: ClassSample, _: float) -> LinearReadout:
     """The class whose mean is nearest, with the scale that suits texts left out; a frequent class wins where two are as near."""
-    counts = np.bincount(sample.labels) + PRIOR_TEXTS
-    sums = class_sums(sample.rows, sample.labels, len(counts))
-    nearest = nearest_prototype(sums, held_out_scale(sample.rows, sample.labels, sums))
-    return replace(nearest, bias=np.log(counts / counts.sum()))
+    sums = class_sums(sample.rows, sample.labels, sample.labels.max() + 1)
+    return with_frequencies(nearest_prototype(sums, held_out_scale(sample.rows, sample.labels, sums)), sample.labels)
+
+
+def with_frequencies(nearest: LinearReadout, labels: np.ndarray) -> LinearReadout:
+    """The same with ln(n_c + 3) added, n_c being how many of the ``labels`` (N,) are c."""
+    counts = np.bincount(labels, minlength=nearest.columns) + PRIOR_TEXTS
+    return replace(nearest, bias=nearest.bias + np.log(counts / counts.sum()))
 
 
 def class_sums(rows: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from warmstart.baselines.baseline import Readable, Reading, Sample, Vectors
-from warmstart.baselines.class_means import class_sums, held_out_scale, nearest_prototype
+from warmstart.baselines.class_means import class_sums, held_out_scale, nearest_prototype, with_frequencies
 from warmstart.baselines.linear import logistic
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout
@@ -70,13 +70,20 @@ def nearest_mean(sample: Sample, weight: float) -> LinearReadout:
 
 
 def nearest_mean_em(sample: Sample, pool_weight: float) -> LinearReadout:
-    """The same, of means to which texts of the pool count, too, as ``pool_weight`` texts: as much in a class as they seem to be."""
+    """The same, of means to which texts of the pool count, too, as ``pool_weight`` texts: as much in a class as they seem to be.
+
+    A frequent class wins where two are as near: a pool would draw the means of rare classes into frequent ones, and does where
+    classes count alike (69.6% on average over the rows of ``python -m benchmarks label-names``, and 68.3% then).
+    """
     from sklearn.preprocessing import normalize
 
+    if sample.pool is None:
+        return nearest_mean(sample, NAME_WEIGHTS[0])
     known = prototypes = _prototypes(sample, NAME_WEIGHTS[0])
-    for _ in range(POOL_STEPS if sample.pool is not None else 0):
-        prototypes = known + pool_weight * nearest_prototype(prototypes)(sample.pool).T @ normalize(sample.pool)
-    return _with_held_out_scale(sample, prototypes)
+    for _ in range(POOL_STEPS):
+        nearest = with_frequencies(nearest_prototype(prototypes), sample.labels)
+        prototypes = known + pool_weight * nearest(sample.pool).T @ normalize(sample.pool)
+    return with_frequencies(_with_held_out_scale(sample, prototypes), sample.labels)
 
 
 def logistic_with_names(sample: Sample, strength: float) -> Readout:

@@ -30,7 +30,7 @@ from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult, described_settings
 from warmstart.system.storage import atomic_write, file_sha256, json_or_none, sealed, sha256, unsealed
 
-VERSION = {"baseline": 7, "frozen": 7, "adapted": 8, "scratch": 8, "stack": 10}
+VERSION = {"baseline": 7, "frozen": 8, "adapted": 8, "scratch": 8, "stack": 11}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
